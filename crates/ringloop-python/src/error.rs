@@ -1,4 +1,4 @@
-//! The one exit from Rust's errors to Python's exceptions.
+//! Conversion of Rust errors into Python exceptions, all in one place.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use ringloop::embed::sys::refused::RefusedCall;
 
 use crate::ffi::{Raise as _, intern, new_path, raise_os};
 
-/// Turn an engine error into its exception.
+/// Converts an engine error into its exception.
 pub fn from_engine(error: Error) -> PyErr {
     match error {
         Error::Io(error) => from_io(&error),
@@ -20,12 +20,12 @@ pub fn from_engine(error: Error) -> PyErr {
         }
         Error::InboxFull { .. } => PyRuntimeError::raise(error.to_string()),
         Error::Closed => closed(),
-        // Of runtimes with several workers, which a loop is not.
+        // Only of runtimes with several workers, which a loop is not.
         other => PyRuntimeError::raise(other.to_string()),
     }
 }
 
-/// Turn an I/O error into `OSError` (or its subclass), with errno and the C library's words.
+/// Converts an I/O error into `OSError` (or its subclass), with errno and the C library's message.
 pub fn from_io(error: &io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => from_errno(errno),
@@ -36,7 +36,7 @@ pub fn from_io(error: &io::Error) -> PyErr {
     }
 }
 
-/// Make the `OSError` of an errno.
+/// Makes the `OSError` of an errno.
 pub fn from_errno(errno: i32) -> PyErr {
     // `io::Error` appends "(os error N)"; Python shows the bare text.
     let text = io::Error::from_raw_os_error(errno).to_string();
@@ -47,8 +47,8 @@ pub fn from_errno(errno: i32) -> PyErr {
     raise_os(errno, &bare)
 }
 
-/// Turn an I/O error into its exception with the file that it is about, as `open` has it. What was refused without
-/// the kernel's word is refused as it would be.
+/// Converts an I/O error into its exception with the file name, as `open` does. An operation that
+/// was rejected without a system call gives the same error.
 pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
     let made = match (error.raw_os_error(), error.kind()) {
         (None, io::ErrorKind::PermissionDenied) => raise_os(libc::EACCES, &error.to_string()),
@@ -63,7 +63,7 @@ pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
     }
 }
 
-/// What asyncio says of a loop that was closed.
+/// asyncio's error for a closed loop.
 #[cold]
 pub fn closed() -> PyErr {
     PyRuntimeError::raise("Event loop is closed")

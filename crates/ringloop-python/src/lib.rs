@@ -1,4 +1,4 @@
-//! `ringloop._native`: the parts of the event loop that run once a callback or a packet.
+//! `ringloop._native`: the parts of the event loop that run once per callback or packet.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -29,7 +29,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Before any type is made: they are made once a process.
+        // Before any type is created: types are created once per process.
         crate::ffi::check_main_interpreter(module.py())?;
         crate::ffi::intern_names(module.py())?;
         module.add_class::<crate::event_loop::LoopCore>()?;

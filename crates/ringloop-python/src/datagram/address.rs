@@ -1,8 +1,8 @@
-//! Addresses between Python's form and the kernel's, without a resolver.
+//! Converts addresses between Python's form and the kernel's, without a resolver.
 //!
-//! Owns: nothing but [`Seen`]. Called by: `read` (sources), `write` (destinations). Never does: look a
-//! name up; what is not a numeric address is left to `socket.sendto`, which also has the exceptions. Sockets of other
-//! families are received from by `socket.recvfrom`, which knows all their forms.
+//! Owns: [`Seen`]. Called by: `read` (sources), `write` (destinations). Anything but a numeric
+//! address is left to `socket.sendto`, which also raises the exceptions. Sockets of other families
+//! receive with `socket.recvfrom`, which knows all their forms.
 //!
 //! | family   | Python                                  |
 //! |----------|-----------------------------------------|
@@ -31,7 +31,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The kernel's form of an object seen before. Only immutable objects are remembered, so the same
+    /// The kernel's form of an object seen before. Only immutable objects are cached, so the same
     /// object means the same address.
     pub fn known(&self, address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
         [&self.source, &self.destination]
@@ -42,12 +42,12 @@ impl Seen {
     }
 }
 
-/// Whether sources of a family can be told without `socket.recvfrom`.
+/// Whether sources of a family can be converted without `socket.recvfrom`.
 pub(super) fn knows(family: i32) -> bool {
     matches!(family, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
 }
 
-/// Read a destination of a socket of `family`; `None` is left to `socket.sendto`.
+/// Converts a destination for a socket of `family`; `None` leaves it to `socket.sendto`.
 pub(super) fn from_python(address: Borrowed<'_, '_, PyAny>, family: i32) -> Option<SockAddr> {
     if family == libc::AF_UNIX {
         return unix_from_python(address);
@@ -70,7 +70,7 @@ pub(super) fn from_python(address: Borrowed<'_, '_, PyAny>, family: i32) -> Opti
             let ip: Ipv6Addr = host.parse().ok()?;
             let flow_info = if len > 2 { number(tuple, 2)? } else { 0 };
             let scope_id = if len > 3 { number(tuple, 3)? } else { 0 };
-            // Wider ones are an OverflowError, which is not ours to raise.
+            // Larger ones are an OverflowError, raised by `socket.sendto`.
             (flow_info <= 0xf_ffff)
                 .then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, flow_info, scope_id)).into())
         }
@@ -97,7 +97,7 @@ fn unix_from_python(address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
     SockAddr::unix(name).ok()
 }
 
-/// Make Python's form of a source.
+/// Python's form of a source.
 pub(crate) fn to_python(py: Python<'_>, address: &SockAddr) -> PyResult<Obj> {
     if address.len() == 0 {
         return Ok(py.None().into_bound(py).into());
@@ -122,8 +122,8 @@ pub(crate) fn to_python(py: Python<'_>, address: &SockAddr) -> PyResult<Obj> {
     Ok(object.into())
 }
 
-/// As glibc's `inet_ntop`: IPv4-compatible addresses (`::/96`) end in a dotted quad, which Rust writes for
-/// mapped ones only.
+/// Same as glibc's `inet_ntop`: IPv4-compatible addresses (`::/96`) end in a dotted quad, which
+/// Rust writes only for mapped ones.
 fn host_text(ip: Ipv6Addr) -> String {
     match ip.segments() {
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {

@@ -1,7 +1,7 @@
-//! How an endpoint begins: from a bound or connected socket to `connection_made`.
+//! Creation of an endpoint: from a bound or connected socket to `connection_made`.
 //!
-//! Called by: the loop's `_make_datagram_transport`, which `create_datagram_endpoint` calls. Never
-//! does: bind, connect or resolve.
+//! Called by: the loop's `_make_datagram_transport`, which `create_datagram_endpoint` calls with a
+//! bound or connected socket.
 //!
 //! Source: `_SelectorTransport.__init__` and `_SelectorDatagramTransport.__init__`.
 
@@ -24,12 +24,12 @@ use crate::transport::flow::Flow;
 use crate::transport::gather::Gathering;
 use crate::transport::socket::{self, LoopSocket};
 
-/// Where the versions of asyncio differ.
+/// Differences between asyncio's versions.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
-    /// Bytes that a queued datagram counts besides its own.
+    /// Overhead that a queued datagram counts in addition to its length.
     pub header_len: usize,
-    /// An empty datagram is sent; else `sendto(b"")` does nothing.
+    /// An empty datagram is sent; otherwise `sendto(b"")` does nothing.
     pub sends_empty: bool,
 }
 
@@ -44,11 +44,11 @@ impl Rules {
     }
 }
 
-/// Make a transport of a datagram socket; `connection_made` is scheduled. `is_own` says that the loop has
-/// made the socket, so that its options are nobody else's.
+/// Make a transport of a datagram socket; `connection_made` is scheduled. `is_own` says that the
+/// loop has made the socket, so that no other code sets its options.
 #[pyfunction]
 #[pyo3(signature = (loop_, sock, protocol, address, waiter, extra, is_own))]
-// The arguments of asyncio's own, and one.
+// asyncio's arguments, and one more.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn make_datagram_transport<'py>(
     loop_: &Bound<'py, LoopCore>,
@@ -64,7 +64,7 @@ pub(super) fn make_datagram_transport<'py>(
     let fd = socket.original_fd();
     let family = sys::socket::family(fd).map_err(|error| error::from_io(&error))?;
     let is_udp = sys::socket::is_udp(fd).map_err(|error| error::from_io(&error))?;
-    // Others of the Internet's families ignore `UDP_SEGMENT`, and would send a run of datagrams as one packet.
+    // Other Internet sockets ignore `UDP_SEGMENT`, and would send a GSO batch as one packet.
     let may_gather = is_udp && is_own && !loop_.get().writes_eagerly();
     let extra = create::extra(sock, extra, fd, false)?;
     let peer = extra.get_item(intern!(py, "peername"))?;

@@ -1,6 +1,6 @@
-//! How an endpoint ends: what of [`base`]'s way is its own.
+//! End of an endpoint: what is specific to datagrams in [`base`]'s lifecycle.
 //!
-//! Called by: every part of the endpoint. Never does: send or receive.
+//! Called by: every part of the endpoint.
 
 use pyo3::prelude::*;
 use ringloop::embed::Key;
@@ -75,12 +75,12 @@ impl SocketTransport for Datagram {
     }
 }
 
-/// What failed in the loop's work for an endpoint, such as an allocation, ends it.
+/// A failure in the loop's own work for an endpoint, such as an allocation, ends it.
 pub(super) fn or_end(this: Datagram_<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     base::or_end(this, done, "Fatal error on datagram transport")
 }
 
-/// The descriptor cannot be polled: it was closed under the transport, say.
+/// The descriptor cannot be polled: for example, it was closed under the transport.
 pub(super) fn poll_failed(this: Datagram_<'_, '_>, errno: i32) -> PyResult<()> {
     read_failed(this, error::from_errno(errno))
 }
@@ -90,8 +90,8 @@ pub(super) fn read_failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()>
     fatal_error(this, error, "Fatal read error on datagram transport")
 }
 
-/// An exception of the protocol does not end a datagram endpoint: as asyncio, whose reader callback
-/// it leaves, tell the exception handler.
+/// A protocol's exception does not end a datagram endpoint: as in asyncio, where it leaves the
+/// reader callback, it goes to the exception handler.
 pub(super) fn report_callback(
     this: Datagram_<'_, '_>,
     told: PyResult<()>,

@@ -1,6 +1,6 @@
-//! The transport's Python methods: `asyncio.DatagramTransport`, and what asyncio's own has beside it.
+//! The transport's Python methods: `asyncio.DatagramTransport`, and additions of asyncio's own.
 //!
-//! Called by: user code. Never does: more than check arguments and hand over to a part.
+//! Called by: user code. Arguments are checked here; the parts do the work.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use super::{Datagram, Datagram_, read, write};
 use crate::ffi::{self, Argument, Definition, Raise as _, intern, members, repr_slot};
 use crate::transport::{base, flow, socket, thread};
 
-/// List the members.
+/// Lists the members.
 pub(super) fn define(type_: &mut Definition<Datagram>) {
     base::define(type_);
     base::define_reading(type_);
@@ -63,7 +63,7 @@ fn sendto(
     write::send(this, data, write::destination(this, address))
 }
 
-/// Another thread than the loop's sends: the loop is to.
+/// Passes a send from another thread to the loop.
 #[cold]
 fn hand_over_datagram(
     this: Datagram_<'_, '_>,
@@ -76,10 +76,11 @@ fn hand_over_datagram(
     thread::call_in_loop(this, (sendto, copied, address))
 }
 
-/// After the end, datagrams go nowhere; asyncio logs the fifth and later ones.
+/// Drops datagrams after the end; asyncio logs the fifth and later ones.
 ///
-/// An endpoint without a remote address sends until its socket is closed. After that asyncio's reports
-/// an `AttributeError` of its own (`None.sendto`) as fatal; here they are dropped as the others.
+/// An endpoint without a remote address sends until its socket is closed. After that asyncio
+/// reports an accidental `AttributeError` (`None.sendto`) as fatal; here they are dropped like the
+/// others.
 fn dropped(this: Datagram_<'_, '_>, has_address: bool) -> PyResult<bool> {
     if !(this.base.is_over() || has_address && this.base.lost_writes.get() > 0) {
         return Ok(false);

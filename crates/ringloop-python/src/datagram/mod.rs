@@ -1,14 +1,14 @@
 //! The datagram transport: a UDP or Unix datagram socket and its protocol.
 //!
-//! Owns: the state of one endpoint, in parts that know only their own fields: [`read`], [`write`] and
-//! [`lifecycle`]; flow control is the stream transport's. Called by: the turn (completions), user code
-//! ([`methods`]). Never does: wait; readiness is the engine's to tell.
+//! Owns: the state of one endpoint, in parts that access only their own fields: [`read`], [`write`]
+//! and [`lifecycle`]; flow control is the stream transport's. Called by: the turn (completions),
+//! user code ([`methods`]). The engine reports readiness.
 //!
 //! Byte path in: `event_loop::dispatch` → [`read`] → recvmmsg(2) → `protocol.datagram_received`.
 //! Byte path out: `transport.sendto` → [`write`] → sendto(2) at once, or the queue → sendmmsg(2).
 //!
-//! The behaviour is `asyncio.selector_events._SelectorDatagramTransport`'s, with two things that a
-//! blocking call on another socket could notice: trains ([`read`]) and gathering ([`write`]).
+//! The behaviour matches `asyncio.selector_events._SelectorDatagramTransport`, with two differences
+//! that a blocking call on another socket could notice: GRO ([`read`]) and gathering ([`write`]).
 
 pub(crate) mod address;
 mod create;
@@ -37,20 +37,20 @@ pub struct Datagram {
     base: Base,
     socket: LoopSocket,
     family: i32,
-    /// The `remote_addr` it was made with; empty without one.
+    /// The `remote_addr` it was created with, if any.
     address: ObjCell,
-    /// The socket has a peer: datagrams go there, whatever address is given.
+    /// The socket is connected: datagrams go to its peer, whatever address is given.
     connected: bool,
-    /// What this version of asyncio counts for a queued datagram, and whether it sends empty ones.
+    /// This asyncio version's overhead of a queued datagram, and whether it sends empty ones.
     rules: create::Rules,
     read: read::ReadSide,
     write: write::WriteSide,
     flow: Flow,
-    /// The addresses last seen in both forms: most datagrams go where the last one came from.
+    /// The last addresses in both forms: most datagrams go where the last one came from.
     seen: RefCell<address::Seen>,
 }
 
-/// What a poll of an endpoint is for; it travels in the token.
+/// Purpose of an endpoint's poll; stored in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Read,
@@ -111,7 +111,7 @@ impl Completes for Datagram {
     }
 }
 
-/// One completion of an endpoint's poll.
+/// A completion of an endpoint's poll.
 fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     let completion = &event.completion;
     let is_read = handlers::role(event.token) == Role::Read as u8;
@@ -134,7 +134,7 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     if completion.more {
         return handled;
     }
-    // A stop that was taken back meanwhile.
+    // A stop that was undone meanwhile.
     let again = if is_read {
         read::arm(this)
     } else {
@@ -145,7 +145,7 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     handled.and(again).and(closed).and(rested)
 }
 
-/// Poll for one direction until it is disarmed.
+/// Polls one direction until disarmed.
 fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
     socket::ensure_registered(this)?;
     let interest = match role {
@@ -166,7 +166,7 @@ fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;
-    // asyncio's own is an instance of both, and CPython's tests look at the first.
+    // asyncio's own class is an instance of both, and CPython's tests check the first.
     let bases = (
         transports.getattr(intern!(py, "Transport"))?,
         transports.getattr(intern!(py, "DatagramTransport"))?,

@@ -1,24 +1,23 @@
 //! The reading side: from "readable" to `datagram_received`.
 //!
-//! Owns: the poll for reading, and datagrams that were received and not delivered yet.
-//! Called by: the turn, `methods` (pause, resume), `lifecycle` (stop).
-//! Never does: decide what an error means for the endpoint.
+//! Owns: the poll for reading, and datagrams received but not delivered. Called by: the turn,
+//! `methods` (pause, resume), `lifecycle` (stop). Errors are handled by `lifecycle`.
 //!
-//! Both drivers tell when the socket is readable; then one recvmmsg(2) takes a batch into the loop's
-//! own memory. It asks for twice as many after a full batch and for half after a poor one, so that an
-//! endpoint that answers one datagram at a time pays for one.
+//! On both drivers the engine reports the socket readable; then one recvmmsg(2) receives a batch
+//! into the loop's own memory. The batch size is doubled after a full batch and halved after a
+//! small one, so that an endpoint that answers one datagram at a time pays for one.
 //!
-//! The addresses of families other than INET, INET6 and UNIX are the interpreter's to make: such a socket is received
-//! from by its own `recvfrom`, one datagram an event, as asyncio does.
+//! Addresses of families other than INET, INET6 and UNIX are made by the interpreter: such a socket
+//! receives with its own `recvfrom`, one datagram per event, as asyncio does.
 //!
-//! An error that leaves the socket readable may persist: the call may be refused, say. After a few in a row the poll
-//! rests for longer and longer.
+//! An error that leaves the socket readable may persist, for example if a filter denies the call.
+//! After a few in a row the poll pauses, for increasing times.
 //!
-//! An endpoint that is flooded, on a socket that the loop has made, has the kernel hand over trains of
-//! datagrams (`UDP_GRO`), which are taken apart here: the protocol sees each. Not before a flood: the
-//! first such socket of a machine costs it hundreds of microseconds, and the last one that goes. A
-//! duplicate of the descriptor would receive trains too, so the option is taken back before the
-//! endpoint closes its socket, and is never set on a socket that the user brought.
+//! On a socket created by the loop, a flooded endpoint enables `UDP_GRO`: the kernel passes batches
+//! of datagrams, which are split here, so that the protocol sees each. Not before a flood: the
+//! first such socket of a machine costs it hundreds of microseconds, and so does closing the last
+//! one. A duplicate of the descriptor would receive batches too, so the option is reset before the
+//! endpoint closes its socket, and is never set on a socket that the application brought.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -41,13 +40,13 @@ use crate::limits;
 use crate::transport::base::{Readable, call_soon, step, with_protocol};
 use crate::transport::socket::{self, Armed, Wish};
 
-/// Whether the kernel may hand over several datagrams as one message.
+/// Whether the kernel may pass several datagrams as one message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Trains {
-    /// No UDP socket, one of the user's, or a kernel without them.
+    /// Not a UDP socket, one of the application's, or a kernel without GRO.
     #[default]
     Never,
-    /// Once it is flooded.
+    /// Once flooded.
     Possible,
     On,
 }
@@ -60,12 +59,12 @@ pub(super) struct ReadSide {
     /// Received and not delivered, oldest first.
     held: RefCell<VecDeque<(Obj, SockAddr)>>,
     scheduled: Cell<bool>,
-    /// How many datagrams the next call asks for.
+    /// Datagrams requested by the next call.
     batch_count: Cell<usize>,
     trains: Cell<Trains>,
     /// Errors in a row that left the socket readable.
     errors: Cell<u32>,
-    /// The poll rests after some of them; a timer ends it.
+    /// The poll pauses after some of them; a timer ends the pause.
     rests: Cell<bool>,
 }
 
@@ -91,13 +90,13 @@ impl ReadSide {
         self.wish.get() == Wish::Pause
     }
 
-    /// In asyncio's repr: whether the selector would have the descriptor.
+    /// For asyncio's repr: whether a selector would have the descriptor.
     pub fn is_polling(&self) -> bool {
         self.wish.get() == Wish::Read
     }
 }
 
-/// Begin to read; scheduled right after `connection_made`, and after a rest.
+/// Starts reading; scheduled right after `connection_made`, and after a pause.
 pub(super) fn start(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.rests.replace(false) {
         return arm(this);
@@ -109,7 +108,7 @@ pub(super) fn start(this: Datagram_<'_, '_>) -> PyResult<()> {
     arm(this)
 }
 
-/// Stop for good.
+/// Stops permanently.
 pub(super) fn stop(this: Datagram_<'_, '_>) -> PyResult<()> {
     this.read.wish.set(Wish::Stop);
     drop(this.read.held.take());
@@ -147,10 +146,10 @@ impl Readable for Datagram {
     }
 }
 
-/// The socket is about to be closed: whoever has a duplicate of it receives datagrams again.
+/// The socket is about to be closed: a duplicate of it receives single datagrams again.
 pub(super) fn end_trains(this: Datagram_<'_, '_>) {
     if this.read.trains.replace(Trains::Never) == Trains::On {
-        // The user may have closed it.
+        // The application may have closed it.
         drop(datagram::set_receive_trains(
             this.socket.fd(this.py()),
             false,
@@ -162,7 +161,7 @@ fn holds(this: Datagram_<'_, '_>) -> bool {
     !this.read.held.borrow().is_empty()
 }
 
-/// Have the engine poll, unless it does or is not wanted to.
+/// Makes the engine poll, unless it already does or must not.
 pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     let idle = this.read.armed.get() == Armed::Nothing;
     let wanted = this.read.wish.get() == Wish::Read && !this.read.rests.get();
@@ -172,8 +171,8 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The socket is readable: receive behind what is ready already, as a selector's callback would; who
-/// sends to itself and then waits must wait before the datagram comes.
+/// The socket is readable: receives after what is ready already, like a selector's callback; a task
+/// that sends to itself and then waits must wait before the datagram arrives.
 pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() != Wish::Read || holds(this) {
         return socket::disarm(this, &this.read.armed);
@@ -188,7 +187,7 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     core.get().bring_or_owe(step, this.object(), pay)
 }
 
-/// `_read_ready`: deliver what is held, or receive.
+/// `_read_ready`: delivers held datagrams, or receives.
 pub(super) fn read_ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     this.read.scheduled.set(false);
     if this.read.wish.get() != Wish::Read {
@@ -224,7 +223,7 @@ fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// As asyncio receives: by the socket's own method, which makes the source's address.
+/// Receives like asyncio: by the socket's own method, which makes the source's address.
 fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let socket = this.socket.get_or_none(py);
@@ -254,7 +253,7 @@ fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// The kernel's errors are the protocol's to hear.
+/// The protocol gets errors of the kernel.
 fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
     let py = this.py();
     let rested = rest_where_it_persists(this);
@@ -269,7 +268,7 @@ fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
     ))
 }
 
-/// Stop polling for a while where error follows error.
+/// Pauses polling when errors repeat.
 fn rest_where_it_persists(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let is_readable =
@@ -297,8 +296,8 @@ fn rest_where_it_persists(this: Datagram_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// One batch, into the queue of what is to be delivered; the inner error is of what was received, and
-/// had no memory to go into.
+/// Receives one batch into the delivery queue; the inner error means that there was no memory for
+/// received datagrams.
 fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
     let py = this.py();
     let wanted = this.read.batch_count.get();
@@ -317,7 +316,8 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
                     one = made;
                     &mut one
                 }
-                // As asyncio, whose receive has no memory: nothing was taken, and it ends the endpoint.
+                // As in asyncio without memory for its receive: nothing was taken, and the endpoint
+                // ends.
                 Err(_) => return Ok(Err(PyMemoryError::raise_bare())),
             },
         };
@@ -354,7 +354,7 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
     }))
 }
 
-/// The loop's own batch; `None` where there is no memory for so much.
+/// The loop's own batch; `None` if there is no memory for one.
 fn with_room(batch: &mut Option<Batch>) -> Option<&mut Batch> {
     if batch.is_none() {
         *batch = Batch::new(limits::DATAGRAMS_PER_EVENT, limits::DATAGRAM_BYTES_MAX).ok();
@@ -362,7 +362,7 @@ fn with_room(batch: &mut Option<Batch>) -> Option<&mut Batch> {
     batch.as_mut()
 }
 
-/// A full batch was there.
+/// A full batch arrived.
 fn flooded(this: Datagram_<'_, '_>, fd: RawFd) {
     if this.read.trains.get() == Trains::Possible {
         this.read
@@ -374,7 +374,7 @@ fn flooded(this: Datagram_<'_, '_>, fd: RawFd) {
     }
 }
 
-/// Give the protocol what was received, until it wants no more, or others are to get their turn.
+/// Delivers received datagrams to the protocol, until it pauses, or the budget is used up.
 fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     for _ in 0..limits::DATAGRAMS_PER_STEP {
@@ -406,7 +406,7 @@ fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Python's form of a source: the object of the last datagram, where it came from the same place.
+/// Python's form of a source: the last datagram's object, if it is the same.
 fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
     let py = this.py();
     if let Some((known, object)) = &this.seen.borrow().source
@@ -421,7 +421,7 @@ fn source_object(this: Datagram_<'_, '_>, source: &SockAddr) -> PyResult<Obj> {
     Ok(object)
 }
 
-/// Call `_read_ready` in the next pass, unless it is scheduled already.
+/// Calls `_read_ready` in the next pass, unless it is scheduled already.
 fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.scheduled.replace(true) {
         return Ok(());
@@ -429,7 +429,7 @@ fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
     call_soon(this, intern!(this.py(), "_read_ready"), pay)
 }
 
-/// `_read_ready`, where there was no memory to have it called.
+/// `_read_ready`, if there was no memory for its callback.
 fn pay(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
     Datagram::native().get(object).map_or(Ok(()), read_ready)
 }

@@ -1,20 +1,19 @@
 //! The writing side: from `transport.sendto` to the kernel.
 //!
-//! Owns: the queue of datagrams that the socket had no room for, and the poll for writing.
-//! Called by: `methods` (sendto), the turn, `lifecycle` (discard).
-//! Never does: decide what an error means for the endpoint.
+//! Owns: the queue of datagrams for which the socket had no room, and the poll for writing. Called
+//! by: `methods` (sendto), the turn, `lifecycle` (discard). Errors are handled by `lifecycle`.
 //!
-//! Once the socket is full, datagrams queue, and leave in batches when there is room. Before that, the
-//! first datagram of a turn is sent at once: its error is told to the one who sends it. Further ones of
-//! the same turn are gathered and leave when it ends, or when there are enough of them, in one system
-//! call; where they go to one peer and are of one length, as one message that the kernel or the network
-//! card cuts (`UDP_SEGMENT`). Their errors are told when they leave. Not gathered are: long datagrams,
-//! those of sockets other than UDP, those of a loop that does not run, and those of an endpoint that closes.
+//! Once the socket is full, datagrams are queued, and sent in batches when there is room. Before
+//! that, the first datagram of a turn is sent at once: its sender gets the error. Further ones of
+//! the same turn are gathered and sent when it ends, or when there are enough of them, in one
+//! system call; if they have one peer and one length, as one GSO message (`UDP_SEGMENT`). Their
+//! errors are reported when they are sent. Not gathered are long datagrams, those of non-UDP
+//! sockets, of a loop that does not run, and of a closing endpoint.
 //!
 //! ```text
 //!   Direct ──EAGAIN──▶ Blocked ──room, all sent──▶ Direct
 //!   the queue holds    the queue holds what the socket had no room for,
-//!   what is gathered   which asyncio would have queued too: only this counts as its size
+//!   gathered ones      as asyncio's would: only this counts as its size
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -37,12 +36,12 @@ use crate::transport::base::{call_protocol, call_protocol_here, fatal_error};
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::socket::{self, Armed};
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 pub(super) enum Destination {
-    /// To the peer of the socket.
+    /// The socket's peer.
     Peer,
     To(SockAddr),
-    /// An address that `socket.sendto` has to understand, or to refuse.
+    /// An address for `socket.sendto` to parse or reject.
     Foreign(Obj),
 }
 
@@ -51,7 +50,7 @@ struct Queued {
     to: Destination,
 }
 
-/// What became of a send.
+/// Result of a send.
 enum Sent {
     Yes,
     /// The socket is full.
@@ -91,14 +90,14 @@ fn is_blocked(error: &io::Error) -> bool {
 #[derive(Default)]
 pub(super) struct WriteSide {
     queue: RefCell<VecDeque<Queued>>,
-    /// Bytes of the queue, with what the version counts for each datagram.
+    /// Bytes in the queue, including the overhead per datagram.
     queued_bytes: Cell<usize>,
     armed: Cell<Armed>,
     /// The socket had no room.
     blocked: Cell<bool>,
     /// The turn whose first datagram was sent.
     last_turn: Cell<u64>,
-    /// The kernel has not refused to cut messages into datagrams.
+    /// GSO works: the kernel has not rejected it.
     segmented: Cell<bool>,
 }
 
@@ -114,7 +113,7 @@ impl WriteSide {
         &self.armed
     }
 
-    /// Bytes that wait for room.
+    /// Bytes waiting for room.
     pub fn size(&self) -> usize {
         if self.blocked.get() {
             self.queued_bytes.get()
@@ -131,7 +130,7 @@ impl WriteSide {
         self.queue.borrow().is_empty()
     }
 
-    /// Drop what was not sent.
+    /// Drops unsent datagrams.
     pub fn discard(&self) {
         let queue = self.queue.take();
         self.queued_bytes.set(0);
@@ -150,7 +149,7 @@ impl Writable for Datagram {
     }
 }
 
-/// Find out where a datagram goes.
+/// Determines a datagram's destination.
 pub(super) fn destination(
     this: Datagram_<'_, '_>,
     address: Borrowed<'_, '_, PyAny>,
@@ -172,7 +171,7 @@ pub(super) fn destination(
     }
 }
 
-/// Send now, gather, or queue behind what waits.
+/// Sends now, gathers, or queues.
 pub(super) fn send(
     this: Datagram_<'_, '_>,
     data: Borrowed<'_, '_, PyAny>,
@@ -186,7 +185,7 @@ pub(super) fn send(
     if this.write.is_empty() {
         match send_object(this, data, &to) {
             Sent::Yes => return Ok(()),
-            // Its socket is about to be closed, and nothing sends the queue any more.
+            // Its socket is about to be closed, and the queue will not be sent.
             Sent::Blocked if this.base.is_lost() => return Ok(()),
             Sent::Blocked => {}
             Sent::No(error) => return failed(this, error, Who::Sender),
@@ -232,7 +231,7 @@ fn enqueue(
     Ok(())
 }
 
-/// Have what is gathered sent when the turn ends, or now, where it is enough.
+/// Sends gathered datagrams when the turn ends, or now if there are enough.
 fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     let count = this.write.queue.borrow().len();
     if count >= limits::GATHERED_DATAGRAMS_MAX
@@ -243,11 +242,11 @@ fn await_end(this: Datagram_<'_, '_>) -> PyResult<()> {
     socket::flush_later(this).or_else(|_| send_gathered(this))
 }
 
-/// The turn is over.
+/// The turn has ended.
 pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
     this.socket.turn_ended();
     let sent = send_gathered(this);
-    // An interrupt out of `error_received` leaves the loop, and the rest behind.
+    // An interrupt from `error_received` leaves the loop, with the rest unsent.
     let is_over = this.write.blocked.get() || this.write.is_empty();
     let rest = if is_over {
         Ok(())
@@ -257,13 +256,13 @@ pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
     sent.and(rest)
 }
 
-/// Send what is gathered; what the socket has no room for waits.
+/// Sends what is gathered; the rest waits for room.
 pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.socket.gathering.is_inherited() && !this.write.blocked.get() {
         this.write.discard();
         return Ok(());
     }
-    // What `error_received` sends meanwhile is for the end of the next turn.
+    // What `error_received` sends meanwhile waits for the end of the next turn.
     let mut left = this.write.queue.borrow().len();
     while left > 0 && !this.write.blocked.get() && !this.write.is_empty() {
         match send_front(this) {
@@ -282,7 +281,7 @@ pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The socket has no room: what is queued waits for it.
+/// The socket has no room: the queue waits for it.
 fn block(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.base.is_lost() {
         this.write.discard();
@@ -293,7 +292,7 @@ fn block(this: Datagram_<'_, '_>) -> PyResult<()> {
     flow::maybe_pause(this, this.write.size())
 }
 
-/// Have the engine tell when there is room, where something waits for it.
+/// Makes the engine report room, if something waits for it.
 pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.write.armed.get() == Armed::Nothing && this.write.blocked.get() {
         this.write.armed.set(super::poll(this, Role::Write)?);
@@ -321,7 +320,7 @@ fn send_by_python(this: Datagram_<'_, '_>, data: Borrowed<'_, '_, PyAny>, to: &O
     Sent::of_python(py, result)
 }
 
-/// There is room: send what is queued, until there is none.
+/// There is room: sends the queue until the socket is full.
 pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     while !this.write.is_empty() {
         match send_front(this) {
@@ -334,13 +333,13 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
             Err(_) => break,
         }
     }
-    // What it raises may leave the loop, which finds the rest done.
+    // Its exception may leave the loop, with the rest done.
     let told = flow::maybe_resume(this, this.write.size());
     let settled = settle(this);
     told.and(settled)
 }
 
-/// Nothing waits for room any more: stop polling for it, and end what was closed.
+/// Nothing waits for room any more: stops polling, and completes a close.
 fn settle(this: Datagram_<'_, '_>) -> PyResult<()> {
     if !this.write.is_empty() {
         return Ok(());
@@ -354,7 +353,7 @@ fn settle(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// Send from the front of the queue; how many went out.
+/// Sends from the front of the queue; returns how many were sent.
 fn send_front(this: Datagram_<'_, '_>) -> Result<usize, Sent> {
     let py = this.py();
     let queue = this.write.queue.borrow();
@@ -375,7 +374,7 @@ fn send_front(this: Datagram_<'_, '_>) -> Result<usize, Sent> {
     }
     match send_batch(this, &queue) {
         Err(error) if error.is_of_segmentation() => {
-            // Once and for all: the next ones would meet the same route and device.
+            // Permanently: later ones would use the same route and device.
             this.write.segmented.set(false);
             send_batch(this, &queue)
         }
@@ -384,7 +383,7 @@ fn send_front(this: Datagram_<'_, '_>) -> Result<usize, Sent> {
     .map_err(|refused| Sent::of(Err(refused.error)))
 }
 
-/// Send from the front of the queue, up to what `socket.sendto` has to look at.
+/// Sends from the front of the queue, up to the first for `socket.sendto`.
 fn send_batch(this: Datagram_<'_, '_>, queue: &VecDeque<Queued>) -> Result<usize, SendError> {
     let py = this.py();
     let batch = queue.iter().map_while(|queued| match &queued.to {
@@ -401,7 +400,7 @@ fn send_batch(this: Datagram_<'_, '_>, queue: &VecDeque<Queued>) -> Result<usize
         .map_err(|_| in_use())?
 }
 
-/// Take datagrams off the queue, to be dropped outside of its borrow.
+/// Takes datagrams off the queue, to be dropped outside its borrow.
 fn take_front(this: Datagram_<'_, '_>, count: usize) -> Vec<Queued> {
     let mut queue = this.write.queue.borrow_mut();
     let count = count.min(queue.len());
@@ -416,7 +415,7 @@ fn take_front(this: Datagram_<'_, '_>, count: usize) -> Vec<Queued> {
     taken
 }
 
-/// Who is told when `error_received` itself fails.
+/// Who gets an exception of `error_received`.
 #[derive(PartialEq, Eq)]
 enum Who {
     /// The caller of `sendto`, in whose context it runs.
@@ -425,7 +424,7 @@ enum Who {
     Queue,
 }
 
-/// The kernel's errors are the protocol's to hear; any other ends the endpoint.
+/// The protocol gets errors of the kernel; any other ends the endpoint.
 fn failed(this: Datagram_<'_, '_>, error: PyErr, who: Who) -> PyResult<()> {
     let py = this.py();
     if !error.is_instance_of::<PyOSError>(py) {

@@ -1,7 +1,7 @@
-//! How a pipe transport begins: its checks, its parts, and what is scheduled first.
+//! Creation of a pipe transport: its checks, its parts, and what is scheduled first.
 //!
-//! Called by: the loop, for `connect_read_pipe`, `connect_write_pipe` and a child's pipes.
-//! Never does: close a pipe that it has refused; that is the caller's.
+//! Called by: the loop, for `connect_read_pipe`, `connect_write_pipe` and a child's pipes. A
+//! rejected pipe is left open for the caller.
 
 use std::os::fd::RawFd;
 
@@ -49,14 +49,14 @@ pub(super) fn make_write_pipe_transport<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let refusal = "Pipe transport is only for pipes, sockets and character devices";
     let end = check(loop_, pipe, protocol, refusal)?;
-    // A device that is written to says nothing of its other end by becoming readable.
+    // For a writable device, readability says nothing about its other end.
     let watches_peer = !end.kind.is_device();
     let transport = instantiate(WritePipe::new(end), pipe, extra)?;
     schedule::<WritePipe>(&transport, protocol, waiter, watches_peer)?;
     Ok(transport)
 }
 
-/// Check the pipe, and make it non-blocking.
+/// Checks the pipe, and makes it non-blocking.
 fn check(
     loop_: &Bound<'_, LoopCore>,
     pipe: &Bound<'_, PyAny>,
@@ -92,7 +92,7 @@ fn instantiate<'py, T: Pipe>(
     Ok(transport)
 }
 
-/// Schedule `connection_made`, the first poll and the waiter, in this order.
+/// Schedules `connection_made`, the first poll and the waiter, in this order.
 fn schedule<T: Pipe>(
     transport: &Bound<'_, PyAny>,
     protocol: &Bound<'_, PyAny>,

@@ -1,8 +1,8 @@
-//! How a pipe transport ends: what of [`base`]'s way is a pipe's own.
+//! End of a pipe transport: what is specific to pipes in [`base`]'s lifecycle.
 //!
-//! The polls end before the descriptor is closed, and the driver is told of it.
+//! The polls end, and the driver releases the descriptor, before it is closed.
 //!
-//! Called by: both ends. Never does: read or write.
+//! Called by: both ends.
 
 use pyo3::prelude::*;
 use ringloop::embed::Event;
@@ -63,7 +63,7 @@ impl<T: Pipe> Endpoint for T {
     }
 }
 
-/// Stop everything and schedule `connection_lost`.
+/// Stops everything and schedules `connection_lost`.
 pub(super) fn lose<T: Pipe>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
     if this.base().is_lost() {
         return Ok(());
@@ -72,7 +72,7 @@ pub(super) fn lose<T: Pipe>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResu
     stopped.and(base::lose(this, error))
 }
 
-/// What failed in the loop's work for a pipe, such as an allocation, ends it.
+/// A failure in the loop's own work for a pipe, such as an allocation, ends it.
 pub(super) fn or_end<T: Pipe>(this: This<'_, '_, T>, done: PyResult<()>) -> PyResult<()> {
     match done {
         Err(error) if !this.base().is_closing() => {

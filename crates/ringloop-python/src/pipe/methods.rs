@@ -1,7 +1,7 @@
-//! The Python methods of both pipe transports: `asyncio.ReadTransport`, `asyncio.WriteTransport`, and
-//! what asyncio's own have beside them.
+//! The Python methods of both pipe transports: `asyncio.ReadTransport`, `asyncio.WriteTransport`,
+//! and additions of asyncio's own transports.
 //!
-//! Called by: user code. Never does: more than check arguments and hand over to a part.
+//! Called by: user code. Arguments are checked here; the parts do the work.
 
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use crate::transport::flow::{self, Writable as _};
 use crate::transport::thread::{self, Change};
 use crate::transport::write::take_over;
 
-/// List the members of the reading end.
+/// Lists the members of the reading end.
 pub(super) fn define_read(type_: &mut Definition<ReadPipe>) {
     define(type_);
     base::define_reading(type_);
@@ -29,7 +29,7 @@ pub(super) fn define_read(type_: &mut Definition<ReadPipe>) {
     type_.repr(repr_slot!(ReadPipe, repr_read));
 }
 
-/// List the members of the writing end.
+/// Lists the members of the writing end.
 pub(super) fn define_write(type_: &mut Definition<WritePipe>) {
     define(type_);
     flow::define(type_);
@@ -67,7 +67,7 @@ fn write_(this: WritePipe_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     }
     match take_over(data) {
         Ok(buf) => write::write(this, buf),
-        // asyncio finds out in os.write(), where it ends the transport.
+        // asyncio detects that in os.write(), which ends the transport.
         Err(error) if this.size() == 0 => write::failed(this, error),
         Err(error) => Err(error),
     }
@@ -89,7 +89,7 @@ fn repr_write<'py>(this: WritePipe_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     repr(this, this.is_polling(), &size)
 }
 
-/// As asyncio writes it, with our class's name.
+/// As asyncio formats it, with our class's name.
 fn repr<'py, T: Pipe>(
     this: This<'_, 'py, T>,
     is_polling: bool,

@@ -1,16 +1,16 @@
 //! The pipe transports: one end of a pipe, a socket or a character device, and its protocol.
 //!
-//! Owns: what both ends have, in [`End`], and their types: [`read`] for the end that is read, [`write`]
-//! for the end that is written to. [`poll`] tells them when they may go on, [`lifecycle`] how they end,
-//! flow control is the stream transport's. Called by: the turn (completions), user code
-//! ([`methods`]). Never does: wait. Both drivers tell when the descriptor is ready and the system call
-//! is made here: a ring does not wait on a descriptor that is non-blocking, and these have to be.
+//! Owns: the common state of both ends, in [`End`], and their types: [`read`] for the reading end,
+//! [`write`] for the writing end. [`poll`] reports readiness, [`lifecycle`] ends them, flow control
+//! is the stream transport's. Called by: the turn (completions), user code ([`methods`]). On both
+//! drivers the engine polls the descriptor and the system call is made here: a ring does not wait
+//! on non-blocking descriptors, which these must be.
 //!
 //! Byte path in: `event_loop::dispatch` → [`poll`] → [`read`] → read(2) → `protocol.data_received`.
 //! Byte path out: `transport.write` → [`write`] → write(2), or the queue → writev(2).
 //!
-//! The behaviour is that of `asyncio.unix_events._UnixReadPipeTransport` and `_UnixWritePipeTransport`,
-//! to the letter.
+//! The behaviour matches `asyncio.unix_events._UnixReadPipeTransport` and `_UnixWritePipeTransport`
+//! exactly.
 
 mod create;
 mod lifecycle;
@@ -32,14 +32,14 @@ use poll::{Poller, Role};
 use read::ReadPipe;
 use write::WritePipe;
 
-/// What both ends have.
+/// Common state of both ends.
 struct End {
     base: Base,
-    /// The file object; gone once it is closed.
+    /// The file object; empty once closed.
     pipe: ObjCell,
     fd: RawFd,
     kind: FileKind,
-    /// Each write is a message, and each read takes one: asked once, when the transport is made.
+    /// Whether each write is a message, and each read takes one; determined at creation.
     keeps_messages: bool,
 }
 
@@ -53,13 +53,13 @@ impl End {
 /// A pipe transport of either direction.
 trait Pipe: Payload {
     fn end(&self) -> &End;
-    /// The poll of one direction, where this end has it.
+    /// The poll of one direction, if this end has it.
     fn poller(&self, role: Role) -> Option<&Poller>;
-    /// What a poll found is to be done now.
+    /// Handles the result of a poll.
     fn ready(this: This<'_, '_, Self>, role: Role) -> PyResult<()>;
-    /// Close once everything queued is written.
+    /// Closes once everything queued is written.
     fn close(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Drop what is queued.
+    /// Drops what is queued.
     fn discard(&self) {}
 }
 

@@ -1,12 +1,11 @@
-//! The poll of one direction of a pipe, and the step of the loop that it schedules.
+//! Poll of one direction of a pipe, and the step of the loop that it schedules.
 //!
-//! Owns: whether the engine polls, and in which context the step runs: the one in which polling began,
-//! as a selector's handle keeps it. Called by: `read` and `write`, and the turn ([`completed`]).
-//! Never does: read or write.
+//! Owns: whether the engine polls, and the context of the step: the one in which polling started,
+//! as in a selector's handle. Called by: `read` and `write`, and the turn ([`completed`]).
 //!
-//! What a poll finds is done behind what is ready already, as a selector's callback would be. The
-//! transport is kept alive by its polls and by nothing else: as with asyncio's, one that nobody polls
-//! and nobody holds is collected, with a `ResourceWarning`.
+//! The result of a poll is handled after what is ready already, like a selector's callback. The
+//! transport is kept alive only by its polls: as in asyncio, an unpolled and unreferenced transport
+//! is collected, with a `ResourceWarning`.
 
 use std::cell::Cell;
 
@@ -21,7 +20,7 @@ use crate::event_loop::{Handler, Watch, handlers};
 use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor, intern};
 use crate::transport::base::step as step_of;
 
-/// Which direction is polled; it travels in the token.
+/// The polled direction; stored in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Read,
@@ -41,10 +40,10 @@ impl Role {
 #[derive(Default)]
 pub(super) struct Poller {
     watch: Cell<Option<Watch>>,
-    /// What the step runs in.
+    /// Context of the step.
     context: ObjCell,
     scheduled: Cell<bool>,
-    /// The kernel ended the poll; the system call that follows finds the reason.
+    /// The kernel ended the poll; the following system call gets the reason.
     failed: Cell<bool>,
 }
 
@@ -53,7 +52,7 @@ impl Poller {
         self.watch.get().is_some()
     }
 
-    /// Take the running context for what this direction does later.
+    /// Stores the current context for later steps of this direction.
     pub fn keep_context(&self, py: Python<'_>) -> PyResult<()> {
         drop(self.context.replace(Some(ffi::context_copy_current(py)?)));
         Ok(())
@@ -63,7 +62,7 @@ impl Poller {
         self.context.get(py)
     }
 
-    /// The engine is gone, and the poll with it.
+    /// The engine is closed, and the poll with it.
     pub fn forget(&self) {
         self.watch.set(None);
     }
@@ -77,9 +76,10 @@ impl Poller {
     }
 }
 
-/// Begin to poll, in the running context.
+/// Starts polling, in the current context.
 ///
-/// Errors: `PermissionError` for a device that cannot be polled, as epoll says it.
+/// # Errors
+/// `PermissionError` for a device that cannot be polled, as from epoll.
 pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     let Some(poller) = this.poller(role) else {
         return Ok(());
@@ -100,7 +100,7 @@ pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> 
     Ok(())
 }
 
-/// Stop polling; a step that is scheduled does nothing.
+/// Stops polling; a scheduled step does nothing.
 pub(super) fn stop<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     let Some(watch) = this.poller(role).and_then(|poller| poller.watch.take()) else {
         return Ok(());
@@ -108,7 +108,7 @@ pub(super) fn stop<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     this.end().base.core(this.py())?.get().unwatch(watch)
 }
 
-/// A poll has found something: schedule the step that looks.
+/// A poll completed: schedules the step.
 pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResult<()> {
     let py = this.py();
     let (role, name) = if handlers::role(event.token) == Role::Read as u8 {
@@ -136,7 +136,7 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
     core.get().bring_or_owe(step, this.object(), pay)
 }
 
-/// The steps, where there was no memory to have them called.
+/// The steps, if there was no memory for their callbacks.
 fn pay_read<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
     T::native()
         .get(object)

@@ -1,7 +1,7 @@
-//! The end that is read: from "readable" to `data_received`.
+//! The reading end: from "readable" to `data_received`.
 //!
-//! Owns: the poll for reading, and how much the next read asks for. Called by: [`super::poll`],
-//! `methods` (pause, resume). Never does: hold bytes; while reading is paused the kernel keeps them.
+//! Owns: the poll for reading, and the size of the next read. Called by: [`super::poll`], `methods`
+//! (pause, resume). Holds no bytes; while reading is paused the kernel keeps them.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -19,12 +19,12 @@ use crate::transport::base::{
     self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug,
 };
 
-/// A pipe that is read.
+/// A pipe being read.
 pub struct ReadPipe {
     pub(super) end: End,
     reader: Poller,
     paused: Cell<bool>,
-    /// How many bytes the next read(2) asks for.
+    /// Size of the next read(2).
     chunk_len: Cell<usize>,
 }
 
@@ -35,7 +35,7 @@ const FATAL: &str = "Fatal read error on pipe transport";
 
 impl ReadPipe {
     pub(super) fn new(end: End) -> Self {
-        // A message is read whole or cut, as long as asyncio's may be.
+        // A message is read whole or truncated to asyncio's maximum.
         let chunk_len = if end.keeps_messages {
             limits::READ_CHUNK_MAX
         } else {
@@ -126,7 +126,7 @@ impl Pipe for ReadPipe {
     }
 }
 
-/// Begin to read; scheduled right after `connection_made`.
+/// Starts reading; scheduled right after `connection_made`.
 pub(super) fn start(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     if this.paused.get() || this.end.base.is_closing() {
         return Ok(());
@@ -134,7 +134,7 @@ pub(super) fn start(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     poll::start(this, Role::Read)
 }
 
-/// Read once, or a few times while every read is full.
+/// Reads once, or a few times while reads are full.
 fn ready(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     for _ in 0..limits::READS_PER_EVENT {
         let asked = this.chunk_len.get();
@@ -156,7 +156,7 @@ fn ready(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Ask for more after a full read, for less after a poor one.
+/// Adapts the size: more after a full read, less after a small one.
 fn adapt(this: ReadPipe_<'_, '_>, asked: usize, len: usize) {
     if this.end.keeps_messages {
         return;
@@ -168,8 +168,8 @@ fn adapt(this: ReadPipe_<'_, '_>, asked: usize, len: usize) {
     }
 }
 
-/// As asyncio: an exception of the protocol's is reported by the loop and does not end the transport. Without memory for
-/// the call, the protocol may not have seen the bytes.
+/// As in asyncio, an exception of the protocol is reported by the loop and does not end the
+/// transport. Without memory for the call, the protocol may not have seen the bytes.
 fn deliver(this: ReadPipe_<'_, '_>, bytes: &Obj) -> PyResult<()> {
     let py = this.py();
     match call_protocol(this, intern!(py, "data_received"), Some(bytes)) {
@@ -196,7 +196,7 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     logged.and(lifecycle::lose(this, None))
 }
 
-/// `eof_received`, where there was no memory to have it called.
+/// `eof_received`, if there was no memory for its callback.
 fn tell_end(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
     let method = intern!(object.py(), "eof_received");
     ReadPipe::native()
@@ -211,7 +211,7 @@ fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {
     ) {
         return Ok(());
     }
-    // A terminal whose other side is gone says EIO.
+    // A terminal without its other side returns EIO.
     let is_everyday = error.raw_os_error() == Some(libc::EIO);
     fatal_error_as(this, error::from_io(error), FATAL, is_everyday)
 }

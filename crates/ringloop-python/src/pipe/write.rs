@@ -1,15 +1,15 @@
-//! The end that is written to: from `transport.write` to write(2) and writev(2).
+//! The writing end: from `transport.write` to write(2) and writev(2).
 //!
-//! Owns: the queue of what is to be written, the poll for room, and the poll that tells when the other
-//! end is closed. Called by: `methods` (write, close), [`super::poll`].
-//! Never does: decide what an error means for the transport.
+//! Owns: the queue of data to write, the poll for room, and the poll that detects a closed reader.
+//! Called by: `methods` (write, close), [`super::poll`]. Errors are handled by `lifecycle`.
 //!
-//! * Nothing is gathered: the program has the descriptor, which it may write to itself, and the process at the other end
-//!   of a pipe, which it may signal or wait for. What is written before either has left by then.
-//! * Where the other end gets messages, each write is a system call of its own and a message, also behind one that
-//!   the kernel had no room for. (asyncio joins those.)
-//! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may change it.
-//! * A write end that becomes readable has lost its reader: poll(2) answers an error for a pipe.
+//! * Nothing is gathered: the application has the descriptor, to which it may write itself, and may
+//!   signal or wait for the process at the other end. What it wrote before must have left by then.
+//! * If the other end receives messages, each write is a system call and a message of its own, even
+//!   after one that the kernel had no room for. (asyncio joins those.)
+//! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may
+//!   change it.
+//! * A write end that becomes readable has lost its reader: poll(2) reports an error for a pipe.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,12 +29,12 @@ use crate::transport::base::{self, Endpoint, State, connection_lost, fatal_error
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::write as shared;
 
-/// A pipe that is written to.
+/// A pipe being written.
 pub struct WritePipe {
     pub(super) end: End,
-    /// Tells when the other end is closed.
+    /// Detects that the other end is closed.
     peer: Poller,
-    /// Tells when there is room; polls for as long as the kernel has refused bytes.
+    /// Waits for room; polls while the kernel rejects bytes.
     writer: Poller,
     queue: RefCell<VecDeque<SendBuf>>,
     queued_bytes: Cell<usize>,
@@ -68,7 +68,7 @@ impl WritePipe {
         Ok(())
     }
 
-    /// Drop `count` written bytes from the front of the queue.
+    /// Drops `count` written bytes from the front of the queue.
     fn advance(&self, count: usize) {
         self.queued_bytes.set(self.size().saturating_sub(count));
         shared::drop_front(&mut self.queue.borrow_mut(), count);
@@ -159,7 +159,7 @@ impl Pipe for WritePipe {
     }
 }
 
-/// Watch for the other end to be closed; scheduled right after `connection_made`.
+/// Watches for the other end to be closed; scheduled right after `connection_made`.
 pub(super) fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.end.base.is_closing() {
         return Ok(());
@@ -167,7 +167,7 @@ pub(super) fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
     poll::start(this, Role::Read)
 }
 
-/// Write now, or behind what waits for room.
+/// Writes now, or after what is blocked.
 pub(super) fn write(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
     this.push(buf)?;
     if !this.writer.is_polling() {
@@ -176,7 +176,7 @@ pub(super) fn write(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
     flow::maybe_pause(this, this.size())
 }
 
-/// Write until everything is gone or the kernel takes no more; then poll for room.
+/// Writes until everything is written or the kernel has no room; then polls for room.
 fn write_queue(this: WritePipe_<'_, '_>) -> PyResult<()> {
     while this.size() > 0 {
         match this.write_front() {
@@ -198,7 +198,8 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     poll::stop(this, Role::Write)?;
-    // The protocol may write more here, and what it raises may leave the loop: no poll would come back for the end.
+    // The protocol may write more here, and its exception may leave the loop: no poll would return
+    // for the end.
     let told = flow::maybe_resume(this, 0);
     let is_done = this.end.base.state.get() == State::Closing && this.size() == 0;
     let ended = if is_done {
@@ -210,7 +211,7 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
     told.and(ended)
 }
 
-/// `write_eof` and `close`: the end of the pipe is closed once everything is written.
+/// `write_eof` and `close`: closes the pipe once everything is written.
 pub(super) fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.end.base.is_closing() {
         return Ok(());
@@ -242,7 +243,7 @@ pub(super) fn failed(this: WritePipe_<'_, '_>, error: PyErr) -> PyResult<()> {
     fatal_error(this, error, "Fatal write error on pipe transport")
 }
 
-/// After the end, writes go nowhere; asyncio logs the fifth and later ones.
+/// Drops writes after the end; asyncio logs the fifth and later ones.
 pub(super) fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
     let base = &this.end.base;
     if base.lost_writes.get() == 0 && !base.is_closing() {

@@ -10,7 +10,7 @@ pub fn accept(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<Obj> {
     operation::begin(loop_, socket, Work::Accept)
 }
 
-/// Take one connection; the result is `(socket, address)`.
+/// Accepts one connection; the result is `(socket, address)`.
 pub(super) fn attempt(socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
     let py = socket.py();
     let accepted = operation::call_socket(socket, intern!(py, "accept"), ())?;

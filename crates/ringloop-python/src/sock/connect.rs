@@ -8,7 +8,7 @@ use super::operation::{self, Loop, Work};
 use crate::error;
 use crate::ffi::{self, Argument, IntoObject as _, Obj, Raise as _, Visited, Visitor, intern};
 
-/// A connect(2) that goes on in the background.
+/// A connect(2) in progress.
 pub(super) struct Connect {
     address: Obj,
 }

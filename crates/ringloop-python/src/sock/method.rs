@@ -1,8 +1,8 @@
-//! What the socket's own methods do: `sock_recvfrom`, `sock_recvfrom_into`, `sock_recvmsg`, `sock_sendto` and
-//! `sock_sendmsg`, and all others of sockets of a class of their own.
+//! Operations by the socket's own methods: `sock_recvfrom`, `sock_recvfrom_into`, `sock_recvmsg`,
+//! `sock_sendto` and `sock_sendmsg`, and all others for subclasses of `socket.socket`.
 //!
-//! The methods know every family's form of an address, and make the descriptors of a control message
-//! somebody's in the call that received them.
+//! The methods know every family's form of an address, and take ownership of a control message's
+//! descriptors in the call that received them.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -11,7 +11,7 @@ use ringloop::embed::sys::interest::Interest;
 use super::operation::{self, Loop, Work};
 use crate::ffi::{self, Argument, Obj, Visited, Visitor};
 
-/// Which method, and its arguments as a tuple.
+/// A method, and its arguments as a tuple.
 pub(super) struct Method {
     name: Obj,
     arguments: Obj,
@@ -40,7 +40,7 @@ pub fn call(
 }
 
 impl Method {
-    /// One that receives, with one argument.
+    /// A receiving method with one argument.
     pub(super) fn receiving(
         name: &Bound<'_, PyString>,
         argument: Argument<'_, '_>,

@@ -1,10 +1,10 @@
-//! `sock_recv` and its kin: asyncio's operations on sockets that stay the user's.
+//! `sock_recv` and its kin: asyncio's operations on the application's own sockets.
 //!
-//! Owns: what one such operation still has to do ([`Operation`]), and its poll. Called by
-//! `ringloop.Loop` (`_begin_*`, then `ringloop._sock.finish`) and the turn (`completed`).
-//! Never does: submit a receive or an accept to the engine. A receive on the ring that completes after
-//! its task was cancelled would have taken bytes that the next receive was to get; so the engine only
-//! says that the socket is ready, and the system call is made by the coroutine that returns its result.
+//! Owns: the remaining work of one such operation ([`Operation`]), and its poll. Called by
+//! `ringloop.Loop` (`_begin_*`, then `ringloop._sock.finish`) and the turn (`completed`). No
+//! receive or accept is submitted to the engine: completing after its task was cancelled, it would
+//! have taken bytes of the next receive. The engine only reports readiness, and the coroutine that
+//! returns the result makes the system call.
 //!
 //! Byte path: `Loop.sock_recv` → `receive::Receive` → recv(2) into the `bytes` that the caller gets.
 //!
@@ -15,8 +15,8 @@
 //! | `connect`   | `sock_connect`                                                    |
 //! | `accept`    | `sock_accept`                                                     |
 //! | `method`    | `sock_recvfrom`, `sock_recvfrom_into`, `sock_sendto`, and         |
-//! |             | `sock_recvmsg`, `sock_sendmsg`, which asyncio does not have       |
-//! | `operation` | waiting, and what the families share                              |
+//! |             | `sock_recvmsg`, `sock_sendmsg`, which asyncio lacks               |
+//! | `operation` | waiting, and common parts                                         |
 
 mod accept;
 mod connect;
@@ -32,7 +32,7 @@ use crate::ffi::{Class, Payload, install_methods, method};
 
 use operation::Operation;
 
-/// Make the type and put the methods on the loop.
+/// Creates the type and puts the methods on the loop.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     type Target = Class<LoopCore>;
     let py = module.py();

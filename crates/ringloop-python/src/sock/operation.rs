@@ -1,8 +1,8 @@
-//! One operation that could not be done at once: what is left to do, and the poll that it waits for.
+//! An operation that would have blocked: its remaining work, and the poll that it waits for.
 //!
-//! The coroutine around it calls `wait` (a future), then `attempt`, until there is a result, and `end`
-//! whatever happens. Between readiness and `attempt` nothing is taken from the socket, so a task that
-//! is cancelled there loses nothing.
+//! The coroutine around it calls `wait` (a future), then `attempt`, until there is a result, and
+//! `end` in every case. Between readiness and `attempt` nothing is taken from the socket, so
+//! cancelling a task there loses nothing.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -31,7 +31,7 @@ use crate::ffi::{
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
-/// What is left to do; each attempt answers `None` where the call would block.
+/// Remaining work; an attempt returns `None` if the call would block.
 pub(super) enum Work {
     Receive(Receive),
     SendAll(SendAll),
@@ -70,7 +70,7 @@ impl Work {
     }
 }
 
-/// An operation that waits.
+/// A waiting operation.
 pub struct Operation {
     loop_: ObjCell,
     socket: ObjCell,
@@ -112,7 +112,7 @@ impl Payload for Operation {
     }
 }
 
-/// Try at once; where that would block, return the operation that waits.
+/// Tries at once; if that would block, returns the operation that waits.
 pub(super) fn begin(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -> PyResult<Obj> {
     check(loop_, socket)?;
     match work.attempt(&socket)? {
@@ -121,7 +121,7 @@ pub(super) fn begin(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -
     }
 }
 
-/// Make the operation that waits until `work` can go on.
+/// Makes the operation that waits until `work` can continue.
 pub(super) fn suspend(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -> PyResult<Obj> {
     let py = loop_.py();
     let fd: RawFd = fileno(&socket)?;
@@ -142,11 +142,11 @@ pub(super) fn suspend(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work)
         .map(Obj::from)
 }
 
-/// What asyncio checks before each operation.
+/// asyncio's checks before each operation.
 pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<()> {
     static SSL_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = loop_.py();
-    // A class of its own is no `ssl.SSLSocket`, and `ssl` need not be there to know.
+    // A subclass is no `ssl.SSLSocket`, which can be told without importing `ssl`.
     if !is_plain(&socket)
         && let Ok(class) = ffi::imported(&SSL_SOCKET, intern!(py, "ssl"), intern!(py, "SSLSocket"))
         && socket.is_instance(class)?
@@ -170,15 +170,15 @@ pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
     ffi::imported(&SOCKET, name, name).is_ok_and(|class| socket.get_type().is(class))
 }
 
-/// The socket's descriptor as of now: -1 once it is closed, so that the system call fails with EBADF
-/// and does not meet whoever has the number next.
+/// The socket's current descriptor: -1 once it is closed, so that the system call fails with EBADF
+/// instead of using a reused number.
 pub(super) fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     socket
         .call_method0(intern!(socket.py(), "fileno"))?
         .extract()
 }
 
-/// Call the socket's own method; `None` where it would block.
+/// Calls the socket's own method; `None` if it would block.
 pub(super) fn call_socket<'py>(
     socket: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
@@ -203,7 +203,8 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     disarm(this)?;
     let future: Obj = loop_.call_method0(intern!(py, "create_future"))?.into();
     drop(this.future.replace(Some(future.clone_ref(py))));
-    // Level: the user may close the socket as soon as this is over, so no registration may be left.
+    // Level-triggered: the application may close the socket as soon as this ends, so no
+    // registration may be left.
     let poll = match this.work {
         Work::Accept => {
             Request::PollListener(PollListener::new(this.fd, core.engine.kind()?, true))
@@ -240,7 +241,7 @@ fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
     resolve(this)
 }
 
-/// Wake the coroutine. What there is no memory for is tried again: nobody else would wake it.
+/// Wakes the coroutine. Without memory it is tried again: no other event would wake it.
 fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let future = this.future.get_or_none(py);
@@ -271,7 +272,7 @@ fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// Stop the poll, at once: nothing of it is left when this returns.
+/// Stops the poll at once: nothing of it is left on return.
 fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
     let Some(watch) = this.armed.take() else {
         return Ok(());

@@ -9,11 +9,11 @@ use super::operation::{self, Loop, Work};
 use crate::error;
 use crate::ffi::{self, Argument, IntoObject as _, Obj, Visited, Visitor, intern};
 
-/// Where received bytes go.
+/// Destination of received bytes.
 pub(super) enum Receive {
-    /// Into a new `bytes` of at most so many.
+    /// A new `bytes` of at most this length.
     Bytes(usize),
-    /// Into a writable object.
+    /// A writable object.
     Into(Obj),
 }
 
@@ -24,11 +24,11 @@ pub fn recv(
     size: Argument<'_, '_>,
 ) -> PyResult<Obj> {
     let work = match size.extract::<isize>() {
-        // recv(0) is answered without a system call.
+        // recv(0) returns without a system call.
         Ok(bytes) if bytes > 0 && operation::is_plain(&socket) => {
             Work::Receive(Receive::Bytes(bytes.unsigned_abs()))
         }
-        // A socket of a class of its own, or an argument that the method refuses or has a special case for.
+        // A subclass, or an argument that the method rejects or treats specially.
         _ => Work::Method(Method::receiving(intern!(loop_.py(), "recv"), size)?),
     };
     operation::begin(loop_, socket, work)

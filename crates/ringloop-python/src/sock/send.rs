@@ -10,7 +10,7 @@ use super::operation::{self, Loop, Work};
 use crate::error;
 use crate::ffi::{self, Argument, Obj, Visited, Visitor, intern};
 
-/// Bytes to send, all of them.
+/// Bytes to send completely.
 pub(super) struct SendAll {
     /// A `memoryview`, so that its owner cannot resize it meanwhile.
     data: Obj,
@@ -36,11 +36,11 @@ pub fn sendall(
     operation::suspend(loop_, socket, Work::SendAll(work))
 }
 
-/// What one send(2) did.
+/// Result of one send(2).
 enum Progress {
     /// Everything is sent.
     All,
-    /// So many bytes; none where it would block.
+    /// This many bytes; 0 if it would block.
     Part(usize),
 }
 
@@ -81,7 +81,7 @@ fn send_once(
     }
 }
 
-/// A socket of a class of its own may have a `send` of its own.
+/// A subclass may override `send`.
 fn send_by_method(
     socket: &Bound<'_, PyAny>,
     data: &Bound<'_, PyAny>,

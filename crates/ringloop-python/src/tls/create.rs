@@ -1,6 +1,6 @@
-//! How a TLS connection is made: the protocol, its engine, and the user's transport.
+//! Creation of a TLS connection: the protocol, its engine, and the application's transport.
 //!
-//! Called by: `ringloop/_tls.py`, which has checked the time-outs and made a context where there was
+//! Called by: `ringloop/_tls.py`, which has checked the timeouts and created a context if there was
 //! none. Source: `SSLProtocol.__init__`.
 
 use std::cell::{Cell, RefCell};
@@ -101,7 +101,7 @@ pub(super) fn make_tls_protocol<'py>(
     Ok(made)
 }
 
-/// Take a user's protocol, and find out how it wants its bytes.
+/// Sets the application's protocol, and determines how it receives bytes.
 pub(super) fn set_app_protocol(this: Tls<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
     let receiver = if TlsProtocol::native().is_exactly(protocol) {
         Receiver::Tls

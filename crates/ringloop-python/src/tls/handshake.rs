@@ -1,6 +1,6 @@
-//! From the lower transport's `connection_made` to the user's.
+//! From the lower transport's `connection_made` to the application's.
 //!
-//! Called by: `protocol` (`connection_made`, the time-out) and `incoming` (more ciphertext).
+//! Called by: `protocol` (`connection_made`, the timeout) and `incoming` (more ciphertext).
 //! Source: the "Handshake flow" of `asyncio.sslproto.SSLProtocol`.
 
 use pyo3::exceptions::{PyConnectionAbortedError, PyConnectionResetError, PyMemoryError};
@@ -15,7 +15,7 @@ use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, intern};
 use crate::transport::base::tell;
 
-/// Begin over a new lower transport.
+/// Starts over a new lower transport.
 pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = this.py();
     lower::attach(this, transport);
@@ -37,7 +37,7 @@ pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult
     go_on(this)
 }
 
-/// Schedule a method of ours.
+/// Schedules one of our methods.
 pub(super) fn call_later(
     this: Tls<'_, '_>,
     seconds: &ObjCell,
@@ -52,7 +52,7 @@ pub(super) fn call_later(
         .map(Obj::from)
 }
 
-/// Cancel a timer, if it still runs.
+/// Cancels a timer that is still running.
 pub(super) fn cancel(py: Python<'_>, timer: &ObjCell) -> PyResult<()> {
     match timer.take() {
         Some(timer) => ffi::call_method(py, intern!(py, "cancel"), &[&timer]).map(drop),
@@ -60,7 +60,7 @@ pub(super) fn cancel(py: Python<'_>, timer: &ObjCell) -> PyResult<()> {
     }
 }
 
-/// The time is up.
+/// The timeout has expired.
 pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     if this.state.get() != State::DoHandshake {
         return Ok(());
@@ -73,7 +73,7 @@ pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     shutdown::fatal_error(this, error, "Fatal error on transport").map(drop)
 }
 
-/// More ciphertext has come.
+/// More ciphertext arrived.
 pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     match this.engine.handshake(py) {
@@ -84,7 +84,7 @@ pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// The lower transport has ended in the middle of it.
+/// The lower transport ended during the handshake.
 pub(super) fn cut_off(this: Tls<'_, '_>) -> PyResult<()> {
     complete(this, Err(PyConnectionResetError::raise_bare()))
 }
@@ -110,7 +110,7 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
     }
     extra.set_item(intern!(py, "ssl_object"), object)?;
     let told = tell_made(this);
-    // Who waits for the connection waits for no more than that, also where the protocol raised what leaves the loop.
+    // Wakes the waiter even if the protocol raised an exception that leaves the loop.
     let woken = match &told {
         Err(error) if !leaves_the_loop(py, error) => Ok(()),
         _ => wake_waiter(this, None),
@@ -119,7 +119,7 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
     incoming::read(this)
 }
 
-/// Call the user's `connection_made`, once.
+/// Calls the application's `connection_made`, once.
 fn tell_made(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     if this.app_state.get() != AppState::Init {
@@ -167,7 +167,7 @@ fn log_duration(this: Tls<'_, '_>) -> PyResult<()> {
     exceptions::log(intern!(py, "debug"), arguments, None)
 }
 
-/// Resolve the waiter, once. What there is no memory for is tried again: nobody else would.
+/// Resolves the waiter, once. Without memory it is tried again: no other event would.
 pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     let py = this.py();
     match wake(this, error) {

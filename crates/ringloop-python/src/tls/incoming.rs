@@ -1,11 +1,11 @@
-//! The reading side: from ciphertext to the user's protocol.
+//! The reading side: from ciphertext to the application's protocol.
 //!
 //! Called by: `lower` and `protocol` (ciphertext), `transport` (pause, resume), `shutdown` (flush).
-//! Never does: decide what the end of the stream means (`shutdown`).
+//! The end of the stream is handled by `shutdown`.
 //!
 //! Byte path: `transport::read` → [`take`] → [`taken`] → `protocol.data_received`.
 //!
-//! All records that are there make one `data_received`, as in asyncio; they are decrypted straight
+//! All available records become one `data_received`, as in asyncio; they are decrypted directly
 //! into its `bytes`, or into the buffer of a `BufferedProtocol`.
 //! Source: the "Incoming flow" of `asyncio.sslproto.SSLProtocol`.
 
@@ -19,13 +19,13 @@ use crate::ffi::{self, IntoObject as _, Obj, Payload, intern};
 use crate::limits;
 use crate::transport::base::{call_soon, tell};
 
-/// Take ciphertext in. Runs no Python code, so a cell may be open; what comes back is for [`taken`].
+/// Takes in ciphertext. Runs no Python code, so a cell may be open; the result is for [`taken`].
 #[inline]
 pub(super) fn take(this: Tls<'_, '_>, ciphertext: &[u8]) -> PyResult<Option<Obj>> {
     this.engine.take_in(this.py(), ciphertext)
 }
 
-/// Go on with what was taken in.
+/// Continues with what was taken in.
 #[inline]
 pub(super) fn taken(this: Tls<'_, '_>, held: Option<Obj>) -> PyResult<()> {
     if let Some(held) = held {
@@ -41,8 +41,9 @@ pub(super) fn taken(this: Tls<'_, '_>, held: Option<Obj>) -> PyResult<()> {
     or_again(this, done)
 }
 
-/// What the user's protocol raised may leave the loop, with records undelivered or an answer unsent that no event of
-/// the lower transport comes back for: the next run goes on with them.
+/// An exception of the application's protocol may leave the loop, with undelivered records or an
+/// unsent answer, for which the lower transport has no further event: the next run continues with
+/// them.
 pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     let py = this.py();
     let Err(error) = done else { return Ok(()) };
@@ -52,14 +53,14 @@ pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     Err(error)
 }
 
-/// Call [`resumed`] in the next pass.
+/// Calls [`resumed`] in the next pass.
 fn again(this: Tls<'_, '_>) -> PyResult<()> {
     call_soon(this, intern!(this.py(), "_resume"), |protocol, _| {
         TlsProtocol::native().get(protocol).map_or(Ok(()), resumed)
     })
 }
 
-/// Deliver what can be decrypted, and send what that gave rise to.
+/// Delivers what can be decrypted, and sends the resulting output.
 pub(super) fn read(this: Tls<'_, '_>) -> PyResult<()> {
     if !matches!(this.state.get(), State::Wrapped | State::Flushing) {
         return Ok(());
@@ -99,7 +100,7 @@ fn read_as_bytes(this: Tls<'_, '_>) -> PyResult<()> {
     let expected = if waiting <= limits::TLS_RECORD_MAX {
         waiting
     } else {
-        // The engine may have begun to read one record more.
+        // The engine may have started to read one more record.
         waiting + limits::TLS_RECORD_MAX
     };
     let mut last = Step::Again;
@@ -177,14 +178,14 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// The peer's `close_notify` has come.
+/// The peer sent `close_notify`.
 fn ended(this: Tls<'_, '_>) -> PyResult<()> {
     let told = tell_eof(this);
     let started = shutdown::start(this);
     told.and(started)
 }
 
-/// Call the user's `eof_received`, once.
+/// Calls the application's `eof_received`, once.
 pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
     if this.app_state.get() != AppState::Made {
         return Ok(());
@@ -214,7 +215,7 @@ pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// `resume_reading` of the user's transport.
+/// `resume_reading` of the application's transport.
 pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
     if !this.incoming.app_paused.replace(false) {
         return Ok(());
@@ -233,7 +234,7 @@ pub(super) fn resumed(this: Tls<'_, '_>) -> PyResult<()> {
     or_again(this, done)
 }
 
-/// Stop the lower transport when too much ciphertext waits, and let it go on when little does.
+/// Pauses the lower transport when too much ciphertext is queued, and resumes it later.
 pub(super) fn control_lower(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let size = this.engine.incoming_len(py)?;

@@ -1,8 +1,8 @@
 //! The transport below TLS.
 //!
-//! Ours are written to without a Python call; any other by asyncio's methods. Everything but writing
-//! is rare, and goes by the methods in either case.
-//! Called by: the parts of the state machine. Never does: anything once the transport is gone.
+//! Our own transports are written to without a Python call; any other by asyncio's methods.
+//! Everything but writing is rare, and uses the methods in either case. Called by: the parts of the
+//! state machine. No effect once the transport is gone.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -11,7 +11,7 @@ use super::{Tls, TlsProtocol, TlsTransport, incoming, outgoing};
 use crate::ffi::{self, Obj, Payload, intern};
 use crate::transport::native::{self, NativeReceiver};
 
-/// How our own transports hand bytes to this protocol.
+/// How our own transports pass bytes to this protocol.
 static RECEIVER: NativeReceiver = NativeReceiver {
     take: |protocol, bytes| {
         TlsProtocol::native()
@@ -25,13 +25,13 @@ static RECEIVER: NativeReceiver = NativeReceiver {
     },
 };
 
-/// Take the transport of `connection_made`.
+/// Stores the transport of `connection_made`.
 pub(super) fn attach(this: Tls<'_, '_>, lower: &Bound<'_, PyAny>) {
     native::attach(lower, this.object(), &RECEIVER);
     drop(this.lower.replace(Some(lower.clone().into())));
 }
 
-/// Write ciphertext.
+/// Writes ciphertext.
 pub(super) fn write(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
     let py = this.py();
     let Some(lower) = this.lower.get(py) else {
@@ -56,18 +56,18 @@ pub(super) fn call(this: Tls<'_, '_>, method: &Bound<'_, PyString>) -> PyResult<
     }
 }
 
-/// End the connection at once, with this exception for `connection_lost`.
+/// Ends the connection at once, with this exception for `connection_lost`.
 pub(super) fn force_close(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     let py = this.py();
     let Some(lower) = this.lower.get(py) else {
         return Ok(());
     };
-    // Without an object of Python's: there may be no memory for one.
+    // Without a Python object, for which there may be no memory.
     if native::force_close(lower.bind(py), error.map(|error| error.clone_ref(py)))? {
         return Ok(());
     }
     let method = intern!(py, "_force_close");
-    // asyncio's own transports all have it; another's need only be an `asyncio.Transport`.
+    // asyncio's own transports all have it; others need only be an `asyncio.Transport`.
     if !lower.bind(py).hasattr(method)? {
         return ffi::call_method(py, intern!(py, "abort"), &[&lower]).map(drop);
     }

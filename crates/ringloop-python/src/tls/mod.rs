@@ -1,28 +1,28 @@
-//! TLS over any transport: the state machine that stands between a transport and a user's protocol.
+//! TLS over any transport: the state machine between a transport and the application's protocol.
 //!
-//! Owns: one TLS connection, as two objects. [`TlsProtocol`] is the protocol of the lower transport,
-//! and holds everything; [`TlsTransport`] is what the user's protocol gets. Called by: the lower
-//! transport, user code, the loop (`_make_ssl_transport`, `start_tls` in `ringloop/_tls.py`).
-//! Never does: I/O, or cryptography (`engine`).
+//! Owns: one TLS connection, as two objects. [`TlsProtocol`] is the protocol of the lower
+//! transport, and holds everything; [`TlsTransport`] is the application's transport. Called by: the
+//! lower transport, user code, the loop (`_make_ssl_transport`, `start_tls` in `ringloop/_tls.py`).
+//! Cryptography is in `engine`.
 //!
-//! | file        | what it is                                                              |
+//! | file        | contents                                                                |
 //! |-------------|-------------------------------------------------------------------------|
-//! | `state`     | the states and their legal changes                                      |
-//! | `create`    | how a connection is made                                                |
+//! | `state`     | the states and their legal transitions                                  |
+//! | `create`    | creation of a connection                                                |
 //! | `protocol`  | the Python surface towards the lower transport                          |
-//! | `transport` | the Python surface towards the user                                     |
-//! | `handshake` | from `connection_made` to the user's `connection_made`                  |
+//! | `transport` | the Python surface towards the application                              |
+//! | `handshake` | from `connection_made` to the application's `connection_made`           |
 //! | `incoming`  | from ciphertext to `data_received`                                      |
 //! | `outgoing`  | from `write` to the lower transport                                     |
-//! | `shutdown`  | every way to the end                                                    |
-//! | `lower`     | the lower transport: one of ours, or anything with asyncio's methods    |
+//! | `shutdown`  | closing, in every way                                                   |
+//! | `lower`     | the lower transport: our own, or any with asyncio's methods             |
 //! | `engine`    | the `ssl.SSLObject`, by its methods or by libssl                        |
 //!
 //! Byte path in: `transport::read` → [`incoming`] → `protocol.data_received`, without a Python call
-//! or object a record where the lower transport is ours and the engine is direct.
+//! or object per record if the lower transport is ours and the engine is direct.
 //! Byte path out: `transport.write` → [`outgoing`] → `transport::write`.
 //!
-//! The behaviour is `asyncio.sslproto`'s, callback by callback.
+//! The behaviour matches `asyncio.sslproto` callback by callback.
 
 mod create;
 mod engine;
@@ -59,64 +59,64 @@ pub struct TlsProtocol {
     engine: Engine,
     state: Cell<State>,
     app_state: Cell<AppState>,
-    /// The transport below; empty before `connection_made` and after `connection_lost`.
+    /// The lower transport; empty before `connection_made` and after `connection_lost`.
     lower: ObjCell,
-    /// The user's protocol, until `connection_lost`.
+    /// The application's protocol, until `connection_lost`.
     app: ObjCell,
     receiver: Cell<Receiver>,
-    /// The user's transport, until `connection_lost`.
+    /// The application's transport, until `connection_lost`.
     app_transport: ObjCell,
     /// A future to resolve after the handshake.
     waiter: ObjCell,
-    /// What `get_extra_info` knows beside the lower transport.
+    /// Additional results of `get_extra_info`.
     extra: ObjCell,
     timing: Timing,
     incoming: Incoming,
     outgoing: Outgoing,
 }
 
-/// The time-outs, as the user gave them, and their timers.
+/// The timeouts, as the application gave them, and their timers.
 #[derive(Default)]
 struct Timing {
     handshake_timeout: ObjCell,
     shutdown_timeout: ObjCell,
     handshake_timer: ObjCell,
     shutdown_timer: ObjCell,
-    /// When the handshake began; in debug mode.
+    /// Start of the handshake; in debug mode.
     handshake_start: Cell<Option<f64>>,
 }
 
 /// The reading side.
 struct Incoming {
-    /// Where a foreign transport writes; made when one asks.
+    /// Buffer for transports that are not ours; created on request.
     buffer: ObjCell,
-    /// The lower transport has ended its stream.
+    /// The lower transport has sent EOF.
     eof: Cell<bool>,
-    /// The user wants nothing delivered.
+    /// The application has paused delivery.
     app_paused: Cell<bool>,
-    /// The lower transport was told to stop reading.
+    /// The lower transport's reading is paused.
     lower_paused: Cell<bool>,
     marks: Marks,
 }
 
 /// The writing side.
 struct Outgoing {
-    /// Plaintext that is not encrypted yet.
+    /// Plaintext not yet encrypted.
     backlog: RefCell<VecDeque<SendBuf>>,
     backlog_bytes: Cell<usize>,
-    /// The lower transport takes no more.
+    /// The lower transport is full.
     lower_paused: Cell<bool>,
-    /// The user's protocol was told to stop writing.
+    /// The application's protocol is paused.
     app_paused: Cell<bool>,
     marks: Marks,
-    /// 1 once the connection is lost, and one more for each write after the end.
+    /// 1 once the connection is lost, plus one for each later write.
     lost_writes: Cell<u32>,
 }
 
-/// What the user's protocol writes to.
+/// The application's transport.
 pub struct TlsTransport {
     owner: Owner,
-    /// Empty after a second `close()`: whoever keeps the transport keeps no `SSLContext` alive then.
+    /// Empty after a second `close()`, so that a kept transport keeps no `SSLContext` alive.
     protocol: ObjCell,
     closed: Cell<bool>,
 }
@@ -149,7 +149,7 @@ impl Payload for TlsProtocol {
     }
 
     fn clear(&self) {
-        // The loop stays: what is cleared and still reachable answers like a closed connection.
+        // The loop stays: a cleared connection that is still reachable behaves like a closed one.
         for cell in self.cells() {
             drop(cell.take());
         }
@@ -199,7 +199,7 @@ impl Owned for TlsTransport {
 }
 
 impl TlsProtocol {
-    /// Every cell that only the garbage collector may find in a cycle, except for the loop's.
+    /// Every cell that can be part of a reference cycle, except the loop's.
     fn cells(&self) -> [&ObjCell; 10] {
         [
             &self.lower,
@@ -219,7 +219,7 @@ impl TlsProtocol {
         self.owner.core(py)
     }
 
-    /// Change the state, or say that this must not be.
+    /// Changes the state; fails for an illegal transition.
     fn set_state(&self, next: State) -> PyResult<()> {
         let state = self.state.get();
         if !state.may_become(next) {
@@ -234,7 +234,7 @@ impl TlsProtocol {
     }
 }
 
-/// Log in debug mode; `%r` in the text is this protocol.
+/// Logs in debug mode; `%r` in the text is this protocol.
 fn log_debug(this: Tls<'_, '_>, text: &str) -> PyResult<()> {
     let py = this.py();
     if !this.core(py)?.get().debug() {
@@ -244,12 +244,12 @@ fn log_debug(this: Tls<'_, '_>, text: &str) -> PyResult<()> {
     exceptions::log(intern!(py, "debug"), (text, this.object()), None)
 }
 
-/// Log a warning of asyncio's.
+/// Logs one of asyncio's warnings.
 fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     exceptions::log(intern!(py, "warning"), (ffi::new_str(py, text)?,), None)
 }
 
-/// Tell the loop's exception handler of a protocol's mistake that does not end the connection.
+/// Reports a protocol's error that does not end the connection to the loop's exception handler.
 fn report(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
     let py = this.py();
     if leaves_the_loop(py, &error) {
@@ -260,7 +260,7 @@ fn report(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
     call_exception_handler(this, &exception, message, &transport)
 }
 
-/// Call the loop's exception handler with this protocol and one of its transports.
+/// Calls the loop's exception handler with this protocol and one of its transports.
 fn call_exception_handler(
     this: Tls<'_, '_>,
     exception: &Bound<'_, PyBaseException>,
@@ -275,13 +275,13 @@ fn call_exception_handler(
     exceptions::report(&this.owner.loop_(py), message, exception, &more)
 }
 
-/// Say whether an error is an `Exception`: what is not (`KeyboardInterrupt`, `CancelledError`) goes on
+/// Whether an error is an `Exception`: others (`KeyboardInterrupt`, `CancelledError`) are passed on
 /// to the lower transport.
 fn is_exception(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyException>(py)
 }
 
-/// Make the types.
+/// Creates the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let buffered = py

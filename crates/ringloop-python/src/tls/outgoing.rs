@@ -1,7 +1,7 @@
 //! The writing side: from `transport.write` to the lower transport.
 //!
-//! Called by: `transport` (write), `incoming` and `handshake` (what reading gave rise to), `protocol`
-//! (the lower transport's flow control). Never does: decide what an error means.
+//! Called by: `transport` (write), `incoming` and `handshake` (output caused by reading),
+//! `protocol` (the lower transport's flow control).
 //!
 //! Byte path: `transport.write` → [`write`] → [`encrypt`] → [`process`] → `transport::write`.
 //! Source: the "Outgoing flow" of `asyncio.sslproto.SSLProtocol`.
@@ -16,17 +16,17 @@ use crate::ffi::{self, Payload, intern};
 use crate::limits;
 use crate::transport::base::tell;
 
-/// Say whether plaintext waits.
+/// Whether plaintext is queued.
 pub(super) fn has_backlog(this: Tls<'_, '_>) -> bool {
     !this.outgoing.backlog.borrow().is_empty()
 }
 
-/// Bytes that the lower transport was not given yet.
+/// Bytes not yet passed to the lower transport.
 pub(super) fn size(this: Tls<'_, '_>) -> PyResult<usize> {
     Ok(this.engine.outgoing_len(this.py())? + this.outgoing.backlog_bytes.get())
 }
 
-/// Write to a TLS transport of ours, from the one above it.
+/// Writes to one of our TLS transports, from the one above it.
 pub(super) fn write_through(transport: Transport<'_, '_>, buf: SendBuf) -> PyResult<()> {
     let protocol = transport.protocol.get_or_none(transport.py());
     match TlsProtocol::native().get(&protocol) {
@@ -35,7 +35,7 @@ pub(super) fn write_through(transport: Transport<'_, '_>, buf: SendBuf) -> PyRes
     }
 }
 
-/// Take plaintext over, and send it once the handshake is done.
+/// Takes over plaintext, and sends it once the handshake is done.
 pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
     if this.state.get().is_over() {
         return dropped(this);
@@ -64,7 +64,7 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
     }
 }
 
-/// After the end, writes go nowhere; asyncio logs the fifth and later ones.
+/// Drops writes after the end; asyncio logs the fifth and later ones.
 pub(super) fn dropped(this: Tls<'_, '_>) -> PyResult<()> {
     let lost = this.outgoing.lost_writes.get();
     this.outgoing.lost_writes.set(lost + 1);
@@ -74,11 +74,11 @@ pub(super) fn dropped(this: Tls<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Encrypt the backlog and send it.
+/// Encrypts the backlog and sends it.
 ///
-/// A long piece goes a part at a time, so that neither the engine's ciphertext nor ours grows with it.
-/// All of it goes to the lower transport even where that asks for a pause in the middle: asyncio hands
-/// it over in one piece, and the user's flow control counts from what comes after.
+/// A long buffer is processed in parts, so that neither the engine's ciphertext nor ours grows with
+/// it. All of it goes to the lower transport even if that pauses meanwhile: asyncio passes it in
+/// one piece, and the application's flow control counts what comes after.
 pub(super) fn encrypt(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let flowing = !this.outgoing.lower_paused.get();
@@ -115,7 +115,7 @@ pub(super) fn encrypt(this: Tls<'_, '_>) -> PyResult<()> {
     control_app(this)
 }
 
-/// Send what the engine has to say, unless the lower transport is full.
+/// Sends the engine's output, unless the lower transport is full.
 pub(super) fn process(this: Tls<'_, '_>) -> PyResult<()> {
     if !this.outgoing.lower_paused.get() {
         send(this)?;
@@ -131,7 +131,7 @@ fn send(this: Tls<'_, '_>) -> PyResult<()> {
     lower::write(this, ciphertext)
 }
 
-/// Tell the user's protocol to stop writing, or to go on.
+/// Pauses or resumes the application's protocol.
 pub(super) fn control_app(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let size = size(this)?;

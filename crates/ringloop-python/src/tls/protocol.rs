@@ -1,7 +1,7 @@
 //! The Python surface towards the lower transport: `asyncio.BufferedProtocol`.
 //!
-//! Called by: any transport; ours hand their bytes over natively instead (`lower`). Never does: more
-//! than check arguments and hand over to a part.
+//! Called by: any transport; ours pass bytes natively instead (`lower`). Arguments are checked
+//! here; the parts do the work.
 
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use super::{Tls, TlsProtocol, handshake, incoming, outgoing, shutdown};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members};
 use crate::limits;
 
-/// List the members.
+/// Lists the members.
 pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
     members!(type_, TlsProtocol;
         connection_made(transport) => connection_made, "Begin the handshake over this transport.";
@@ -44,7 +44,7 @@ fn connection_lost(this: Tls<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {
     shutdown::connection_lost(this, &Obj::from_borrowed(error))
 }
 
-/// A transport that is not ours gets memory of this connection's own, made when it first asks.
+/// Other transports get memory of this connection, allocated on first request.
 fn get_buffer<'py>(this: Tls<'_, 'py>, hint: Argument<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
     let hint: isize = hint.extract()?;

@@ -1,6 +1,6 @@
-//! Every way to the end: `close`, the peer's `close_notify`, the end of the lower stream, errors.
+//! Closing: `close`, the peer's `close_notify`, EOF of the lower stream, errors.
 //!
-//! Called by: every part of the state machine. Never does: touch the queues of the other parts.
+//! Called by: every part of the state machine.
 //! Source: the "Shutdown flow" of `asyncio.sslproto.SSLProtocol`.
 
 use pyo3::exceptions::{PyBaseException, PyException, PyMemoryError, PyOSError, PyTimeoutError};
@@ -17,7 +17,7 @@ use super::{
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{self, Obj, Payload, Raise as _, intern};
 
-/// Close: deliver what is there, say goodbye, and close the lower transport.
+/// Closes: delivers pending data, sends `close_notify`, and closes the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     if this.state.get().is_over() {
@@ -41,7 +41,7 @@ pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
     or_end(this, begun)
 }
 
-/// What there was no memory for ends the connection: nobody else would.
+/// Without memory for a step the connection ends: no other event would end it.
 fn or_end(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     match done {
         Err(error) if error.is_instance_of::<PyMemoryError>(this.py()) => {
@@ -51,7 +51,7 @@ fn or_end(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     }
 }
 
-/// The user's transport counts as closed, so that nobody complains when it is dropped.
+/// Marks the application's transport as closed, so that dropping it does not warn.
 fn mark_closed(this: Tls<'_, '_>) {
     let py = this.py();
     let transport = this.app_transport.get_or_none(py);
@@ -60,7 +60,7 @@ fn mark_closed(this: Tls<'_, '_>) {
     }
 }
 
-/// The time is up.
+/// The timeout has expired.
 pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     if !matches!(this.state.get(), State::Flushing | State::Shutdown) {
         return Ok(());
@@ -69,17 +69,17 @@ pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     lower::force_close(this, Some(&exception_of(this.py(), error)))
 }
 
-/// Deliver what is there, then go on to the goodbye.
+/// Delivers pending data, then continues with `close_notify`.
 pub(super) fn flush(this: Tls<'_, '_>) -> PyResult<()> {
     incoming::read(this)?;
     this.set_state(State::Shutdown)?;
     go_on(this)
 }
 
-/// Send `close_notify`, or look for the peer's.
+/// Sends `close_notify`, or waits for the peer's.
 pub(super) fn go_on(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    // Who has ended his stream waits for no goodbye.
+    // A peer that has sent EOF does not wait for `close_notify`.
     if !this.incoming.eof.get() {
         match this.engine.shutdown(py) {
             Step::Done(_) | Step::Closed => {}
@@ -122,13 +122,13 @@ fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
     cancelled.and(closes)
 }
 
-/// End at once, without a goodbye.
+/// Ends at once, without `close_notify`.
 pub(super) fn abort(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     this.set_state(State::Unwrapped)?;
     lower::force_close(this, error)
 }
 
-/// The lower transport has ended its stream; `true` keeps its other direction open.
+/// The lower transport has received EOF; `true` keeps its other direction open.
 pub(super) fn eof_received(this: Tls<'_, '_>) -> PyResult<bool> {
     this.incoming.eof.set(true);
     let ended = lower_ended(this);
@@ -153,12 +153,12 @@ fn lower_ended(this: Tls<'_, '_>) -> PyResult<bool> {
         State::Wrapped => {
             this.set_state(State::Flushing)?;
             if this.incoming.app_paused.get() {
-                // What is left is delivered once the user wants it.
+                // The rest is delivered once the application resumes.
                 return Ok(true);
             }
             flush(this)?;
         }
-        // It was interrupted in the middle of it, and is told of the end again.
+        // Interrupted before: handle the end again.
         State::Flushing if !this.incoming.app_paused.get() => flush(this)?,
         State::Flushing => {
             outgoing::encrypt(this)?;
@@ -171,7 +171,7 @@ fn lower_ended(this: Tls<'_, '_>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// The lower transport is gone.
+/// The lower transport is closed.
 pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
     let py = this.py();
     drop(this.outgoing.backlog.take());
@@ -216,7 +216,7 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
         .and(handshake::cancel(py, &this.timing.handshake_timer))
 }
 
-/// End the connection because of an error, and report it; returns the exception.
+/// Ends the connection because of an error, and reports it; returns the exception.
 pub(super) fn fatal_error(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<Obj> {
     static CANCELLED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
@@ -228,7 +228,7 @@ pub(super) fn fatal_error(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyR
     );
     let is_cancelled = match cancelled {
         Ok(class) => error.matches(py, class)?,
-        // For want of memory.
+        // Out of memory.
         Err(_) => false,
     };
     let exception = error.into_value(py).into_bound(py);

@@ -1,4 +1,4 @@
-//! Where a TLS connection stands, towards the peer and towards the user's protocol.
+//! States of a TLS connection, towards the peer and towards the application's protocol.
 //!
 //! ```text
 //!  Unwrapped ──connection_made──▶ DoHandshake ──▶ Wrapped ──close(), EOF, close_notify──▶ Flushing ─┐
@@ -8,24 +8,25 @@
 //!  Init ──connection_made──▶ Made ──eof_received──▶ Eof ──connection_lost──▶ Lost
 //!                              └───────────────────connection_lost───────────▲
 //! ```
-//! The names are asyncio's (`SSLProtocolState`, `AppProtocolState`), because one message shows them.
+//! The names are asyncio's (`SSLProtocolState`, `AppProtocolState`), because an error message shows
+//! them.
 
 /// Towards the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// No handshake has begun, or all is over.
+    /// No handshake has started, or the connection has ended.
     Unwrapped,
     DoHandshake,
-    /// Bytes may go both ways.
+    /// Data may be sent and received.
     Wrapped,
-    /// What the peer has sent is still delivered before `close_notify` goes out.
+    /// The peer's data is still delivered before `close_notify` is sent.
     Flushing,
     /// `close_notify` was sent; the peer's is awaited.
     Shutdown,
 }
 
 impl State {
-    /// Say whether `next` may follow.
+    /// Whether `next` may follow.
     pub fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
@@ -37,7 +38,7 @@ impl State {
         )
     }
 
-    /// Say whether the user's bytes go nowhere any more.
+    /// Whether the application's bytes are dropped.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Flushing | Self::Shutdown | Self::Unwrapped)
     }
@@ -54,7 +55,7 @@ impl State {
     }
 }
 
-/// Towards the user's protocol: which of its methods were called.
+/// Towards the application's protocol: which of its methods were called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AppState {
     Init,
@@ -63,13 +64,13 @@ pub(super) enum AppState {
     Lost,
 }
 
-/// How the user's protocol takes its bytes.
+/// How the application's protocol receives bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receiver {
     /// `data_received`.
     Data,
     /// `get_buffer` and `buffer_updated`.
     Buffered,
-    /// It is one of ours (TLS over TLS): it takes them without a Python object's method.
+    /// One of our own (TLS over TLS): takes them without a Python method call.
     Tls,
 }

@@ -1,6 +1,6 @@
-//! The Python surface towards the user: `asyncio.Transport` over TLS.
+//! The Python surface towards the application: `asyncio.Transport` over TLS.
 //!
-//! Called by: user code. Never does: more than check arguments and hand over to a part.
+//! Called by: user code. Arguments are checked here; the parts do the work.
 //! Source: `asyncio.sslproto._SSLProtocolTransport`.
 
 use pyo3::exceptions::{PyAttributeError, PyNotImplementedError, PyResourceWarning, PyTypeError};
@@ -16,7 +16,7 @@ use crate::transport::sendfile;
 use crate::transport::thread::{self, Change};
 use crate::transport::write::take_over;
 
-/// List the members.
+/// Lists the members.
 pub(super) fn define(type_: &mut Definition<TlsTransport>) {
     members!(type_, TlsTransport;
         write(data) => write, "Send data; returns at once.";
@@ -49,7 +49,7 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
     );
 }
 
-/// Run `body` with the state machine.
+/// Runs `body` with the state machine.
 fn with<'py, R>(
     this: Transport<'_, 'py>,
     body: impl FnOnce(Tls<'_, 'py>) -> PyResult<R>,
@@ -96,7 +96,7 @@ fn writelines(this: Transport<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
         let (bufs, refused) = take_over_all(list)?;
         outgoing::write(tls, bufs.into_iter())?;
         match refused {
-            // asyncio finds out when it encrypts, which ends the connection.
+            // asyncio detects that when it encrypts, which ends the connection.
             Some(error) => {
                 shutdown::fatal_error(tls, error, "Fatal error on SSL protocol").map(drop)
             }
@@ -105,7 +105,7 @@ fn writelines(this: Transport<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
     })
 }
 
-/// Take over what comes before the first that cannot be sent, and why that cannot.
+/// Takes over the buffers before the first invalid one, and returns its error.
 fn take_over_all(list: Argument<'_, '_>) -> PyResult<(Vec<SendBuf>, Option<PyErr>)> {
     let mut bufs = Vec::new();
     for data in list.try_iter()? {
@@ -140,7 +140,7 @@ fn set_write_buffer_limits(
     })
 }
 
-/// For tests of the standard library: as `write`, but nothing is encrypted yet.
+/// For tests of the standard library: as `write`, but without encryption yet.
 fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     let buf = take_over(data)?;
     with(this, |tls| {
@@ -211,8 +211,8 @@ fn set_protocol(this: Transport<'_, '_>, protocol: Argument<'_, '_>) -> PyResult
     with(this, |tls| create::set_app_protocol(tls, &protocol))
 }
 
-/// Also where only the transport below has ended, which a write of a moment ago may have found: a callback that
-/// writes until then must see it. CPython asks the lower transport from 3.14 on.
+/// Also if only the lower transport has closed, as a recent write may have found: a callback that
+/// writes in a loop must see it. CPython asks the lower transport from 3.14 on.
 fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
     let py = this.py();
     if is_closed(this) {
@@ -226,7 +226,7 @@ fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
     })
 }
 
-/// Also where another thread has just called `close()`.
+/// Also after another thread called `close()`.
 fn is_closed(this: Transport<'_, '_>) -> bool {
     this.closed.get() || this.owner.will_close()
 }
@@ -262,14 +262,14 @@ fn abort_with(this: Transport<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     with(this, |tls| shutdown::abort(tls, error))
 }
 
-/// `__del__`: nobody holds the transport, and it was never closed.
+/// `__del__`: the transport is unreferenced and was never closed.
 pub(super) fn finalize(this: Transport<'_, '_>) {
     if this.closed.replace(true) {
         return;
     }
     let py = this.py();
     let warned = py.import(intern!(py, "warnings")).and_then(|warnings| {
-        // asyncio's words, which name its own class.
+        // asyncio's message, which names its own class.
         let words = "unclosed transport <asyncio._SSLProtocolTransport object>";
         let text = ffi::new_str(py, words)?;
         warnings.call_method1(

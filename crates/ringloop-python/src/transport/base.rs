@@ -1,14 +1,15 @@
-//! What all transports of a loop have: a protocol, a state, and the ways to the end.
+//! Common part of all transports of a loop: a protocol, a state, and how they end.
 //!
-//! Owns: [`Base`], which streams, datagram endpoints and pipes hold; each says by [`Endpoint`] what differs. Called by: all
-//! of them, and user code (the members of [`define`]). Never does: I/O.
+//! Owns: [`Base`], which streams, datagram endpoints and pipes hold; each implements [`Endpoint`]
+//! for its differences. Called by: all of them, and user code (the members of [`define`]). Has no
+//! I/O.
 //!
 //! ```text
 //!   Open ──close()──▶ Closing ──all sent──▶ Losing ──connection_lost──▶ Lost
 //!     └──abort(), fatal error, nothing to send──▲
 //! ```
-//! `connection_lost` is scheduled as soon as the transport is done, as asyncio does. The descriptor is closed once the
-//! kernel is done with it.
+//! As in asyncio, `connection_lost` is scheduled as soon as the transport is done. The descriptor
+//! is closed once the kernel is done with it.
 
 use std::cell::Cell;
 
@@ -26,12 +27,12 @@ use crate::ffi::{
 };
 use crate::limits;
 
-/// Where a transport stands.
+/// State of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Bytes may go both ways.
+    /// Reads and writes are allowed.
     Open,
-    /// Closed by the user; what was written is still being sent.
+    /// Closed by the application; written data is still being sent.
     Closing,
     /// `connection_lost` is scheduled, or being called.
     Losing,
@@ -39,16 +40,16 @@ pub(crate) enum State {
     Lost,
 }
 
-/// What all transports have.
+/// Common state of all transports.
 pub(crate) struct Base {
     /// The loop, and the thread that runs it.
     pub owner: Owner,
-    /// Gone once the connection is lost.
+    /// Empty once the connection is lost.
     pub protocol: ObjCell,
-    /// What protocol callbacks run in; empty where that is what the caller runs in.
+    /// Context of protocol callbacks; empty if it is the caller's.
     pub context: ObjCell,
     pub state: Cell<State>,
-    /// Writes after the connection was lost: the fifth and later ones are logged.
+    /// Writes after the connection was lost; the fifth and later ones are logged.
     pub lost_writes: Cell<u32>,
 }
 
@@ -71,7 +72,7 @@ impl Base {
         self.owner.core(py)
     }
 
-    /// Open the loop's driver for a moment.
+    /// Opens the loop's driver.
     pub fn driver<R>(&self, py: Python<'_>, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
         self.core(py)?.get().engine.driver(body)
     }
@@ -85,12 +86,13 @@ impl Base {
         self.state.get() != State::Open
     }
 
-    /// As [`Base::is_closing`], for those who ask: also where a thread has just called `close()`.
+    /// As [`Base::is_closing`], for the public method: also true after another thread called
+    /// `close()`.
     pub fn appears_closing(&self) -> bool {
         self.is_closing() || self.owner.will_close()
     }
 
-    /// Whether `connection_lost` was called or is about to be.
+    /// Whether `connection_lost` was called or is scheduled.
     pub fn is_lost(&self) -> bool {
         matches!(self.state.get(), State::Losing | State::Lost)
     }
@@ -104,7 +106,7 @@ impl Base {
         self.lost_writes.set(self.lost_writes.get() + 1);
     }
 
-    /// A write after the end: it goes nowhere. asyncio logs the fifth and later ones.
+    /// Drops a write after the end. asyncio logs the fifth and later ones.
     pub fn drop_write(&self, py: Python<'_>, text: &str) -> PyResult<()> {
         if self.lost_writes.get() >= limits::LOST_WRITES_BEFORE_WARNING {
             let text = ffi::new_str(py, text)?;
@@ -120,50 +122,50 @@ impl Base {
         self.context.visit(visitor)
     }
 
-    /// The loop and the descriptor stay: the finaliser has run, and a cleared transport that is still reachable answers
-    /// like a closed one.
+    /// Loop and descriptor stay: the finaliser has run, and a cleared transport that is still
+    /// reachable behaves like a closed one.
     pub fn clear(&self) {
         drop((self.protocol.take(), self.context.take()));
     }
 }
 
-/// What differs between the transports.
+/// Differences between the transports.
 pub(crate) trait Endpoint: Completes {
     fn base(&self) -> &Base;
-    /// Close once everything written is sent.
+    /// Closes once everything written is sent.
     fn close(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Close now; what was not sent is dropped.
+    /// Closes now; unsent data is dropped.
     fn force_close(this: This<'_, '_, Self>, error: Option<Obj>) -> PyResult<()>;
-    /// Let go of everything: `connection_lost` was called.
+    /// Drops all references: `connection_lost` was called.
     fn lost(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Whether the descriptor is still to be closed.
+    /// Whether the descriptor is still open.
     fn is_unclosed(&self) -> bool;
-    /// Close it, in the finaliser.
+    /// Closes it, in the finaliser.
     fn close_unclosed(this: This<'_, '_, Self>) -> PyResult<()>;
 
-    /// What `is_closing` answers in the loop's thread.
+    /// Result of `is_closing` in the loop's thread.
     fn is_closing(this: This<'_, '_, Self>) -> PyResult<bool> {
         Ok(this.base().is_closing())
     }
-    /// Take another protocol.
+    /// Replaces the protocol.
     fn set_protocol(this: This<'_, '_, Self>, protocol: Argument<'_, '_>) -> PyResult<()> {
         let protocol = Obj::from_borrowed(protocol);
         drop(this.base().protocol.replace(Some(protocol)));
         Ok(())
     }
-    /// What `connection_lost` is scheduled in.
+    /// Context in which `connection_lost` is scheduled.
     fn last_context(this: This<'_, '_, Self>) -> PyResult<Obj> {
         ffi::context_copy_current(this.py())
     }
 }
 
-/// An endpoint that can stop reading.
+/// An endpoint whose reading can be paused.
 pub(crate) trait Readable: Endpoint {
-    /// Whether the user has paused it.
+    /// Whether the application has paused it.
     fn is_paused(&self) -> bool;
-    /// Stop; `false` where it makes no difference.
+    /// Pauses; `false` if that changes nothing.
     fn pause(this: This<'_, '_, Self>) -> PyResult<bool>;
-    /// Go on; `false` where it makes no difference.
+    /// Resumes; `false` if that changes nothing.
     fn resume(this: This<'_, '_, Self>) -> PyResult<bool>;
 }
 
@@ -173,7 +175,7 @@ impl<T: Endpoint> Owned for T {
     }
 }
 
-/// List the members of all endpoints.
+/// Lists the members of all endpoints.
 pub(crate) fn define<T: Endpoint>(type_: &mut Definition<T>) {
     members!(type_, T: Endpoint;
         close() => close, "Close once everything is sent.";
@@ -187,7 +189,7 @@ pub(crate) fn define<T: Endpoint>(type_: &mut Definition<T>) {
     );
 }
 
-/// List the members of what can be paused.
+/// Lists the members of endpoints that can be paused.
 pub(crate) fn define_reading<T: Readable>(type_: &mut Definition<T>) {
     members!(type_, T: Readable;
         pause_reading() => |this| set_reading(this, true), "Deliver nothing until resume_reading().";
@@ -253,7 +255,7 @@ fn is_paused<T: Readable>(this: This<'_, '_, T>) -> bool {
     this.base().owner.will_pause(this.is_paused())
 }
 
-/// A new `_extra` dictionary with what the caller knows.
+/// A new `_extra` dictionary with the caller's entries.
 pub(crate) fn copy_extra<'py>(
     py: Python<'py>,
     known: Option<&Bound<'py, PyDict>>,
@@ -261,7 +263,7 @@ pub(crate) fn copy_extra<'py>(
     known.map_or_else(|| ffi::new_dict(py), PyDictMethods::copy)
 }
 
-/// Schedule the result of a future that waits for a transport.
+/// Schedules the result of a future that waits for a transport.
 pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
     static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = loop_.py();
@@ -284,7 +286,7 @@ pub(crate) fn is_buffered(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
     protocol.is_instance(class)
 }
 
-/// Call a method of the protocol in the connection's context. `None`: it is gone.
+/// Calls a method of the protocol in the connection's context; `None` if there is no protocol.
 pub(crate) fn call_protocol<T: Endpoint>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
@@ -293,7 +295,7 @@ pub(crate) fn call_protocol<T: Endpoint>(
     with_protocol(this, |protocol| tell(this, protocol, method, argument))
 }
 
-/// As [`call_protocol`], in the context that is running.
+/// As [`call_protocol`], in the current context.
 pub(crate) fn call_protocol_here<T: Endpoint>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
@@ -305,8 +307,8 @@ pub(crate) fn call_protocol_here<T: Endpoint>(
     }
 }
 
-/// Call a method of a protocol that `this` serves, in the context that is running. Other threads may
-/// come to `this` meanwhile.
+/// Calls a method of `this`'s protocol in the current context. Other threads may enter `this`
+/// meanwhile.
 pub(crate) fn tell<T: Payload>(
     this: This<'_, '_, T>,
     protocol: &Obj,
@@ -320,7 +322,7 @@ pub(crate) fn tell<T: Payload>(
     })
 }
 
-/// Run `body` with the protocol, in the connection's context. `None`: it is gone.
+/// Runs `body` with the protocol, in the connection's context; `None` if there is no protocol.
 #[inline]
 pub(crate) fn with_protocol<T: Endpoint, R>(
     this: This<'_, '_, T>,
@@ -339,7 +341,7 @@ pub(crate) fn with_protocol<T: Endpoint, R>(
     result.map(Some)
 }
 
-/// A method of a transport that the loop is to call, and its context.
+/// A transport's method for the loop to call, and its context.
 pub(crate) fn step<T: Payload>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
@@ -349,7 +351,8 @@ pub(crate) fn step<T: Payload>(
     Ok((callback.into(), context()?))
 }
 
-/// Have the loop call a method, in a copy of the running context; `pay` does the same where there is no memory for that.
+/// Makes the loop call a method, in a copy of the current context; `pay` does the same if there is
+/// no memory for that.
 pub(crate) fn call_soon<T: Owned>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
@@ -382,7 +385,7 @@ pub(crate) fn lose<T: Endpoint>(this: This<'_, '_, T>, error: Option<Obj>) -> Py
         })
 }
 
-/// `_call_connection_lost`: tell the protocol, then let go of everything.
+/// `_call_connection_lost`: calls the protocol, then drops all references.
 pub(crate) fn connection_lost<T: Endpoint>(this: This<'_, '_, T>, error: &Obj) -> PyResult<()> {
     let base = this.base();
     if base.is_over() {
@@ -396,7 +399,8 @@ pub(crate) fn connection_lost<T: Endpoint>(this: This<'_, '_, T>, error: &Obj) -
     told.and(T::lost(this))
 }
 
-/// Report an error that ends a transport, and end it. An error of the operating system goes to the log of debug mode only.
+/// Reports a fatal error and ends the transport. An operating system error is logged only in debug
+/// mode.
 pub(crate) fn fatal_error<T: Endpoint>(
     this: This<'_, '_, T>,
     error: PyErr,
@@ -406,8 +410,8 @@ pub(crate) fn fatal_error<T: Endpoint>(
     fatal_error_as(this, error, message, is_everyday)
 }
 
-/// As [`fatal_error`], where the caller knows whether the error is an everyday one, for the log only. An error that must
-/// leave the loop does.
+/// As [`fatal_error`]; the caller knows whether the error is an expected one, which affects only
+/// the log. An error that must leave the loop does.
 pub(crate) fn fatal_error_as<T: Endpoint>(
     this: This<'_, '_, T>,
     error: PyErr,
@@ -431,14 +435,14 @@ pub(crate) fn fatal_error_as<T: Endpoint>(
     } else {
         report_to_handler(this, &exception, message)
     };
-    // A report that fails keeps no connection open.
+    // A failing report does not keep the connection open.
     let contained = exceptions::contained(exception.clone(), reported);
     let closed = T::force_close(this, Some(exception.into_any().into()));
     contained.and(closed)
 }
 
-/// What failed in the loop's work for a transport ends it, such as an allocation: the rest of what it transports may have a
-/// hole. Of what the kernel refuses asyncio's loop only tells.
+/// A failure in the loop's own work for a transport, such as an allocation, ends it: its data may
+/// have a gap. For errors of the kernel, asyncio's loop only reports them.
 pub(crate) fn or_end<T: Endpoint>(
     this: This<'_, '_, T>,
     done: PyResult<()>,
@@ -452,7 +456,7 @@ pub(crate) fn or_end<T: Endpoint>(
     }
 }
 
-/// Report what a callback of the protocol raised and what does not end the transport.
+/// Reports an exception of a protocol callback that does not end the transport.
 pub(crate) fn report<T: Endpoint>(
     this: This<'_, '_, T>,
     told: PyResult<()>,
@@ -483,7 +487,7 @@ fn report_to_handler<T: Endpoint>(
     exceptions::report(&loop_, message, exception, &more)
 }
 
-/// Write `text`, whose `%r` is the transport, to asyncio's log, in debug mode.
+/// Logs `text`, whose `%r` is the transport, to asyncio's log in debug mode.
 pub(crate) fn log_debug<T: Endpoint>(
     this: This<'_, '_, T>,
     level: &str,
@@ -497,12 +501,12 @@ pub(crate) fn log_debug<T: Endpoint>(
     exceptions::log(&ffi::new_str(py, level)?, (text, this.object()), None)
 }
 
-/// `__del__`: nobody holds the transport, and it was never closed.
+/// `__del__`: the transport is unreferenced and was never closed.
 pub(crate) fn finalize<T: Endpoint>(this: This<'_, '_, T>) {
     if !this.is_unclosed() {
         return;
     }
-    // The warning shows the transport as it is: open.
+    // The warning shows the transport's state: open.
     for result in [warn_unclosed(this), T::close_unclosed(this)] {
         if let Err(error) = result {
             error.write_unraisable(this.py(), Some(&this.object()));
@@ -521,7 +525,7 @@ fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
     Ok(())
 }
 
-/// `warnings.warn`, which is also needed when nothing can be imported any more.
+/// `warnings.warn`, needed even when imports are no longer possible.
 pub(super) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static WARN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     ffi::imported(&WARN, intern!(py, "warnings"), intern!(py, "warn"))

@@ -1,7 +1,7 @@
-//! How a connection begins: from a connected socket to `connection_made`.
+//! Creation of a stream transport: from a connected socket to `connection_made`.
 //!
-//! Called by: the loop's `_make_socket_transport` (client side, TLS), [`super::listener`], and [`super::socket`].
-//! Never does: connect or accept.
+//! Called by: the loop's `_make_socket_transport` (client side, TLS), [`super::listener`], and
+//! [`super::socket`]. Connecting and accepting happen elsewhere.
 //!
 //! Source: `_SelectorTransport.__init__` and `_SelectorSocketTransport.__init__`.
 
@@ -25,11 +25,11 @@ use crate::event_loop::LoopCore;
 use crate::ffi::{self, Obj, ObjCell, SocketCell, intern};
 use crate::limits;
 
-/// Make a transport of a connected, non-blocking socket; `connection_made` is scheduled. `is_own` says that the loop has
-/// made the socket, and nobody else has it.
+/// Make a transport of a connected, non-blocking socket; `connection_made` is scheduled. `is_own`
+/// says that the loop has made the socket, and no other code refers to it.
 #[pyfunction]
 #[pyo3(signature = (loop_, sock, protocol, waiter, extra, server, is_own))]
-// The arguments of asyncio's own, and one.
+// asyncio's arguments, and one more.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn make_socket_transport<'py>(
     loop_: &Bound<'py, LoopCore>,
@@ -63,7 +63,8 @@ pub(super) fn make_socket_transport<'py>(
     let transport = socket::instantiate(stream, sock, &extra, gathers)?;
     let this = socket::new_one::<Stream>(&transport)?;
     set_protocol(this, protocol)?;
-    // Nagle's algorithm only delays what the loop has gathered already; not every family has it.
+    // Nagle's algorithm only delays what the loop has already gathered; not every family supports
+    // the option.
     drop(sys::socket::set_nodelay(fd, true));
     if let Some(server) = server {
         attach(server, &transport)?;
@@ -73,8 +74,8 @@ pub(super) fn make_socket_transport<'py>(
     Ok(transport)
 }
 
-/// What a callback of a connection is scheduled in: from 3.15 on the connection's own context, the same
-/// for all of them, before a copy of the caller's.
+/// Context for scheduling a connection's callbacks: from 3.15 on the connection's own, shared by
+/// all of them; before, a copy of the caller's.
 pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
     let own = cfg!(Py_3_15)
         .then(|| this.base.context.get(this.py()))
@@ -82,8 +83,8 @@ pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
     own.map_or_else(|| ffi::context_copy_current(this.py()), Ok)
 }
 
-/// The `_extra` dictionary without the socket: names, and what the caller knows. Of an accepted connection asyncio has the peer's
-/// name from accept(2), also where the peer has reset it since.
+/// The `_extra` dictionary without the socket: names, and the caller's entries. For accepted
+/// connections asyncio has the peer's name from accept(2), even if the peer has since reset.
 pub(crate) fn extra<'py>(
     socket: &Bound<'py, PyAny>,
     known: Option<&Bound<'py, PyDict>>,
@@ -115,7 +116,7 @@ pub(crate) fn extra<'py>(
     Ok(extra)
 }
 
-/// Take a protocol, and find out how it wants its bytes.
+/// Sets the protocol, and determines how it receives bytes.
 pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
     this.read.set_receiver(if base::is_buffered(protocol)? {
         Receiver::Buffered
@@ -126,7 +127,7 @@ pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -
     Ok(())
 }
 
-/// `Server._attach` learnt to take the transport together with `close_clients`.
+/// `Server._attach` takes the transport since `close_clients` was added.
 fn attach(server: &Bound<'_, PyAny>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = server.py();
     let attach = intern!(py, "_attach");
@@ -138,8 +139,8 @@ fn attach(server: &Bound<'_, PyAny>, transport: &Bound<'_, PyAny>) -> PyResult<(
     Ok(())
 }
 
-/// Whether this CPython's server keeps its transports (3.12.1 and later patch releases differ, so the
-/// class is asked, once).
+/// Whether this CPython's server tracks its transports (patch releases from 3.12.1 on differ, so
+/// the class is inspected, once).
 pub(super) fn server_takes_transport(server: &Bound<'_, PyAny>) -> PyResult<bool> {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     if let Some(answer) = ANSWER.get() {

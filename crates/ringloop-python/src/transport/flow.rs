@@ -1,8 +1,8 @@
-//! Flow control of the writing side: when the protocol is told to pause and to resume.
+//! Flow control of the writing side: when the protocol is paused and resumed.
 //!
-//! Owns: the water marks and whether the protocol is paused. Called by: the writing side of streams, datagram endpoints and
-//! pipes after every change of the queue, and user code (the members of [`define`]). Never does: look at the queue
-//! itself; it is told the size.
+//! Owns: the water marks and whether the protocol is paused. Called by: the writing side of
+//! streams, datagram endpoints and pipes after every change of the queue, and user code (the
+//! members of [`define`]). The queue's size is passed in.
 //! Source: `asyncio.transports._FlowControlMixin`.
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use super::thread::{self, Change};
 use crate::ffi::{Argument, Definition, This, Visited, Visitor, intern, members};
 use crate::limits;
 
-/// Water marks, and the protocol's state.
+/// Water marks, and whether the protocol is paused.
 pub(crate) struct Flow {
     marks: Marks,
     paused: Cell<bool>,
@@ -42,18 +42,18 @@ impl Flow {
     }
 }
 
-/// An endpoint that is written to.
+/// A writable endpoint.
 pub(crate) trait Writable: Endpoint {
     fn flow(&self) -> &Flow;
-    /// Bytes that wait to be written.
+    /// Queued bytes.
     fn size(&self) -> usize;
-    /// As [`Writable::size`], without those that the kernel takes now.
+    /// As [`Writable::size`], minus what the kernel accepts now.
     fn unsent(this: This<'_, '_, Self>) -> PyResult<usize> {
         Ok(this.size())
     }
 }
 
-/// List the members of what is written to.
+/// Lists the members of writable endpoints.
 pub(crate) fn define<T: Writable>(type_: &mut Definition<T>) {
     members!(type_, T: Writable;
         abort() => abort, "Close now; what was not sent is lost.";
@@ -88,21 +88,21 @@ fn set_write_buffer_limits<T: Writable>(
     this.flow()
         .marks
         .set(this.py(), given, limits::WRITE_HIGH_WATER)?;
-    // What was only gathered is no reason to pause: nothing that would end the pause is under way.
+    // Gathered data is no reason to pause: nothing in flight would end the pause.
     maybe_pause(this, unsent(this)?)
 }
 
-/// Tell the protocol to stop writing when `size` bytes are too many.
+/// Pauses the protocol if `size` bytes are too many.
 pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
     if !this.flow().above_high(size) || this.flow().paused.replace(true) {
         return Ok(());
     }
-    // In the writer's own context: it is the one that is running.
+    // In the writer's context, which is current.
     let told = call_protocol_here(this, intern!(this.py(), "pause_writing"), None);
     report(this, told, "protocol.pause_writing() failed")
 }
 
-/// Tell the protocol to go on when `size` bytes are few enough.
+/// Resumes the protocol if `size` bytes are few enough.
 pub(crate) fn maybe_resume<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
     if !this.flow().marks.is_low(size) || !this.flow().paused.replace(false) {
         return Ok(());

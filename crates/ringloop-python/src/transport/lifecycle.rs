@@ -1,6 +1,6 @@
-//! How a connection ends: what of [`super::base`]'s way is a stream's own.
+//! End of a stream transport: what is specific to streams in [`super::base`]'s lifecycle.
 //!
-//! Called by: every part of the transport. Never does: touch the queues of `read` and `write`.
+//! Called by: every part of the transport. The queues belong to `read` and `write`.
 
 use pyo3::prelude::*;
 use ringloop::embed::Key;
@@ -38,7 +38,8 @@ impl Endpoint for Stream {
     }
 
     fn is_closing(this: Stream_<'_, '_>) -> PyResult<bool> {
-        // Where nothing is received any more, only a send finds that the peer has gone; and one in flight may have.
+        // If nothing is received any more, only a send detects that the peer has gone; and one in
+        // flight may have.
         if this.read.is_paused() || this.read.is_over() || write::has_queued_behind(this) {
             write::send_gathered(this)?;
         }
@@ -46,7 +47,7 @@ impl Endpoint for Stream {
     }
 
     fn set_protocol(this: Stream_<'_, '_>, protocol: Argument<'_, '_>) -> PyResult<()> {
-        // What becomes of it is the old protocol's.
+        // The old protocol handles what follows.
         if !this.base.is_elsewhere() {
             write::send_gathered(this)?;
         }
@@ -71,7 +72,7 @@ impl SocketTransport for Stream {
         [self.read.key(), self.write.key()]
     }
 
-    /// It is paused, or the peer has sent its end and the protocol keeps the connection open.
+    /// It is paused, or the peer has sent EOF and the protocol keeps the connection open.
     fn is_idle(&self) -> bool {
         (self.read.is_over() || self.read.is_held_back()) && self.write.is_empty()
     }
@@ -93,7 +94,7 @@ impl SocketTransport for Stream {
     }
 }
 
-/// `Server._detach` learnt to take the transport in 3.12.1 / 3.13 with `close_clients`.
+/// `Server._detach` takes the transport since 3.12.1 / 3.13, with `close_clients`.
 fn detach(this: Stream_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let Some(server) = this.server.take() else {

@@ -1,13 +1,14 @@
 //! A listening socket: from readiness to transports.
 //!
-//! Owns: the poll of one listener. Called by: the loop's `_start_serving` and `_stop_serving`, and the
-//! turn. Never does: bind or listen; that is the server's.
+//! Owns: the poll of one listener. Called by: the loop's `_start_serving` and `_stop_serving`, and
+//! the turn. Bind and listen are done by the server.
 //!
-//! The listener may be other processes' and other loops' as well, so nothing takes a connection but accept(2) in the
-//! turn that makes it a transport: a loop that does not run takes none (`op::PollListener`).
-//! Accepting is native up to `connection_made`. Out of descriptors, it pauses for a second
-//! as asyncio does. A TLS listener hands each connection to a Python callback instead. Each connection
-//! is made in a copy of the context in which serving was started, as asyncio's accepting task is.
+//! The listening socket may be shared with other processes and loops, so connections are taken only
+//! by accept(2), in the turn that creates the transport: a loop that does not run takes none
+//! (`op::PollListener`). Accepting is native up to `connection_made`. Without free descriptors it
+//! pauses for a second as asyncio does. A TLS listener passes each connection to a Python callback
+//! instead. Each connection is created in a copy of the context in which serving was started, like
+//! asyncio's accepting task.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -31,7 +32,7 @@ use crate::ffi::{
 };
 use crate::limits;
 
-/// One listening socket that is being served.
+/// A listening socket being served.
 pub struct Listener {
     loop_: ObjCell,
     socket: SocketCell,
@@ -39,11 +40,11 @@ pub struct Listener {
     shape: (i32, i32, i32),
     factory: ObjCell,
     server: ObjCell,
-    /// Takes a connected socket in place of the factory (TLS).
+    /// Callback for connected sockets instead of the factory (TLS).
     accepted: ObjCell,
-    /// What was current when serving was started.
+    /// The context in which serving was started.
     context: ObjCell,
-    /// Connections that one turn takes at most.
+    /// Connections accepted per turn.
     accepts_per_turn: usize,
     token: Cell<Token>,
     armed: Cell<Option<Key>>,
@@ -118,7 +119,7 @@ pub(super) fn make_listener<'py>(
         server: given(server),
         accepted: given(accepted),
         context: ObjCell::new(Some(ffi::context_copy_current(py)?)),
-        // As asyncio: whoever expects many connections at once says so by the backlog.
+        // As in asyncio, the backlog is the measure of expected concurrent connections.
         accepts_per_turn: backlog.saturating_add(1),
         token: Cell::new(Token(0)),
         armed: Cell::new(None),
@@ -165,7 +166,7 @@ fn stop(this: Listener_<'_, '_>) -> PyResult<()> {
     rested
 }
 
-/// Stop the poll, so that the listener may be closed at once.
+/// Stops the poll, so that the listener may be closed at once.
 fn disarm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
     let Some(key) = this.armed.take() else {
         return Ok(());
@@ -180,13 +181,14 @@ fn disarm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
     }
 }
 
-/// Poll no more, until the next `start`.
+/// Stops polling until the next `start`.
 fn rest(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
     drop(core.handlers.with(|slab| slab.remove(this.token.get()))?);
     disarm(this, core)
 }
 
-/// The number that is about to be closed, or that its owner has closed, unless it is another's by now.
+/// The descriptor about to be closed, or already closed by its owner, unless it is another's by
+/// now.
 fn descriptor_to_release(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<Option<RawFd>> {
     let fd = this.socket.fd(this.py());
     if fd >= 0 {
@@ -206,7 +208,7 @@ impl Completes for Listener {
     }
 }
 
-/// One completion of the poll: take what waits.
+/// A completion of the poll: accepts pending connections.
 fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
     let completion = event.completion;
     if !completion.more {
@@ -219,7 +221,8 @@ fn completed(this: Listener_<'_, '_>, event: Event) -> PyResult<()> {
     }
 }
 
-/// Take connections until there are none. Those over the bound, and those behind an interrupt, are the next turn's.
+/// Accepts until there are none. Those beyond the budget, or after an interrupt, are left for the
+/// next turn.
 fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
     let mut taken = Ok(());
     for _ in 0..this.accepts_per_turn {
@@ -228,15 +231,15 @@ fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
         }
         let fd = this.socket.fd(this.py());
         if fd < 0 {
-            // Its owner has closed the listening socket; another process may hold the file.
+            // The owner has closed the listening socket; another process may still have it open.
             return stop(this);
         }
         match socket::accept_now(fd) {
             Ok(connection) => taken = accepted(this, connection),
             Err(error) => match error.raw_os_error().unwrap_or_default() {
-                // Another process may have been first.
+                // Another process may have accepted it.
                 libc::EAGAIN => return Ok(()),
-                // The peer was gone before it could be accepted.
+                // The peer left before it was accepted.
                 libc::EINTR | libc::ECONNABORTED => {}
                 errno => return refused(this, errno),
             },
@@ -248,7 +251,7 @@ fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
     taken.and(look_again(this))
 }
 
-/// Be told again of connections that wait.
+/// Requests another notification about pending connections.
 fn look_again(this: Listener_<'_, '_>) -> PyResult<()> {
     if this.stopped.get() {
         return Ok(());
@@ -261,22 +264,22 @@ fn look_again(this: Listener_<'_, '_>) -> PyResult<()> {
     arm(this, core)
 }
 
-/// Accepting fails for a reason that stays for a while, or for good.
+/// Accepting fails for a temporary or permanent reason.
 fn refused(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
     match errno {
         libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
             back_off(this, "socket.accept() out of system resource", errno)
         }
-        // The socket accepts nothing any more: it was closed under the listener, or shut down.
+        // The socket no longer accepts: it was closed under the listener, or shut down.
         libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP | libc::EFAULT => {
             failed(this, errno)
         }
-        // accept(2) passes on what the network or a filter had against one connection.
+        // accept(2) reports network or filter errors of a single connection.
         _ => back_off(this, "socket.accept() failed; trying again", errno),
     }
 }
 
-/// A connection: make its protocol and its transport.
+/// Creates the protocol and transport of a connection.
 fn accepted(this: Listener_<'_, '_>, fd: OwnedFd) -> PyResult<()> {
     let py = this.py();
     let Some(context) = this.context.get(py) else {
@@ -314,8 +317,8 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
     create::make_socket_transport(&loop_, connection, &protocol, None, None, server, true).map(drop)
 }
 
-/// The `socket.socket` of an accepted descriptor, without the system calls by which it would find out
-/// its own family and type.
+/// The `socket.socket` of an accepted descriptor, without the system calls that would query its
+/// family and type.
 fn python_socket<'py>(this: Listener_<'_, 'py>, fd: OwnedFd) -> PyResult<Bound<'py, PyAny>> {
     static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
@@ -327,14 +330,14 @@ fn python_socket<'py>(this: Listener_<'_, 'py>, fd: OwnedFd) -> PyResult<Bound<'
         Fallible(proto),
         Fallible(fd.as_raw_fd()),
     ))?;
-    // Owned by the object from here on.
+    // Now owned by the object.
     let _ = fd.into_raw_fd();
-    // Accepted non-blocking; the object must know it too.
+    // Accepted non-blocking; the object must record that.
     connection.call_method1(intern!(py, "settimeout"), (Fallible(0),))?;
     Ok(connection)
 }
 
-/// asyncio logs a failed set-up of a connection only in debug mode; the socket is closed.
+/// asyncio logs a failed connection setup only in debug mode; the socket is closed.
 fn report(
     this: Listener_<'_, '_>,
     error: PyErr,
@@ -356,12 +359,12 @@ fn report(
     exceptions::report(&loop_, message, &exception, &[])
 }
 
-/// Out of descriptors or memory, or what else may pass: say so, and try again in a second.
+/// Out of descriptors or memory, or another temporary error: reports it, and retries in a second.
 fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
     let py = this.py();
     let loop_ = core(this)?;
     rest(this, loop_.get())?;
-    // First, because what the exception handler raises may leave the loop.
+    // First, because an exception of the handler may leave the loop.
     let again = this
         .object()
         .getattr(intern!(py, "start"))
@@ -370,7 +373,7 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
             loop_.call_method1(intern!(py, "call_later"), arguments)
         });
     if let Err(error) = again {
-        // Without memory for a timer it is sooner.
+        // Without memory for a timer, sooner.
         loop_
             .get()
             .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
@@ -380,7 +383,7 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
     tell(this, message, errno)
 }
 
-/// An error that ends the listener, such as a socket that was closed under it.
+/// An error that ends the listener, such as a socket closed under it.
 fn failed(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
     rest(this, core(this)?.get())?;
     tell(

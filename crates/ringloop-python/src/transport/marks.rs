@@ -1,7 +1,8 @@
-//! Water marks of flow control: any numbers, as asyncio takes them; floats, infinity and the longest integers too.
+//! Water marks of flow control: any numbers, as in asyncio, including floats, infinity and huge
+//! integers.
 //!
-//! Owns: a pair of marks, as they were given and in whole bytes. Called by: [`super::flow`], and TLS, which has a pair
-//! for each direction. Never does: look at a queue.
+//! Owns: a pair of marks, as given and in whole bytes. Called by: [`super::flow`], and TLS, which
+//! has a pair for each direction.
 //!
 //! Source: `_FlowControlMixin._set_write_buffer_limits`, `sslproto.add_flowcontrol_defaults`.
 
@@ -17,9 +18,9 @@ pub(crate) struct Marks {
     /// Both rounded down: sizes are whole.
     high: Cell<usize>,
     low: Cell<usize>,
-    /// The high one was not rounded.
+    /// The high mark was not rounded.
     is_whole: Cell<bool>,
-    /// `(low, high)`, once they were set.
+    /// `(low, high)`, once set.
     given: ObjCell,
 }
 
@@ -46,12 +47,12 @@ impl Marks {
         self.is_above(size) || self.is_whole.get() && size == self.high.get()
     }
 
-    /// Whether `size` is no more than the low mark.
+    /// Whether `size` is at most the low mark.
     pub fn is_low(&self, size: usize) -> bool {
         size <= self.low.get()
     }
 
-    /// `(low, high)`, in the numbers that were given.
+    /// `(low, high)`, as the numbers given.
     pub fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.given.get(py) {
             Some(given) => Ok(given.into_bound(py)),
@@ -59,7 +60,7 @@ impl Marks {
         }
     }
 
-    /// Take new marks; missing ones follow from the other, or from `default`.
+    /// Sets new marks; a missing one is derived from the other, or from `default`.
     pub fn set(&self, py: Python<'_>, [high, low]: Given<'_, '_>, default: usize) -> PyResult<()> {
         let high = match (high, low) {
             (Some(high), _) => high.to_owned(),
@@ -91,12 +92,12 @@ impl Marks {
     }
 }
 
-/// A number that is not negative, rounded down; the longest stand for "never".
+/// A non-negative number, rounded down; huge ones stand for "never".
 fn whole(number: &Bound<'_, PyAny>) -> PyResult<usize> {
     match number.extract::<usize>() {
         Ok(whole) => Ok(whole),
         Err(_) => match number.extract::<f64>() {
-            // The cast rounds towards zero, and ends at the ends.
+            // The cast rounds towards zero and saturates.
             Ok(float) => Ok(float as usize),
             Err(error) if error.is_instance_of::<PyOverflowError>(number.py()) => Ok(usize::MAX),
             Err(error) => Err(error),

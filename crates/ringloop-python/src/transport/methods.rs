@@ -1,6 +1,6 @@
-//! The transport's Python methods: `asyncio.Transport`, and what the standard library reads beside it.
+//! The transport's Python methods: `asyncio.Transport`, and what else the standard library reads.
 //!
-//! Called by: user code. Never does: more than check arguments and hand over to a part.
+//! Called by: user code. Arguments are checked here; the parts do the work.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use super::thread::Change;
 use super::{Stream, Stream_, base, flow, read, sendfile, socket, thread, write};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members, repr_slot};
 
-/// List the members.
+/// Lists the members.
 pub(super) fn define(type_: &mut Definition<Stream>) {
     base::define(type_);
     base::define_reading(type_);
@@ -38,7 +38,7 @@ fn write_(this: Stream_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     write_buf(this, write::take_over(data)?)
 }
 
-/// What `write` does with bytes that are taken over.
+/// Writes bytes already taken over.
 pub(super) fn write_buf(this: Stream_<'_, '_>, buf: SendBuf) -> PyResult<()> {
     if this.write.eof.get() {
         return Err(PyRuntimeError::raise(
@@ -83,7 +83,7 @@ fn writelines(this: Stream_<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     if this.keeps_messages && bufs.len() > 1 {
-        // One call is one message, as asyncio's sendmsg(2) makes it.
+        // One call is one message, like asyncio's sendmsg(2).
         bufs = vec![write::joined(&bufs)?];
     }
     write::enqueue(this, bufs.into_iter())

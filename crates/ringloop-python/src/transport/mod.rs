@@ -1,13 +1,15 @@
 //! The stream transport: a connected socket and its protocol.
 //!
-//! Owns: the state of one connection, in parts that know only their own fields: [`read`] and [`write`] are its own;
-//! [`base`], [`socket`], [`flow`] and [`thread`] are what datagram endpoints and pipes have too. Called by: the turn
-//! (completions, flush), user code ([`methods`]), servers ([`listener`]). Never does: wait; every operation is the engine's.
+//! Owns: the state of one connection, in parts that access only their own fields: [`read`] and
+//! [`write`] are specific to streams; [`base`], [`socket`], [`flow`] and [`thread`] are shared with
+//! datagram endpoints and pipes. Called by: the turn (completions, flush), user code ([`methods`]),
+//! servers ([`listener`]). All waiting is done by the engine.
 //!
 //! Byte path in: `event_loop::dispatch` → [`read`] → `protocol.data_received`.
-//! Byte path out: `transport.write` → [`write`] → one send a turn, submitted by the enter that waits.
+//! Byte path out: `transport.write` → [`write`] → one send per turn, submitted by the enter that
+//! waits.
 //!
-//! The behaviour is `asyncio.selector_events._SelectorSocketTransport`'s, to the letter.
+//! The behaviour matches `asyncio.selector_events._SelectorSocketTransport` exactly.
 
 pub(crate) mod base;
 pub(crate) mod create;
@@ -44,28 +46,28 @@ use socket::LoopSocket;
 pub struct Stream {
     base: Base,
     socket: LoopSocket,
-    /// Which driver the loop has; it never changes.
+    /// The loop's driver; it never changes.
     kind: Kind,
-    /// The socket is no stream: each send is a message, and each receive takes one.
+    /// Not a stream socket: each send is a message, and each receive takes one.
     keeps_messages: bool,
     server: ObjCell,
-    /// Set while a file is sent past the write queue.
+    /// Set while a file is sent outside the write queue.
     empty_waiter: ObjCell,
-    /// The loop is at work on the connection, and no caller of the user's.
+    /// The loop, not user code, is calling into the connection.
     called_by_loop: Cell<bool>,
     read: read::ReadSide,
     write: write::WriteSide,
     flow: flow::Flow,
 }
 
-/// What an operation of a stream was for; it travels in the token.
+/// Purpose of a stream's operation; stored in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Bytes, or the news that there are some.
+    /// Received bytes, or readiness.
     Read,
     /// A send ended.
     Write,
-    /// The socket takes bytes again.
+    /// The socket is writable again.
     Writable,
 }
 
@@ -130,7 +132,7 @@ impl Completes for Stream {
 
     fn abandoned(this: Stream_<'_, '_>) {
         this.read.forget();
-        // A child's copy of the queue is the parent's to send.
+        // A child's copy of the queue belongs to the parent.
         if let Ok(core) = this.base.core(this.py())
             && !core.get().engine.is_of_another_process()
         {
@@ -142,8 +144,8 @@ impl Completes for Stream {
 }
 
 impl Stream {
-    /// Run what the loop found to do for the connection: what ends by it, ends in the context of the
-    /// connection, as a callback of asyncio's selector does.
+    /// Runs the loop's work for the connection: if it ends the connection, that happens in the
+    /// connection's context, as for a callback of asyncio's selector.
     #[inline]
     fn called_by_loop<R>(&self, body: impl FnOnce() -> R) -> R {
         self.called_by_loop.set(true);
@@ -157,7 +159,7 @@ fn or_end(this: Stream_<'_, '_>, done: PyResult<()>) -> PyResult<()> {
     base::or_end(this, done, "Fatal error on socket transport")
 }
 
-/// What the kernel has handed over, or the protocol was given, cannot be taken back: the connection ends.
+/// Bytes taken from the kernel, or given to the protocol, cannot be put back: the connection ends.
 fn read_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
     fatal_error(this, error, "Fatal read error on socket transport")
 }
@@ -166,7 +168,7 @@ fn read_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     base::warn_function(py)?;
-    // Of asyncio's transports this is the base too, and `loop.sendfile` insists on it.
+    // asyncio's transports have this base too, and `loop.sendfile` requires it.
     let base = py
         .import(intern!(py, "asyncio.transports"))?
         .getattr(intern!(py, "_FlowControlMixin"))?;

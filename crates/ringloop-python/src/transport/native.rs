@@ -1,6 +1,6 @@
-//! How a protocol of ours talks with a stream of ours: without a Python object or call on the way.
+//! Direct interface between our own protocols and streams, without a Python object or call.
 //!
-//! Called by: `tls` (attach, write) and `read` (receive, deliver). Never does: know what the protocol is.
+//! Called by: `tls` (attach, write) and `read` (receive, deliver).
 //!
 //! Byte path in: [`super::read`] → the receiver's `take`, out of the pool's buffer or the loop's scratch
 //! memory, with the loop's cell open → its `taken`, with all cells closed.
@@ -14,17 +14,18 @@ use super::base::with_protocol;
 use super::{Stream, Stream_, methods, read, socket};
 use crate::ffi::{self, Obj, Payload};
 
-/// How a protocol of ours takes bytes. Both are called alone with the protocol (`ffi::locked`).
+/// How one of our protocols receives bytes. Both are called with the protocol's lock held
+/// (`ffi::locked`).
 pub(crate) struct NativeReceiver {
-    /// Take bytes. Runs no Python code, because a cell of the loop's is open; what comes back goes to
-    /// `taken`.
+    /// Takes bytes. Runs no Python code, because a cell of the loop is open; the result is passed
+    /// to `taken`.
     pub take: fn(&Bound<'_, PyAny>, &[u8]) -> PyResult<Option<Obj>>,
-    /// Go on with what was taken, in the connection's context.
+    /// Continues with what was taken, in the connection's context.
     pub taken: fn(&Bound<'_, PyAny>, Option<Obj>) -> PyResult<()>,
 }
 
-/// Hand bytes to `protocol` by `receiver` for as long as it is the transport's; nothing changes where
-/// the transport is not ours.
+/// Makes the transport pass bytes to `protocol` by `receiver` while it is the transport's protocol;
+/// no effect if the transport is not ours.
 pub(crate) fn attach(
     transport: &Bound<'_, PyAny>,
     protocol: Borrowed<'_, '_, PyAny>,
@@ -40,7 +41,7 @@ pub(crate) fn attach(
     });
 }
 
-/// `write` of a transport of ours, for bytes that are nobody else's; they come back from any other.
+/// `write` of one of our transports, for bytes that are not shared; any other returns them.
 pub(crate) fn write(transport: &Bound<'_, PyAny>, bytes: Vec<u8>) -> PyResult<Option<Vec<u8>>> {
     match Stream::native().get(transport) {
         Some(this) => {
@@ -51,7 +52,7 @@ pub(crate) fn write(transport: &Bound<'_, PyAny>, bytes: Vec<u8>) -> PyResult<Op
     }
 }
 
-/// `_force_close` of a transport of ours; `false` where it is another's.
+/// `_force_close` of one of our transports; `false` for any other.
 pub(crate) fn force_close(transport: &Bound<'_, PyAny>, error: Option<Obj>) -> PyResult<bool> {
     let Some(this) = Stream::native().get(transport) else {
         return Ok(false);
@@ -59,7 +60,7 @@ pub(crate) fn force_close(transport: &Bound<'_, PyAny>, error: Option<Obj>) -> P
     ffi::locked(transport, || socket::force_close(this, error)).map(|()| true)
 }
 
-/// Receive into the loop's own memory, from where the protocol takes the bytes.
+/// Receives into the loop's scratch memory, from which the protocol takes the bytes.
 pub(super) fn receive(
     this: Stream_<'_, '_>,
     receiver: &'static NativeReceiver,
@@ -89,7 +90,7 @@ pub(super) fn receive(
     }
 }
 
-/// The protocol goes on with what it has taken.
+/// The protocol continues with what it has taken.
 pub(super) fn deliver(
     this: Stream_<'_, '_>,
     receiver: &'static NativeReceiver,

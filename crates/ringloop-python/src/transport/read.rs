@@ -1,21 +1,22 @@
 //! The reading side: from a completion to `data_received`.
 //!
-//! Owns: which receive is in flight, and bytes that came while reading was paused.
-//! Called by: the turn (`completed`), `methods` (pause, resume), `lifecycle` (stop).
-//! Never does: decide what an error means for the connection (`lifecycle`).
+//! Owns: the receive in flight, and bytes that arrived while reading was paused. Called by: the
+//! turn (`completed`), `methods` (pause, resume), `lifecycle` (stop). Errors are handled by
+//! `lifecycle`.
 //!
 //! Byte path: `event_loop::dispatch` → here → `protocol.data_received` / `get_buffer`.
 //!
-//! Two ways to read, and when:
-//! * *Interactive* (ring only, the start): one multishot receive into the loop's shared pool. The
-//!   bytes are copied out and the buffer given back at once. An idle connection owns nothing.
-//! * *Ready*: the engine says that the socket is readable and we call recv(2), straight into the
-//!   object that the protocol gets, while it is hot in the cache. Always on the readiness driver; on the
-//!   ring for as long as reads fill their buffers.
+//! Two modes of reading:
+//! * *Interactive* (ring only, initial): one multishot receive into the loop's shared pool. The
+//!   bytes are copied out and the buffer is returned at once. An idle connection owns no buffer.
+//! * *Ready*: the engine reports the socket readable and we call recv(2), directly into the object
+//!   for the protocol, while the data is hot in the cache. Always on the readiness driver; on the
+//!   ring while reads fill their buffers.
 //!
-//! Pausing cancels the receive in flight at the end of the turn: what has come by then is held, what comes later stays in
-//! the kernel, for whoever has the socket next. The kernel hears of the cancel before it receives again, which a ring does
-//! only when it is entered. A reader that pauses and resumes in one turn costs nothing.
+//! Pausing cancels the receive in flight at the end of the turn: bytes that arrived by then are
+//! held, later ones stay in the kernel, for the socket's next user. The cancel is submitted before
+//! the next receive, which on a ring means at the next enter. Pausing and resuming in one turn
+//! costs nothing.
 
 mod buffered;
 mod held;
@@ -43,7 +44,7 @@ use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, intern};
 use crate::limits;
 
-/// How the next receive is made.
+/// Mode of the next receive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
     #[default]
@@ -54,13 +55,13 @@ enum Mode {
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The peer has sent its last byte.
+    /// The peer has sent EOF.
     Eof,
-    /// This errno.
+    /// With this errno.
     Failed(i32),
 }
 
-/// How the protocol takes its bytes.
+/// How the protocol receives bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Receiver {
     /// `data_received`.
@@ -68,7 +69,7 @@ pub(super) enum Receiver {
     Data,
     /// `get_buffer` and `buffer_updated`.
     Buffered,
-    /// It is one of ours.
+    /// One of our own protocols.
     Native(&'static NativeReceiver),
 }
 
@@ -85,15 +86,15 @@ pub(super) struct ReadSide {
     /// `pause_reading` after the end of the stream.
     paused_after_end: Cell<bool>,
     delivery: Cell<Delivery>,
-    /// How many bytes the next recv(2) asks for.
+    /// Size of the next recv(2).
     chunk_len: Cell<usize>,
-    /// Receives in a row that say the mode should change.
+    /// Receives in a row that suggest a change of mode.
     streak: Cell<u8>,
 }
 
 impl ReadSide {
     pub fn new(kind: Kind, keeps_messages: bool) -> Self {
-        // A message is received whole or cut: the pool's buffers are too short for that.
+        // A message is received whole or truncated: the pool's buffers are too short.
         let (mode, chunk_len) = match kind {
             _ if keeps_messages => (Mode::Ready, limits::READ_CHUNK_MAX),
             Kind::Uring => (Mode::Interactive, limits::READ_CHUNK_MIN),
@@ -127,12 +128,12 @@ impl ReadSide {
         matches!(self.receiver.get(), Receiver::Buffered)
     }
 
-    /// Whether nothing will be read any more.
+    /// Whether reading has ended.
     pub fn is_over(&self) -> bool {
         self.wish.get() == Wish::Stop
     }
 
-    /// Whether the user has paused it, and the end has not come.
+    /// Whether the application has paused it, before the end.
     pub fn is_held_back(&self) -> bool {
         self.wish.get() == Wish::Pause
     }
@@ -141,7 +142,7 @@ impl ReadSide {
         self.wish.get() == Wish::Pause || self.paused_after_end.get()
     }
 
-    /// The error that waits behind a pause.
+    /// The error queued behind a pause.
     pub fn held_errno(&self) -> Option<i32> {
         match self.held_end.get() {
             Some(End::Failed(errno)) => Some(errno),
@@ -149,14 +150,14 @@ impl ReadSide {
         }
     }
 
-    /// In asyncio's repr: whether the selector would have the descriptor.
+    /// For asyncio's repr: whether a selector would have the descriptor.
     pub fn is_polling(&self) -> bool {
-        // A connection that is about to read its first bytes counts: nobody has paused it.
+        // A connection about to read its first bytes counts: it is not paused.
         matches!(self.wish.get(), Wish::Read | Wish::NotStarted)
     }
 }
 
-/// Begin to read; scheduled right after `connection_made`.
+/// Starts reading; scheduled right after `connection_made`.
 pub(super) fn start(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() != Wish::NotStarted {
         return Ok(());
@@ -165,7 +166,7 @@ pub(super) fn start(this: Stream_<'_, '_>) -> PyResult<()> {
     arm(this)
 }
 
-/// Stop for good.
+/// Stops permanently.
 pub(super) fn stop(this: Stream_<'_, '_>) -> PyResult<()> {
     this.read.wish.set(Wish::Stop);
     this.read.held_end.set(None);
@@ -196,7 +197,8 @@ impl Readable for Stream {
         if this.read.wish.get() != Wish::Pause {
             let was_paused = this.read.paused_after_end.replace(false);
             if was_paused && this.read.is_over() && !this.base.is_closing() {
-                // asyncio reads again and finds the end again, which a protocol set since has not heard of.
+                // asyncio reads again and sees the end again, which a newly set protocol has not
+                // seen.
                 this.read.wish.set(Wish::Read);
                 this.read.held_end.set(Some(End::Eof));
                 schedule_delivery(this)?;
@@ -213,8 +215,8 @@ impl Readable for Stream {
     }
 }
 
-/// End of the turn: a pause that was not taken back. Nothing is left in flight, so that a transport which nobody
-/// holds is collected ([`socket::rest_if_idle`]).
+/// End of the turn: applies a pause that was not resumed. Nothing stays in flight, so that an
+/// unreferenced transport is collected ([`socket::rest_if_idle`]).
 pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() == Wish::Pause {
         disarm(this)
@@ -223,7 +225,7 @@ pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// Have the engine read, unless it does or is not wanted to.
+/// Makes the engine read, unless it already does or must not.
 fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() != Wish::Read || this.read.armed() || this.base.is_closing() {
         return Ok(());
@@ -250,14 +252,14 @@ fn disarm(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::disarm(this, &this.read.armed)
 }
 
-/// One completion of the read operation.
+/// A completion of the read operation.
 pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     let completion = event.completion;
     if !completion.more {
         this.read.armed.set(Armed::Nothing);
     }
     let py = this.py();
-    // The kernel holds on to the file of a receive, also when the user has taken the socket away.
+    // The kernel keeps the file of a receive open, even if the application has closed the socket.
     let taken_away = this.socket.fd(py) < 0;
     let handled = match completion.buffer {
         Some(id) if taken_away => {
@@ -265,11 +267,12 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
             ended(this, End::Failed(libc::EBADF))
         }
         Some(id) => received(this, id, completion.result.max(0) as usize),
-        // Also one that was on its way when the mode changed.
+        // Also a receive that was in flight when the mode changed.
         None if completion.result > 0 => ready(this),
         None if completion.result == 0 && taken_away => ended(this, End::Failed(libc::EBADF)),
         None if completion.result == 0 => ended(this, End::Eof),
-        // `ENOBUFS`: the pool has buffers again. Others: the kernel has given its wait up. The receive is armed below.
+        // `ENOBUFS`: the pool has buffers again. Others: the kernel ended the operation. The
+        // receive is re-armed below.
         None if matches!(
             -completion.result,
             libc::ECANCELED | libc::ENOBUFS | libc::EAGAIN | libc::EINTR
@@ -280,7 +283,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         None => ended(this, End::Failed(-completion.result)),
     };
     if !completion.more {
-        // A change of mode, or a pause that was taken back.
+        // A change of mode, or a pause that was resumed.
         let again = if holds(this) { Ok(()) } else { arm(this) };
         let closed = socket::close_if_lost(this);
         let rested = socket::rest_if_idle(this);
@@ -289,7 +292,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     handled
 }
 
-/// Bytes in a buffer of the pool.
+/// Bytes in a pool buffer.
 fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
     let py = this.py();
     let wish = this.read.wish.get();
@@ -329,7 +332,7 @@ fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
     }
 }
 
-/// Change the mode after a few full buffers.
+/// Switches the mode after a few full buffers.
 fn look_for_bulk(this: Stream_<'_, '_>, len: usize) -> PyResult<()> {
     let full = len >= limits::READ_CHUNK_MIN;
     let streak = if full { this.read.streak.get() + 1 } else { 0 };
@@ -343,11 +346,11 @@ fn look_for_bulk(this: Stream_<'_, '_>, len: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// The socket is readable: receive once, or a few times while whole buffers come.
+/// The socket is readable: receives once, or a few times while buffers are filled.
 fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
     for _ in 0..limits::READS_PER_EVENT {
         if this.read.wish.get() != Wish::Read {
-            // Nothing was read, so nothing has to be held; the kernel keeps it.
+            // Nothing was read, so nothing is held; the kernel keeps it.
             return disarm(this);
         }
         let asked = this.read.chunk_len.get();
@@ -357,7 +360,7 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
             Receiver::Native(native) => Some(native::receive(this, native, asked)?),
         };
         match received {
-            // What failed has ended the connection.
+            // The failure has ended the connection.
             None => return Ok(()),
             Some(Ok(0)) => {
                 disarm(this)?;
@@ -384,7 +387,7 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Receive into a new object; `None`: that failed, and the connection has ended.
+/// Receives into a new object; `None`: that failed, and the connection has ended.
 fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<Option<io::Result<usize>>> {
     let bytes = match ffi::receive_bytes(this.py(), this.socket.fd(this.py()), asked) {
         Ok(Ok(bytes)) => bytes,
@@ -398,7 +401,7 @@ fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<Option<i
     Ok(Some(Ok(len)))
 }
 
-/// Ask for more after a full read, for less after small ones; on the ring, go back to the pool.
+/// Adapts the size: more after a full read, less after small ones; on the ring, back to the pool.
 fn adapt(this: Stream_<'_, '_>, asked: usize, len: usize) -> PyResult<()> {
     if this.keeps_messages {
         return Ok(());
@@ -428,7 +431,7 @@ fn adapt(this: Stream_<'_, '_>, asked: usize, len: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// Give bytes to the protocol, or hold them.
+/// Passes bytes to the protocol, or holds them.
 fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     match this.read.wish.get() {
         Wish::Stop => return Ok(()),
@@ -466,7 +469,7 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     }
 }
 
-/// No more bytes will come; held back like bytes while reading is paused.
+/// End of the stream; held like bytes while reading is paused.
 fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     match this.read.wish.get() {
         Wish::Stop => return Ok(()),
@@ -488,7 +491,7 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
         Ok(keep_open) => keep_open,
         Err(error) if leaves_the_loop(py, &error) => {
             if !this.base.is_closing() {
-                // The protocol hears of it again when the loop runs on.
+                // The protocol gets it again when the loop continues.
                 this.read.wish.set(Wish::Read);
                 this.read.held_end.set(Some(end));
                 postpone_delivery(this)?;

@@ -1,10 +1,10 @@
-//! What `loop.sendfile` asks of a transport: to hold still once everything written before is sent.
+//! Support for `loop.sendfile`: pauses writing once everything written before is sent.
 //!
-//! Owns: the future that is done when the write queue is empty; while it is set, writes are refused.
-//! Called by: `methods`, `write` (the queue is empty, or failed) and `lifecycle` (the end).
-//! Never does: send.
+//! Owns: the future that completes when the write queue is empty; while it is set, writes are
+//! rejected. Called by: `methods`, `write` (the queue is empty, or failed) and `lifecycle` (the
+//! end).
 //!
-//! Source: `_SelectorSocketTransport._make_empty_waiter` and the places that look at it.
+//! Source: `_SelectorSocketTransport._make_empty_waiter` and its users.
 
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use pyo3::types::PyString;
 use super::Stream_;
 use crate::ffi::{self, Fallible, Obj, Raise as _, intern};
 
-/// Make the future; it is done at once where nothing waits to be sent.
+/// Makes the future; it completes at once if nothing is queued.
 pub(super) fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
     let py = this.py();
     if this.empty_waiter.is_some() {
@@ -31,12 +31,12 @@ pub(super) fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
     Ok(waiter.into())
 }
 
-/// Accept writes again.
+/// Accepts writes again.
 pub(super) fn reset_empty_waiter(this: Stream_<'_, '_>) {
     drop(this.empty_waiter.take());
 }
 
-/// Say whether writes are refused.
+/// Whether writes are rejected.
 #[inline]
 pub(super) fn in_progress(this: Stream_<'_, '_>) -> bool {
     this.empty_waiter.is_some()
@@ -55,7 +55,7 @@ pub(super) fn emptied(this: Stream_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// A write failed, and what is left will not be sent.
+/// A write failed, and the rest will not be sent.
 pub(super) fn failed(this: Stream_<'_, '_>, error: &PyErr) -> PyResult<()> {
     if let Some(waiter) = pending_waiter(this)? {
         let py = this.py();
@@ -64,7 +64,7 @@ pub(super) fn failed(this: Stream_<'_, '_>, error: &PyErr) -> PyResult<()> {
     Ok(())
 }
 
-/// The connection is over.
+/// The connection is closed.
 pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
     if !in_progress(this) {
         return Ok(());
@@ -81,7 +81,7 @@ pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
     )
 }
 
-/// A member of `asyncio.constants._SendfileMode`: how `loop.sendfile` begins.
+/// A member of `asyncio.constants._SendfileMode`: how `loop.sendfile` starts.
 pub(crate) fn mode<'py>(name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     static MODES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = name.py();

@@ -1,10 +1,11 @@
-//! The socket of a stream or of a datagram endpoint: its registration with the loop, and its end.
+//! The socket of a stream or datagram endpoint: its registration with the loop, and its closing.
 //!
-//! Owns: [`LoopSocket`]. Called by: both, and user code (the members of [`define`]). Never does: send or receive.
+//! Owns: [`LoopSocket`]. Called by: both, and user code (the members of [`define`]).
 //!
-//! The descriptor is closed once the last operation on it has ended: closed earlier, the kernel would neither complete a
-//! pending receive nor send FIN. A completion that waits to be handed out is no reason to keep it open: the code behind
-//! `connection_lost` may block until the other end sees the close, or bind the address again.
+//! The descriptor is closed once the last operation on it has ended: otherwise the kernel would
+//! neither complete a pending receive nor send FIN. An undelivered completion does not keep it
+//! open: the code after `connection_lost` may block until the other end sees the close, or bind the
+//! address again.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -23,15 +24,15 @@ use crate::ffi::{
     self, Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, intern, members,
 };
 
-/// A `socket.socket`, gone once it is closed, and what the loop knows of it.
+/// A `socket.socket`, empty once closed, and the loop's state for it.
 pub(crate) struct LoopSocket {
     socket: SocketCell,
-    /// Its place among the loop's handlers, which keep the transport alive while operations are in flight or bytes may
-    /// still come.
+    /// Its slot among the loop's handlers, which keep the transport alive while operations are in
+    /// flight or bytes may still arrive.
     token: Cell<Token>,
-    /// It has that place. Not so while it rests: see [`rest_if_idle`].
+    /// It has a slot. Not while it rests: see [`rest_if_idle`].
     registered: Cell<bool>,
-    /// On the loop's list of what to flush at the end of the turn.
+    /// It is on the loop's list of transports to flush at the end of the turn.
     flushes: Cell<bool>,
     pub gathering: Gathering,
 }
@@ -47,12 +48,12 @@ impl LoopSocket {
         }
     }
 
-    /// The turn has ended, and the next one may be asked for again.
+    /// The turn ended, and the next flush may be requested.
     pub fn turn_ended(&self) {
         self.flushes.set(false);
     }
 
-    /// Where the completions of an operation go.
+    /// Destination of an operation's completions.
     pub fn sink(&self, role: u8) -> Sink {
         Sink::Handler(handlers::with_role(self.token.get(), role))
     }
@@ -67,13 +68,13 @@ impl Deref for LoopSocket {
     }
 }
 
-/// An operation that repeats until it is cancelled.
+/// A multishot operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Armed {
     #[default]
     Nothing,
     Running(Key),
-    /// Asked to stop; its last completion has yet to come.
+    /// Cancelled; its last completion is pending.
     Stopping(Key),
 }
 
@@ -86,7 +87,7 @@ impl Armed {
     }
 }
 
-/// What the user wants of reading.
+/// What the application wants of reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// `connection_made` has not run yet.
@@ -94,30 +95,30 @@ pub(crate) enum Wish {
     NotStarted,
     Read,
     Pause,
-    /// After the end of the stream, or closed: for good.
+    /// Permanently: after the end of the stream, or closed.
     Stop,
 }
 
 /// A transport of a socket.
 pub(crate) trait SocketTransport: Writable {
     fn socket(&self) -> &LoopSocket;
-    /// The operations whose last completion has yet to be taken.
+    /// The operations whose last completion is pending.
     fn operations(&self) -> [Option<Key>; 2];
-    /// Whether nothing is read or sent until its owner asks for it.
+    /// Whether nothing is read or sent until its owner acts.
     fn is_idle(&self) -> bool;
-    /// Begin to read, after `connection_made`.
+    /// Starts reading, after `connection_made`.
     fn start_reading(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Read no more, for good.
+    /// Stops reading permanently.
     fn stop_reading(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Drop what was not sent.
+    /// Drops unsent data.
     fn discard(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Send what waits for the end of the turn.
+    /// Sends what was gathered.
     fn send_gathered(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// The socket is about to be closed.
+    /// Called before the socket is closed.
     fn before_close(_this: This<'_, '_, Self>) {}
 }
 
-/// List the members of transports of sockets.
+/// Lists the members of socket transports.
 pub(crate) fn define<T: SocketTransport>(type_: &mut Definition<T>) {
     members!(type_, T: SocketTransport;
         _start_reading() => T::start_reading, "Begin to read, after connection_made.";
@@ -135,7 +136,7 @@ fn send_gathered<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     T::send_gathered(this)
 }
 
-/// The program gets at the descriptor: what it writes from now on leaves at once.
+/// The application gets the descriptor: later writes are sent at once.
 fn write_at_once<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     this.socket().gathering.refuse();
     send_gathered(this)
@@ -151,7 +152,7 @@ fn socket_fd<'py, T: SocketTransport>(this: This<'_, 'py, T>) -> PyResult<Bound<
     this.socket().original_fd().into_object(this.py())
 }
 
-/// Make the Python object of a transport, with its `_extra`.
+/// Makes the Python object of a transport, with its `_extra`.
 pub(crate) fn instantiate<'py, T: SocketTransport>(
     transport: T,
     socket: &Bound<'py, PyAny>,
@@ -165,7 +166,7 @@ pub(crate) fn instantiate<'py, T: SocketTransport>(
     Ok(transport)
 }
 
-/// The state of a transport that was just made.
+/// The state of a new transport.
 pub(crate) fn new_one<'a, 'py, T: Endpoint>(
     transport: &'a Bound<'py, PyAny>,
 ) -> PyResult<This<'a, 'py, T>> {
@@ -174,7 +175,8 @@ pub(crate) fn new_one<'a, 'py, T: Endpoint>(
         .ok_or_else(|| PySystemError::raise("a new transport has another type"))
 }
 
-/// Register a new transport, and schedule `connection_made`, in `context`, the first read and the waiter, in this order.
+/// Registers a new transport, and schedules `connection_made`, in `context`, the first read and the
+/// waiter, in this order.
 pub(crate) fn begin<T: SocketTransport>(
     this: This<'_, '_, T>,
     loop_: &Bound<'_, LoopCore>,
@@ -188,13 +190,13 @@ pub(crate) fn begin<T: SocketTransport>(
     socket.registered.set(true);
     let scheduled = schedule(loop_, protocol, &this.object(), waiter, context);
     if scheduled.is_err() {
-        // Of a protocol without `connection_made` nobody will hear: nothing holds on to the transport.
+        // A protocol without `connection_made` never gets the transport: drop it.
         core.release_handler(socket.token.get(), fd)?;
     }
     scheduled
 }
 
-/// Schedule `connection_made`, in `context`, `_start_reading` and the waiter.
+/// Schedules `connection_made`, in `context`, `_start_reading` and the waiter.
 fn schedule(
     loop_: &Bound<'_, LoopCore>,
     protocol: &Bound<'_, PyAny>,
@@ -211,15 +213,15 @@ fn schedule(
         return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
     };
     base::wake_soon(loop_, waiter)?;
-    // One pass later, behind the task that the waiter wakes: it has its transport before the protocol
-    // has bytes, as where a selector only queues what it found.
+    // One pass later, after the task that the waiter wakes: it has its transport before the
+    // protocol has bytes, as with a selector, which only queues its results.
     let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
     call_soon.call1((&call_soon, start))?;
     Ok(())
 }
 
-/// Put the socket into `extra`, as asyncio wraps it; where the transport gathers what is written, so that it is noticed
-/// when the socket is used: see [`super::gather`].
+/// Puts the socket into `extra`, wrapped as in asyncio; if the transport gathers writes, so that
+/// using the socket is noticed: see [`super::gather`].
 fn show_socket(
     extra: &Bound<'_, PyDict>,
     transport: &Bound<'_, PyAny>,
@@ -243,7 +245,7 @@ fn show_socket(
     extra.set_item(intern!(py, "socket"), wrapper.call1((inside,))?)
 }
 
-/// Have the loop hold on to a transport that has rested: an operation is about to begin.
+/// Registers a resting transport again: an operation is about to start.
 pub(crate) fn ensure_registered<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     let socket = this.socket();
     if socket.registered.get() {
@@ -257,7 +259,7 @@ pub(crate) fn ensure_registered<T: SocketTransport>(this: This<'_, '_, T>) -> Py
     Ok(())
 }
 
-/// Have the loop call at the end of the turn; an error is that there was no memory for it.
+/// Makes the loop flush at the end of the turn; fails if there is no memory for that.
 pub(crate) fn flush_later<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.socket().flushes.get() {
         return Ok(());
@@ -270,8 +272,9 @@ pub(crate) fn flush_later<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult
     Ok(())
 }
 
-/// Let go of a transport that only its owner can still do something with: nothing is read or sent. Who forgets it has it
-/// collected and its descriptor closed, as a transport of asyncio's is, which its selector does not hold then either.
+/// Releases a transport that only its owner can still use: nothing is read or sent. If it is
+/// unreferenced, it is collected and its descriptor closed, like a transport of asyncio, which its
+/// selector does not reference then either.
 pub(crate) fn rest_if_idle<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     let socket = this.socket();
     let rests = this.base().state.get() == State::Open && this.is_idle() && !in_flight(this);
@@ -280,7 +283,7 @@ pub(crate) fn rest_if_idle<T: SocketTransport>(this: This<'_, '_, T>) -> PyResul
     }
     let py = this.py();
     let core = this.base().core(py)?;
-    // Its descriptor stays taken, for as long as it is there.
+    // Its descriptor stays recorded while the object lives.
     core.getattr(intern!(py, "_transports"))?
         .set_item(Fallible(socket.original_fd()), this.object())?;
     core.get().rest_transport(socket.token.get())
@@ -290,7 +293,7 @@ fn in_flight<T: SocketTransport>(this: This<'_, '_, T>) -> bool {
     this.operations().iter().any(Option::is_some)
 }
 
-/// Close once everything written is sent.
+/// Closes once everything written is sent.
 pub(crate) fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.base().is_closing() {
         return Ok(());
@@ -304,7 +307,7 @@ pub(crate) fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     sent.and(lose(this, None))
 }
 
-/// Close now; what was not sent is dropped.
+/// Closes now; unsent data is dropped.
 pub(crate) fn force_close<T: SocketTransport>(
     this: This<'_, '_, T>,
     error: Option<Obj>,
@@ -320,7 +323,7 @@ pub(crate) fn force_close<T: SocketTransport>(
     discarded.and(lose(this, error))
 }
 
-/// Everything is sent, or dropped: schedule `connection_lost`.
+/// Everything is sent or dropped: schedules `connection_lost`.
 pub(crate) fn lose<T: SocketTransport>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
     if !this.base().is_lost() {
         this.base().count_lost_write();
@@ -328,7 +331,7 @@ pub(crate) fn lose<T: SocketTransport>(this: This<'_, '_, T>, error: Option<Obj>
     base::lose(this, error)
 }
 
-/// Close the descriptor once the connection is lost and the kernel is done with it.
+/// Closes the descriptor once the connection is lost and the kernel is done with it.
 pub(crate) fn close_if_lost<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     if !this.base().is_over() {
         return Ok(());
@@ -346,7 +349,7 @@ pub(crate) fn close_if_lost<T: SocketTransport>(this: This<'_, '_, T>) -> PyResu
     close_socket(this)
 }
 
-/// Whether the kernel is done with all operations.
+/// Whether all operations have ended in the kernel.
 fn has_ended<T: SocketTransport>(this: This<'_, '_, T>, core: &LoopCore) -> PyResult<bool> {
     for key in this.operations().into_iter().flatten() {
         if !core.engine.has_ended(key)? {
@@ -356,7 +359,7 @@ fn has_ended<T: SocketTransport>(this: This<'_, '_, T>, core: &LoopCore) -> PyRe
     Ok(true)
 }
 
-/// Stop an operation; its last completion has yet to come.
+/// Stops an operation; its last completion is still to come.
 pub(crate) fn disarm<T: SocketTransport>(
     this: This<'_, '_, T>,
     armed: &Cell<Armed>,
@@ -377,7 +380,7 @@ fn close_socket<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     Ok(())
 }
 
-/// The loop was closed under the transport, and its operations are forgotten.
+/// The loop was closed under the transport, and its operations are gone.
 pub(crate) fn abandoned<T: SocketTransport>(this: This<'_, '_, T>) {
     if this.base().is_over()
         && let Err(error) = close_socket(this)

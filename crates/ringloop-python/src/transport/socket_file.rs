@@ -1,7 +1,7 @@
-//! The file of a Unix server's socket.
+//! File of a Unix server's socket.
 //!
-//! Called by: `python/ringloop/_listen.py`, when a server ends. Never does: wait for anything but the file system; as
-//! native calls these are no blocking ones to tools that watch Python's `os`, which know asyncio's own by name.
+//! Called by: `python/ringloop/_listen.py`, when a server ends. A native call, because tools that
+//! watch Python's `os` for blocking calls exempt asyncio's own by name, but not ours.
 
 use std::ffi::CString;
 

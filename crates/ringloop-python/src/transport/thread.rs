@@ -1,10 +1,10 @@
-//! A transport that is used from another thread than its loop's.
+//! Use of a transport from another thread than its loop's.
 //!
-//! asyncio sends in the calling thread and does not notice. Here the state of a connection belongs to
-//! the thread that runs the loop, so the call is handed over and made there, in the order of that
-//! thread's calls; debug mode says that it should not have been made.
+//! asyncio sends in the calling thread and does not notice. Here the state of a connection belongs
+//! to the loop thread, so the call is passed to it and made there, in the order of the thread's
+//! calls; debug mode reports the misuse.
 //!
-//! Owns: [`Owner`]. Called by: methods of all transports, where `is_elsewhere`. Never does: touch a part of the transport.
+//! Owns: [`Owner`]. Called by: methods of all transports, if `is_elsewhere`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,21 +24,21 @@ pub(crate) struct Owner {
     loop_: ObjCell,
     /// Zero for none.
     running_thread: Arc<AtomicU64>,
-    /// A call that closes was handed over.
+    /// A call that closes was passed on.
     closes: Cell<bool>,
-    /// Calls of `pause_reading` and `resume_reading` that were handed over and have yet to be made.
+    /// Calls of `pause_reading` and `resume_reading` that were passed on and not made yet.
     reading_calls: Cell<u32>,
     /// The last of them pauses.
     pauses: Cell<bool>,
 }
 
-/// What a call that is handed over will have changed.
+/// Effect of a call that was passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Closing,
     /// Paused or not.
     Reading(bool),
-    /// Nothing that can be asked for.
+    /// Nothing observable.
     Other,
 }
 
@@ -74,12 +74,12 @@ impl Owner {
         running != 0 && running != ffi::thread_id()
     }
 
-    /// Whether a call that closes was handed over: asyncio, which makes it at once, is closing then.
+    /// Whether a call that closes was passed on: asyncio, which makes it at once, is closing then.
     pub fn will_close(&self) -> bool {
         self.closes.get()
     }
 
-    /// Whether reading is paused once the calls that were handed over are made; `is_paused` where there are none.
+    /// Whether reading is paused once the passed-on calls are made; `is_paused` if there are none.
     pub fn will_pause(&self, is_paused: bool) -> bool {
         if self.reading_calls.get() == 0 {
             is_paused
@@ -115,7 +115,7 @@ pub(crate) trait Owned: Payload {
     fn owner(&self) -> &Owner;
 }
 
-/// Have the loop call a method that takes nothing, and makes this change.
+/// Makes the loop call a method without arguments, with this effect.
 #[cold]
 pub(crate) fn hand_over<T: Owned>(
     this: This<'_, '_, T>,
@@ -123,7 +123,7 @@ pub(crate) fn hand_over<T: Owned>(
     change: Change,
 ) -> PyResult<()> {
     let method = this.object().getattr(method)?;
-    // Before, because the loop may make the call while this thread waits.
+    // Before the call, which the loop may make while this thread waits.
     let owner = this.owner();
     let before = (owner.closes.get(), owner.pauses.get());
     owner.note(change);
@@ -138,7 +138,7 @@ pub(crate) fn hand_over<T: Owned>(
     handed_over
 }
 
-/// Have the loop write these bytes.
+/// Makes the loop write these bytes.
 #[cold]
 pub(crate) fn hand_over_bytes<T: Owned>(this: This<'_, '_, T>, bufs: &[SendBuf]) -> PyResult<()> {
     let py = this.py();

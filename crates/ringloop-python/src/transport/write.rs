@@ -1,17 +1,18 @@
-//! The writing side: from `transport.write` to one send a turn.
+//! The writing side: from `transport.write` to one send per turn.
 //!
-//! Owns: the queue of what is to be sent, and the send in flight: at most one a stream, because the
-//! kernel keeps no order between two.
-//! Called by: `methods` (write), the turn (flush, completions), `lifecycle` (discard).
-//! Never does: decide what an error means for the connection.
+//! Owns: the queue of data to send, and the send in flight: at most one per stream, because the
+//! kernel does not order two. Called by: `methods` (write), the turn (flush, completions),
+//! `lifecycle` (discard). Errors are handled by `lifecycle`.
 //!
 //! Byte path: `transport.write` → the queue → [`flush`] at the end of the turn → send.
 //!
-//! * Small writes of one turn are gathered, where [`super::gather`] allows it, and sent as one operation, on the ring
-//!   submitted by the same enter that waits. Others try send(2) at once.
+//! * Small writes of one turn are gathered, if [`super::gather`] allows it, and sent as one
+//!   operation, on the ring submitted by the enter that waits. Others try send(2) at once.
 //! * So does a large write, or many small ones, while the data is hot in the cache.
-//! * A socket that keeps messages apart gets each write by a send of its own, at once where there is room.
-//! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may change it.
+//! * A socket that preserves message boundaries sends each write separately, at once if there is
+//!   room.
+//! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may
+//!   change it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,12 +32,12 @@ use crate::error;
 use crate::ffi::{self, Fallible, intern};
 use crate::limits;
 
-/// What the engine is doing for us.
+/// The engine's operation for the writing side.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Armed {
     #[default]
     Nothing,
-    /// A send, with what it sends.
+    /// A send, with its data.
     Sending(Key),
     /// Waiting for room in the socket's buffer.
     Waiting(Key),
@@ -53,7 +54,7 @@ pub(super) struct WriteSide {
     armed: Cell<Armed>,
     /// `write_eof` was called.
     pub eof: Cell<bool>,
-    /// The result of a send in flight is of no interest any more.
+    /// The result of a send in flight is ignored.
     discarded: Cell<bool>,
 }
 
@@ -94,8 +95,8 @@ impl Writable for Stream {
         self.write.size()
     }
 
-    /// How many bytes the kernel has not taken: gathering is no reason to wait, so what was gathered is sent
-    /// first, and a send that has ended counts before its event is handed out.
+    /// Bytes that the kernel has not taken: gathered data is sent first, since gathering is no
+    /// reason to wait, and a send that has ended counts before its event is dispatched.
     fn unsent(this: Stream_<'_, '_>) -> PyResult<usize> {
         let is_plain = this.base.state.get() == State::Open && !this.write.eof.get();
         if is_plain && !this.flow.is_paused() {
@@ -110,7 +111,7 @@ impl Writable for Stream {
     }
 }
 
-/// Take one buffer of the user's over; `None` where it is not bytes-like.
+/// Takes over a buffer of the application; `None` if it is not bytes-like.
 pub(crate) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
     if let Some(buf) = ffi::lend_bytes(data, 0) {
         return Ok(buf);
@@ -121,16 +122,16 @@ pub(crate) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
     }
 }
 
-/// Queue buffers, and send them now or at the end of the turn.
+/// Queues buffers, and sends them now or at the end of the turn.
 pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
     if this.socket.gathering.is_inherited() && this.write.armed() {
-        // What the parent has in flight is the parent's.
+        // Operations in flight belong to the parent.
         this.write.forget();
     }
     let mut added = 0;
     {
         let mut queue = this.write.queue.borrow_mut();
-        // The caller hears of it, and nothing of it is queued.
+        // The caller gets the error, and nothing is queued.
         queue
             .try_reserve(bufs.size_hint().0)
             .map_err(ffi::no_memory)?;
@@ -140,13 +141,14 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
         }
     }
     this.write.queued_bytes.set(this.write.size() + added);
-    // While nobody runs the loop, no turn ends.
+    // While the loop is not running, no turn ends.
     let is_idle = !this.base.owner.is_running();
     if this.write.armed() {
         if is_idle || !this.socket.gathering.is_allowed() {
             send_behind(this)?;
         } else {
-            // That send may have ended, and only its event be on its way; without memory its event is waited for.
+            // That send may have ended, with only its event pending; without memory, wait for the
+            // event.
             drop(socket::flush_later(this));
         }
         return flow::maybe_pause(this, this.write.size());
@@ -162,7 +164,8 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     if !this.write.is_empty() {
         return flow::maybe_pause(this, this.write.size());
     }
-    // What it was paused for is gone; it hears at the end of the turn, not inside of its `write`.
+    // The reason for the pause is gone; the protocol is resumed at the end of the turn, not inside
+    // its `write`.
     let waits = this.flow.is_paused() || (this.socket.gathering.is_opening() && !is_idle);
     if waits && socket::flush_later(this).is_err() {
         return flow::maybe_resume(this, 0);
@@ -170,7 +173,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     Ok(())
 }
 
-/// End of the turn: hand what was gathered to the kernel.
+/// End of the turn: sends what was gathered.
 pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
     this.socket.turn_ended();
     this.socket.gathering.turn_ended();
@@ -181,7 +184,7 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
         if this.write.discarded.get() {
             return Ok(());
         }
-        // Somebody had what was gathered sent before.
+        // What was gathered has been sent before.
         let told = flow::maybe_resume(this, 0);
         return told.and(socket::rest_if_idle(this));
     }
@@ -198,7 +201,7 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// One send operation with everything that is queued.
+/// One send operation with the whole queue.
 fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::ensure_registered(this)?;
     let fd = this.socket.fd(this.py());
@@ -207,7 +210,7 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
         let total: usize = queue.iter().map(SendBuf::len).sum();
         let is_one = queue.len() == 1 || this.keeps_messages;
         let may_join = queue.len() > 1 && !is_one && total <= limits::WRITE_JOIN_MAX;
-        // Where there is no memory for a copy, they go as they are.
+        // Without memory for a copy, they are sent as they are.
         let whole = may_join
             .then(|| joined(queue.make_contiguous()).ok())
             .flatten();
@@ -238,7 +241,7 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// One buffer with the bytes of all of them.
+/// One buffer with the bytes of all.
 pub(super) fn joined(bufs: &[SendBuf]) -> PyResult<SendBuf> {
     let mut bytes = Vec::new();
     let len = bufs.iter().map(SendBuf::len).sum();
@@ -249,7 +252,7 @@ pub(super) fn joined(bufs: &[SendBuf]) -> PyResult<SendBuf> {
     Ok(bytes.into())
 }
 
-/// Try send(2) until everything is gone or the socket is full; then have the engine take over.
+/// Tries send(2) until everything is sent or the socket is full; then the engine takes over.
 fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
     while !this.write.is_empty() {
         match send_queue(this) {
@@ -269,7 +272,7 @@ fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Send what is queued behind a send that has ended and whose event has yet to be handed out; where that send has
+/// Sends what is queued behind a send that has ended but whose event is pending; if that send
 /// failed, the connection ends now.
 fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
     let Armed::Sending(key) = this.write.armed.get() else {
@@ -291,7 +294,8 @@ fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The loop is closed and no turn will end: what was gathered goes out as far as the kernel takes it.
+/// The loop is closed and no turn will end: sends what was gathered, as far as the kernel accepts
+/// it.
 pub(super) fn send_last(this: Stream_<'_, '_>) {
     if !this.write.armed()
         && !this.write.discarded.get()
@@ -301,7 +305,7 @@ pub(super) fn send_last(this: Stream_<'_, '_>) {
     }
 }
 
-/// One send(2) of what is queued.
+/// One send(2) of the queue.
 fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
     let fd = this.socket.fd(this.py());
     let queue = this.write.queue.borrow();
@@ -336,7 +340,7 @@ fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Drop `count` sent bytes from the front of the queue.
+/// Drops `count` sent bytes from the front of the queue.
 fn advance(this: Stream_<'_, '_>, count: usize) {
     this.write
         .queued_bytes
@@ -344,7 +348,7 @@ fn advance(this: Stream_<'_, '_>, count: usize) {
     drop_front(&mut this.write.queue.borrow_mut(), count);
 }
 
-/// Drop `count` bytes from the front of a queue.
+/// Drops `count` bytes from the front of a queue.
 pub(crate) fn drop_front(queue: &mut VecDeque<SendBuf>, mut count: usize) {
     while let Some(front) = queue.front_mut() {
         let len = front.len();
@@ -380,7 +384,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     progressed(this)
 }
 
-/// A short send: what is left goes to the front of the queue again.
+/// A short send: the rest goes back to the front of the queue.
 fn put_back(this: Stream_<'_, '_>, event: Event) {
     let sent = event.completion.result.max(0) as usize;
     let bufs = match event.completion.request {
@@ -397,7 +401,7 @@ fn put_back(this: Stream_<'_, '_>, event: Event) {
     advance(this, sent);
 }
 
-/// The socket takes bytes again.
+/// The socket is writable again.
 pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     if !event.completion.more {
         this.write.armed.set(Armed::Nothing);
@@ -413,12 +417,13 @@ pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     progressed(this)
 }
 
-/// After bytes have gone out: resume the protocol, go on, or finish what waited for an empty queue.
+/// After a send: resumes the protocol, continues, or does what waited for an empty queue.
 fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.write.discarded.get() {
         return Ok(());
     }
-    // The protocol may write more here, and what it raises may leave the loop: the next run finds the rest under way.
+    // The protocol may write more here, and its exception may leave the loop: the next run finds
+    // the rest in flight.
     let told = flow::maybe_resume(this, this.write.size());
     let went_on = if this.write.is_empty() {
         drained(this)
@@ -430,7 +435,7 @@ fn progressed(this: Stream_<'_, '_>) -> PyResult<()> {
     told.and(went_on)
 }
 
-/// Everything is sent: do what waited for that.
+/// Everything is sent: does what waited for that.
 fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
     sendfile::emptied(this)?;
     match this.base.state.get() {
@@ -443,12 +448,13 @@ fn drained(this: Stream_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// Nothing more will be written: tell the peer once everything is sent.
+/// Ends writing: shuts down the peer's direction once everything is sent.
 pub(super) fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.base.is_closing() || this.write.eof.get() {
         return Ok(());
     }
-    // asyncio has sent it, and tells its caller what shutdown(2) says of a peer that has reset since.
+    // asyncio has sent it by now, and its caller gets the error of shutdown(2) if the peer has
+    // since reset.
     let size = Stream::unsent(this)?;
     this.write.eof.set(true);
     let is_open = this.base.state.get() == State::Open;
@@ -469,8 +475,8 @@ fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Send now what waits for the end of the turn: to asyncio, which sends inside `write`, it is gone
-/// when the connection is closed or aborted in the same callback.
+/// Sends now what waits for the end of the turn: with asyncio, which sends inside `write`, it is
+/// already sent when the connection is closed or aborted in the same callback.
 pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.socket.gathering.is_inherited() {
         return Ok(());
@@ -493,7 +499,7 @@ pub(super) fn has_queued_behind(this: Stream_<'_, '_>) -> bool {
     this.write.armed() && this.write.size() > this.write.sending_bytes.get()
 }
 
-/// Drop what was not sent, for an abort; a TLS alert, say, was written a moment ago and goes out.
+/// Drops unsent data, for an abort; a TLS alert, say, was written a moment ago and is sent.
 pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     if !this.write.armed()
         && !this.socket.gathering.is_inherited()
@@ -514,7 +520,7 @@ pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
 }
 
 fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
-    // The kernel tells of a reset once; where a paused reader has it, a write finds only EPIPE.
+    // The kernel reports a reset once; if a paused reader has it, a write gets only EPIPE.
     let errno = this.read.held_errno().unwrap_or(errno);
     let error = error::from_errno(errno);
     sendfile::failed(this, &error)?;

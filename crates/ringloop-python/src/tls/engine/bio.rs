@@ -1,7 +1,7 @@
 //! The Python methods of `ssl.SSLObject` and `ssl.MemoryBIO`.
 //!
-//! Called by: [`super::Engine`], always for handshake and shutdown, for the rest where the structures
-//! inside of the objects cannot be used. It costs an object or two a record.
+//! Called by: [`super::Engine`], always for handshake and shutdown, and otherwise if the structures
+//! inside the objects cannot be used. Costs an object or two per record.
 
 use std::mem::MaybeUninit;
 
@@ -43,7 +43,7 @@ pub(super) fn read(py: Python<'_>, object: &Obj, memory: &mut [MaybeUninit<u8>])
         return Step::Closed;
     }
     let Some(place) = memory.get_mut(..bytes.len()) else {
-        // An SSLObject of the user's own class may do what it likes.
+        // A user-defined SSLObject may return anything.
         let error = PyRuntimeError::raise("SSLObject.read() returned more than it was asked for");
         return Step::Failed(error);
     };

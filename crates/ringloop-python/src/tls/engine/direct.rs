@@ -1,12 +1,12 @@
-//! The functions of the libssl that `_ssl` has loaded, on the structure inside of an `ssl.SSLObject`.
+//! Direct calls of the libssl that `_ssl` has loaded, on the structure inside an `ssl.SSLObject`.
 //!
-//! Owns: the choice between the two ways (`RINGLOOP_TLS`), and the exceptions of failed calls.
-//! Called by: [`super::Engine`], for whatever happens once a record. Never does: handshake and shutdown.
+//! Owns: the choice of engine (`RINGLOOP_TLS`), and the exceptions of failed calls. Called by:
+//! [`super::Engine`], for operations per record, but not for handshake and shutdown.
 //!
-//! An object goes this way when nothing that a Python call would have done can be missed:
+//! An object is used directly if that skips nothing a Python call would have done:
 //! * its `read` and `write` are those of `ssl.SSLObject`;
-//! * its context has no keylog file and no message callback. What those raise is kept in the object and
-//!   raised by the next of its methods, which would come late here.
+//! * its context has no keylog file and no message callback. Their exceptions are kept in the
+//!   object and raised by its next method, which would be too late here.
 
 use std::mem::MaybeUninit;
 
@@ -19,14 +19,14 @@ use super::{Step, step_of};
 use crate::ffi::libssl::{self, Moved, Session};
 use crate::ffi::{self, Fallible, Raise as _, Visited, Visitor, intern};
 
-/// What `RINGLOOP_TLS` says.
+/// Value of `RINGLOOP_TLS`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// Directly where it is possible.
+    /// Directly if possible.
     Auto,
-    /// Directly; where no connection of this process can be, that is an error.
+    /// Directly; an error if no connection of this process can be.
     Direct,
-    /// By the methods, always.
+    /// Always by the methods.
     Bio,
 }
 
@@ -34,7 +34,7 @@ enum Choice {
 pub(super) struct Direct(Session);
 
 impl Direct {
-    /// Look into an object that nothing was done with yet. `None` where it goes by its methods.
+    /// Inspects a fresh object. `None` if its methods must be used.
     pub fn adopt(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         match (choice(py)?, libssl::refusal(py)) {
@@ -98,11 +98,11 @@ impl Direct {
         self.0.clear();
     }
 
-    /// Have `_ssl` make the exception of a call that has failed.
+    /// Makes `_ssl` raise the exception of a failed call.
     ///
-    /// A connection that failed stays failed in OpenSSL: another call answers at once and leaves the
-    /// queue with the reasons alone, which is where `_ssl` finds them. `do_handshake` makes no bytes
-    /// disappear where, against expectation, the connection is in order.
+    /// A failed connection stays failed in OpenSSL: another call returns at once and leaves the
+    /// error queue unchanged, where `_ssl` finds the reasons. `do_handshake` loses no bytes if the
+    /// connection unexpectedly works.
     #[cold]
     fn failed(&self, py: Python<'_>, unsent: Option<&[u8]>) -> Step {
         let Some(socket) = self.0.socket(py) else {
@@ -112,7 +112,7 @@ impl Direct {
         let mut raised = socket.call_method0(intern!(py, "do_handshake"));
         self.0.clear_errors();
         if raised.is_ok() {
-            // The connection is in order, the call was not: it is made again for its exception.
+            // The connection works, but the call failed: it is repeated for its exception.
             raised = match unsent {
                 Some(data) => ffi::new_bytes(py, data)
                     .and_then(|data| socket.call_method1(intern!(py, "write"), (data,))),
@@ -128,7 +128,7 @@ impl Direct {
     }
 }
 
-/// Read `RINGLOOP_TLS`.
+/// Reads `RINGLOOP_TLS`.
 fn choice(py: Python<'_>) -> PyResult<Choice> {
     let environ = py
         .import(intern!(py, "os"))?
@@ -167,10 +167,10 @@ fn has_plain_methods(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// Whether a context has a hook whose exception a call of ours would leave behind.
+/// Whether a context has a hook whose exception our call would miss.
 fn has_hooks(context: &Bound<'_, PyAny>) -> bool {
     let py = context.py();
-    // Of an attribute that this CPython lacks, nothing can be set.
+    // An attribute that this CPython lacks cannot be set.
     for name in [intern!(py, "keylog_filename"), intern!(py, "_msg_callback")] {
         if let Ok(hook) = context.getattr(name)
             && !hook.is_none()

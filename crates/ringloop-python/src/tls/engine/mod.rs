@@ -1,17 +1,17 @@
-//! What the TLS state machine asks of the cryptography, and who answers.
+//! Interface between the TLS state machine and its cryptography.
 //!
-//! Owns: one connection's `ssl.SSLObject` and the two `ssl.MemoryBIO`s it reads ciphertext from and
-//! writes ciphertext to. Called by: `tls::protocol`. Never does: touch a transport or a protocol.
+//! Owns: one connection's `ssl.SSLObject` and the two `ssl.MemoryBIO`s for incoming and outgoing
+//! ciphertext. Called by: `tls::protocol`. Knows neither transports nor protocols.
 //!
-//! The object always comes from the user's own `SSLContext.wrap_bio`, so certificates, callbacks,
-//! sessions and the keys' log are the standard library's. Two ways lead to it:
-//! * [`bio`] – the Python methods of the three objects. It works with every `SSLContext` there is.
-//! * [`direct`] – the functions of the very libssl that `_ssl` has loaded, on the structure inside of
-//!   the object, with buffers of ours in the place of the two others. Only reading, writing and moving
-//!   ciphertext go this way; handshake and shutdown are rare, and stay with the Python methods, their
+//! The object always comes from the application's own `SSLContext.wrap_bio`, so certificates,
+//! callbacks, sessions and the key log are the standard library's. There are two ways to use it:
+//! * [`bio`]: the Python methods of the three objects. Works with every `SSLContext`.
+//! * [`direct`]: functions of the libssl that `_ssl` has loaded, on the structure inside the
+//!   object, with our buffers in place of the two others. Only reading, writing and moving
+//!   ciphertext use it; handshake and shutdown are rare, and stay with the Python methods, their
 //!   callbacks and their exceptions.
 //!
-//! Any call may run Python code (a callback of the context's), so no cell of the caller's is open
+//! Any call may run Python code (a callback of the context), so no cell of the caller may be open
 //! across one, except for [`Engine::take_in`].
 
 mod bio;
@@ -28,29 +28,29 @@ use crate::ffi::{self, Obj, ObjCell, Raise as _, Visited, Visitor, intern};
 use direct::Direct;
 pub use direct::tls_engine;
 
-/// What one step came to.
+/// Result of one step.
 pub enum Step {
-    /// It is done, and moved so many bytes (of plaintext; 0 for handshake and shutdown).
+    /// Done, with this many bytes of plaintext; 0 for handshake and shutdown.
     Done(usize),
     /// More ciphertext is needed (`SSLWantReadError`, `SSLSyscallError`).
     Again,
-    /// The peer will send no more (its `close_notify` came).
+    /// The peer has sent `close_notify`.
     Closed,
-    /// The exception that the `ssl` module gives for it.
+    /// The exception of the `ssl` module.
     Failed(PyErr),
 }
 
 /// One connection's cryptography.
 pub struct Engine {
     object: ObjCell,
-    /// Empty with a direct engine, which has buffers of its own.
+    /// Empty with a direct engine, which has its own buffers.
     incoming: ObjCell,
     outgoing: ObjCell,
     direct: Option<Direct>,
 }
 
 impl Engine {
-    /// Make the objects; the errors are those of `wrap_bio`.
+    /// Makes the objects; the errors are those of `wrap_bio`.
     pub fn new(
         context: &Bound<'_, PyAny>,
         server_side: bool,
@@ -86,22 +86,22 @@ impl Engine {
         self.object.get_or_none(py)
     }
 
-    /// Say whether plaintext moves without a call into Python.
+    /// Whether plaintext moves without a call into Python.
     pub fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
 
-    /// Go on with the handshake.
+    /// Continues the handshake.
     pub fn handshake(&self, py: Python<'_>) -> Step {
         self.with(py, bio::handshake)
     }
 
-    /// Send `close_notify`, or take the peer's.
+    /// Sends `close_notify`, or takes the peer's.
     pub fn shutdown(&self, py: Python<'_>) -> Step {
         self.with(py, bio::shutdown)
     }
 
-    /// Decrypt at most one record's worth into `memory`; as in asyncio, no memory counts as the end.
+    /// Decrypts at most one record into `memory`; as in asyncio, no memory counts as the end.
     #[inline]
     pub fn read(&self, py: Python<'_>, memory: &mut [MaybeUninit<u8>]) -> Step {
         if memory.is_empty() {
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Encrypt; `data` is not empty.
+    /// Encrypts `data`, which is not empty.
     #[inline]
     pub fn write(&self, py: Python<'_>, data: &[u8]) -> Step {
         match &self.direct {
@@ -122,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// Take ciphertext in. Runs no Python code, so it may be called with a cell open; what comes back
-    /// has to go to [`Engine::feed`] once it is closed.
+    /// Takes in ciphertext. Runs no Python code, so it may be called with a cell open; the result
+    /// must be passed to [`Engine::feed`] once it is closed.
     #[inline]
     pub fn take_in(&self, py: Python<'_>, ciphertext: &[u8]) -> PyResult<Option<Obj>> {
         match &self.direct {
@@ -137,7 +137,7 @@ impl Engine {
         bio::feed(py, &taken_from(py, &self.incoming)?, ciphertext)
     }
 
-    /// Move out the ciphertext that is to be sent; empty where there is none.
+    /// Takes the ciphertext to be sent; may be empty.
     #[inline]
     pub fn take_output(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         match &self.direct {
@@ -146,8 +146,8 @@ impl Engine {
         }
     }
 
-    /// Bytes of ciphertext that were taken in and not read yet; what of a record the engine has begun
-    /// to read does not count.
+    /// Bytes of ciphertext taken in and not read yet, without a partial record that the engine has
+    /// started to read.
     #[inline]
     pub fn incoming_len(&self, py: Python<'_>) -> PyResult<usize> {
         match &self.direct {
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of ciphertext that wait for [`Engine::take_output`].
+    /// Bytes of ciphertext that [`Engine::take_output`] would return.
     #[inline]
     pub fn outgoing_len(&self, py: Python<'_>) -> PyResult<usize> {
         match &self.direct {
@@ -175,7 +175,7 @@ impl Engine {
         self.outgoing.visit(visitor)
     }
 
-    /// Let go of the objects, for the collector.
+    /// Drops the objects, for the collector.
     pub fn clear(&self) {
         if let Some(direct) = &self.direct {
             direct.clear();
@@ -195,17 +195,17 @@ impl Engine {
     }
 }
 
-/// What a cell holds, for one call.
+/// The content of a cell, for one call.
 fn taken_from(py: Python<'_>, cell: &ObjCell) -> PyResult<Obj> {
     cell.get(py).ok_or_else(gone)
 }
 
-/// What is answered when the collector has cleared the connection.
+/// The error after the collector has cleared the connection.
 fn gone() -> PyErr {
     PyConnectionError::raise("the TLS connection is gone")
 }
 
-/// Make a step of what the `ssl` module raised.
+/// Converts an exception of the `ssl` module into a step.
 fn step_of(py: Python<'_>, error: PyErr) -> Step {
     match is_again(py, &error) {
         Ok(true) => Step::Again,
@@ -214,7 +214,7 @@ fn step_of(py: Python<'_>, error: PyErr) -> Step {
     }
 }
 
-/// Say whether an exception only means that more ciphertext is needed.
+/// Whether an exception means only that more ciphertext is needed.
 fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     static AGAIN: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let again = AGAIN.get_or_try_init(py, || {
@@ -228,7 +228,7 @@ fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(error.matches(py, again.bind(py))?)
 }
 
-/// Say whether an exception is the `ssl` module's.
+/// Whether an exception is the `ssl` module's.
 pub fn is_ssl_error(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     static SSL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     Ok(error.matches(

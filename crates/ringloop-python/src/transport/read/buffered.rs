@@ -1,6 +1,6 @@
-//! A `BufferedProtocol`: its own buffer is asked for, filled, and given back.
+//! `BufferedProtocol`: requests its buffer, fills it, and returns it.
 //!
-//! Called by: `read`. Never does: decide when to read, or keep a buffer across a call into Python.
+//! Called by: `read`. Buffers are not kept across a call into Python.
 
 use std::io;
 
@@ -14,11 +14,11 @@ use super::deliver;
 use super::held::{Held, keep};
 use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
 
-/// Copy bytes into the buffers of a `BufferedProtocol`, as many as it takes.
+/// Copies bytes into the buffers of a `BufferedProtocol`, as many as it takes.
 pub(super) fn deliver_into_protocol(this: Stream_<'_, '_>, mut bytes: Held) -> PyResult<()> {
     while !bytes.rest(this.py()).is_empty() {
         if this.read.wish.get() != Wish::Read {
-            // Paused or closed in the middle of it.
+            // Paused or closed meanwhile.
             return keep(this, bytes);
         }
         if !this.read.is_buffered() {
@@ -26,7 +26,7 @@ pub(super) fn deliver_into_protocol(this: Stream_<'_, '_>, mut bytes: Held) -> P
         }
         let filled = fill_once(this, &mut bytes);
         if filled.is_err() && !bytes.rest(this.py()).is_empty() {
-            // As with asyncio, whose kernel still has what `get_buffer` gave no room for.
+            // As in asyncio, where the kernel keeps what `get_buffer` gave no room for.
             return filled.map(drop).and(keep(this, bytes));
         }
         if !filled? {
@@ -36,7 +36,7 @@ pub(super) fn deliver_into_protocol(this: Stream_<'_, '_>, mut bytes: Held) -> P
     Ok(())
 }
 
-/// Have the protocol take one buffer full; `false`: the connection has ended.
+/// Fills one buffer of the protocol; `false`: the connection has ended.
 fn fill_once(this: Stream_<'_, '_>, bytes: &mut Held) -> PyResult<bool> {
     let py = this.py();
     let Some(buffer) = get_buffer(this)? else {
@@ -54,7 +54,7 @@ fn fill_once(this: Stream_<'_, '_>, bytes: &mut Held) -> PyResult<bool> {
     }
 }
 
-/// Receive straight into a `BufferedProtocol`'s buffer; `None`: the connection has ended.
+/// Receives directly into a `BufferedProtocol`'s buffer; `None`: the connection has ended.
 pub(super) fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io::Result<usize>>> {
     let Some(buffer) = get_buffer(this)? else {
         return Ok(None);
@@ -78,7 +78,7 @@ pub(super) fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io
 }
 
 fn get_buffer(this: Stream_<'_, '_>) -> PyResult<Option<Obj>> {
-    // As asyncio: no hint.
+    // As in asyncio: no hint.
     let hint: Obj = (-1_i32).into_object(this.py())?.into();
     match call_protocol(this, intern!(this.py(), "get_buffer"), Some(&hint)) {
         Ok(buffer) => Ok(buffer),

@@ -1,8 +1,8 @@
-//! Bytes that left the kernel and that the protocol has yet to take: because reading is paused, or because an
-//! exception that leaves the loop came between.
+//! Received bytes that the protocol has not taken, because reading is paused, or because an
+//! exception left the loop.
 //!
-//! Owns: their order, and the step of the loop that delivers them. Called by: `read`.
-//! Never does: read; nothing is received for a protocol that has not taken what is held.
+//! Owns: their order, and the step of the loop that delivers them. Called by: `read`, which
+//! receives nothing while bytes are held.
 
 use pyo3::prelude::*;
 
@@ -12,21 +12,21 @@ use super::super::{Stream, Stream_, socket};
 use super::{arm, deliver, disarm, ended};
 use crate::ffi::{self, Obj, Payload, intern};
 
-/// Whether a step of the loop will deliver what is held.
+/// Whether a step to deliver held bytes is scheduled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Delivery {
     #[default]
     None,
     Scheduled,
-    /// Scheduled when an exception left the loop: it comes behind what is ready when the loop runs again, as what
-    /// asyncio's selector finds would.
+    /// Scheduled when an exception left the loop: it runs after what is ready in the next run, like
+    /// the results of asyncio's selector.
     Postponed,
 }
 
-/// One object with such bytes.
+/// One object with held bytes.
 pub(super) struct Held {
     bytes: Obj,
-    /// How many of them the protocol has.
+    /// How many of them the protocol has taken.
     pub taken_len: usize,
 }
 
@@ -44,7 +44,7 @@ impl Held {
         ffi::bytes_from(py, &self.bytes, self.taken_len)
     }
 
-    /// All that the protocol has not taken, as one object.
+    /// The rest as one object.
     pub fn into_bytes(self, py: Python<'_>) -> PyResult<Obj> {
         if self.taken_len == 0 {
             return Ok(self.bytes);
@@ -53,13 +53,13 @@ impl Held {
     }
 }
 
-/// Whether there are any, or an end of the stream that the protocol has not been told of.
+/// Whether there are held bytes, or an unreported end of the stream.
 pub(super) fn holds(this: Stream_<'_, '_>) -> bool {
     this.read.held_end.get().is_some() || !this.read.held.borrow().is_empty()
 }
 
-/// Keep the oldest bytes, which the protocol has not taken, before all others: until reading is resumed, or for
-/// the next run of the loop, which an exception is about to leave.
+/// Holds the oldest bytes, which the protocol has not taken, before all others: until reading is
+/// resumed, or until the next run of the loop, which an exception is about to leave.
 pub(super) fn keep(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     let wish = this.read.wish.get();
     if wish == Wish::Stop {
@@ -73,7 +73,7 @@ pub(super) fn keep(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     }
 }
 
-/// Deliver in the next pass, as asyncio's next iteration would.
+/// Delivers in the next pass, like asyncio's next iteration.
 pub(super) fn schedule_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
     deliver_later(this, Delivery::Scheduled)
 }
@@ -92,7 +92,7 @@ fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
     })
 }
 
-/// Deliver what came during a pause, then read on.
+/// Delivers what arrived during a pause, then continues reading.
 pub(in super::super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.delivery.replace(Delivery::None) == Delivery::Postponed {
         return schedule_delivery(this);
@@ -102,7 +102,7 @@ pub(in super::super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
         if let Some(bytes) = next {
             let delivered = deliver_one(this, bytes);
             if delivered.is_err() {
-                // It leaves the loop: what is still held, and what comes, is for the next run.
+                // An exception leaves the loop: the rest, and later bytes, are for the next run.
                 let again = if holds(this) {
                     postpone_delivery(this)
                 } else {
@@ -123,7 +123,7 @@ pub(in super::super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// As `deliver`, for bytes that were held and are the oldest.
+/// As `deliver`, for the oldest held bytes.
 fn deliver_one(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     let rest = this.read.held.take();
     let end = this.read.held_end.take();
@@ -131,7 +131,7 @@ fn deliver_one(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     if this.read.wish.get() == Wish::Stop {
         return result;
     }
-    // What came after it goes behind what a pause in the middle may have put back.
+    // Later bytes go after what a pause meanwhile may have put back.
     this.read.held.borrow_mut().extend(rest);
     if end.is_some() {
         this.read.held_end.set(end);
