@@ -146,8 +146,8 @@ pub const GATHERED_DATAGRAMS_MAX: usize = 64;
 /// Bytes gathered in a turn before they are sent.
 pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a datagram up to which it is gathered with others: with longer ones a system call each
-/// costs little, and their errors are told at once.
+/// Length up to which datagrams are gathered: for longer ones a system call each costs little, and
+/// their errors are reported at once.
 pub const GATHERED_DATAGRAM_BYTES_MAX: usize = 16 * 1024;
 
 /// How long a thread waits for another one to leave a cell of the loop: without the interpreter

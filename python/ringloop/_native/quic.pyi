@@ -313,7 +313,7 @@ class Endpoint:
         """Close all connections with a code and a reason, and refuse new ones."""
     def counts(self) -> list[int]:
         """Connections, handshakes under way; clients accepted, completed, failed, refused, retried;
-        of those that failed: timed out, TLS, by the peer, others.
+        failed by reason: timed out, TLS, by the peer, others.
         """
     def take_failures(self) -> list[tuple[Any, ConnectionClosed]]:
         """Clients whose handshake failed since this was asked last: addresses and errors."""
@@ -334,8 +334,7 @@ class Endpoint:
     def detach(self) -> None:
         """Forget the loop and the socket, and cancel what stands in the loop. What is written
         afterwards is not sent: by then the descriptor's number may be another file's. Connections
-        that are not over are now, without a word to the peers; those who wait for anything of them
-        are woken.
+        that are not over are now, without a word to the peers; their waiters are woken.
         """
     def turn(self) -> None:
         """Receive, do what is due, tell and wake whom it concerns; the interpreter is given away
@@ -562,7 +561,7 @@ class Connection:
         self, data: _Data, drop_oldest: bool = False, expires: float | None = None
     ) -> bool:
         """Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that
-        wait the longest make room. One that has not left after `expires` seconds is dropped.
+        wait the longest make room. A datagram that has not left after `expires` seconds is dropped.
         """
     def send_datagrams(self, datagrams: Iterable[_Data], drop_oldest: bool = False) -> int:
         """Send several datagrams; tells how many of them, from the first on, found room."""
@@ -696,8 +695,8 @@ class Stream:
         """Say that nothing more will be written. Once is enough."""
     def close(self) -> None:
         """Finish, unless sending or the connection is over; where the peer does not want the
-        stream, give up sending with its code. What comes can still be read; a stream that nobody
-        has any more stops the peer.
+        stream, give up sending with its code. What comes can still be read; a stream without
+        references stops the peer.
         """
     def reset(self, code: int) -> None:
         """Give up sending; what is on its way may be lost. Nothing happens where sending is over."""

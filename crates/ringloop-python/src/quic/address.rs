@@ -1,4 +1,5 @@
-//! Addresses in asyncio's form: `(host, port)`, `(host, port, flow info, scope id)`; hosts are numeric. Names as DNS has them.
+//! Addresses in asyncio's form: `(host, port)`, `(host, port, flow info, scope id)`, with numeric
+//! hosts; and DNS names.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -12,7 +13,7 @@ use ringloop_quic::rustls::pki_types::DnsName;
 use super::exception;
 use crate::ffi::{IntoObject as _, Raise as _, intern, new_str};
 
-/// Read an address; a name is no address, and neither is anything but a tuple.
+/// Converts an address; names, and anything but a tuple, are rejected.
 pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
     let tuple = address.cast::<PyTuple>()?;
     let host = tuple.get_item(0)?.extract::<String>()?;
@@ -43,7 +44,7 @@ pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
     })
 }
 
-/// The number of an interface, which is named or numbered (RFC 4007 §11.2).
+/// The index of an interface given by name or number (RFC 4007 §11.2).
 fn zone(py: Python<'_>, scope: &str) -> PyResult<u32> {
     if let Ok(number) = scope.parse() {
         return Ok(number);
@@ -54,8 +55,8 @@ fn zone(py: Python<'_>, scope: &str) -> PyResult<u32> {
         .extract()
 }
 
-/// A name as certificates and DNS have it: what is not ASCII is encoded, as `ssl` does (RFC 5890, A-labels). An address is
-/// left without its zone, which is this machine's own matter.
+/// A name as in certificates and DNS: non-ASCII is encoded as A-labels, as in `ssl` (RFC 5890). An
+/// address loses its zone, which is local to this machine.
 pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
     let name = match name.split_once('%') {
         Some((bare, _)) if bare.parse::<Ipv6Addr>().is_ok() => bare,
@@ -73,7 +74,7 @@ pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
     Ok(String::from_utf8_lossy(&ascii).into_owned().into())
 }
 
-/// A name that clients may ask for (RFC 6066 §3), perhaps with a wildcard, as a server's table has it.
+/// A name for SNI (RFC 6066 §3), possibly with a wildcard, as in a server's table.
 pub fn sni_name(py: Python<'_>, name: &str) -> PyResult<String> {
     let encoded = dns_name(py, name)?;
     let whole = encoded.strip_suffix('.').unwrap_or(&encoded);
@@ -88,7 +89,7 @@ pub fn sni_name(py: Python<'_>, name: &str) -> PyResult<String> {
     Ok(whole.to_owned())
 }
 
-/// Make Python's form. What IPv6 sockets call an IPv4 peer stays as they do.
+/// Converts to Python's form. IPv4-mapped addresses stay mapped.
 pub fn to_python(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyAny>> {
     match address {
         SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_object(py),
@@ -98,7 +99,7 @@ pub fn to_python(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyAn
     }
 }
 
-/// An address as people know it: not as a socket of IPv6 names one of IPv4.
+/// An IPv4 address instead of its IPv4-mapped IPv6 form.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => (ip, address.port()).into(),

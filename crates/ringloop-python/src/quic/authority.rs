@@ -1,10 +1,10 @@
-//! Certificates of a program's own: an authority, and what it signs, as PEM text.
+//! A private CA and its certificates, as PEM text.
 //!
-//! Owns: what stands in both (RFC 5280 §4). Called by: `ringloop.quic._certificate`, which checks names and has the files.
-//! Never does: touch a file.
+//! Owns: their contents (RFC 5280 §4). Called by: `ringloop.quic._certificate`, which checks names
+//! and handles the files.
 //!
-//! An authority is its key: its name is made of the key, so that two authorities are never mistaken for each other, and
-//! further certificates are signed by what stands in the key's file.
+//! A CA is identified by its key: its name is derived from the key, so that two CAs cannot be
+//! confused, and further certificates need only the files of certificate and key.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,10 +21,10 @@ use crate::ffi::Fallible;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long ago a certificate begins to be valid: other machines' clocks are late.
+/// Backdating of certificates, for clocks that are behind.
 const SLACK: Duration = Duration::from_secs(3600);
 
-/// How long authorities last.
+/// Lifetime of CAs.
 const AUTHORITY_DAYS: u32 = 3650;
 
 /// RFC 5280, appendix A.1: `ub-common-name`.
@@ -68,7 +68,7 @@ fn sign(
         (signer, made.map_err(refused)?.pem())
     };
     let signer_pem = signer.serialize_pem();
-    // A signature takes no more from here than the authority's name.
+    // A signature uses only the CA's name from here.
     let issuer = Issuer::new(authority_params(&signer, now), signer);
     let key = KeyPair::generate().map_err(refused)?;
     let leaf = leaf_for(names, now, end)?;
@@ -80,7 +80,7 @@ fn refused(error: rcgen::Error) -> ConfigError {
     ConfigError::Pem(error.to_string())
 }
 
-/// What the authority with this key is called.
+/// The name of the CA with this key.
 fn name_of(signer: &KeyPair) -> String {
     let id = CertificateParams::default().key_identifier(signer);
     let digits: Vec<String> = id
@@ -96,7 +96,7 @@ fn authority_params(signer: &KeyPair, now: Duration) -> CertificateParams {
     params.distinguished_name = called(&name_of(signer));
     params.not_before = date_time_ymd(1970, 1, 1) + now.saturating_sub(SLACK);
     params.not_after = date_time_ymd(1970, 1, 1) + now + DAY * AUTHORITY_DAYS;
-    // It signs certificates of servers and clients, no further authority's.
+    // It signs end-entity certificates only.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -119,7 +119,7 @@ fn leaf_for(
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
     ];
-    // Who verifies strictly (`ssl.VERIFY_X509_STRICT`, the default of CPython 3.13) wants it.
+    // Required by strict verification (`ssl.VERIFY_X509_STRICT`, the default of CPython 3.13).
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }
@@ -130,7 +130,7 @@ fn called(name: &str) -> DistinguishedName {
     called
 }
 
-/// Refuse an authority under which a certificate would not be good: clients would say so, much later.
+/// Rejects a CA whose certificates would not verify: clients would report that only much later.
 fn check(certificate: &str, key: &str, name: &str, end: Duration) -> Result<(), ConfigError> {
     let authority = Certificate::from_pem(certificate.as_bytes(), key.as_bytes())?;
     if authority.subject().as_deref() != Some(name) {

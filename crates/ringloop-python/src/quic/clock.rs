@@ -1,8 +1,8 @@
-//! Between the clock of who drives an endpoint without a socket, a float of seconds, and the protocol's.
+//! Maps the caller's clock, a float of seconds, to the protocol's, for endpoints without a socket.
 
 use std::time::{Duration, Instant};
 
-/// The caller's clock; its first reading is the start of both.
+/// The caller's clock; its first reading is the origin of both.
 #[derive(Debug)]
 pub struct Clock {
     origin: Instant,
@@ -20,8 +20,8 @@ impl Clock {
         }
     }
 
-    /// A moment of the caller's; `None`: the last one that it told, or the system's where it told none.
-    /// One before the first is taken for the first, and time does not go back.
+    /// An instant of the caller's clock; `None`: its last reading, or the system clock if there is
+    /// none. Readings before the first count as the first, and time does not go back.
     pub fn moment(&mut self, now: Option<f64>) -> Instant {
         let Some(now) = now else {
             return if self.first.is_some() {
@@ -36,7 +36,7 @@ impl Clock {
         self.last
     }
 
-    /// What the caller's clock reads at a moment.
+    /// The caller's reading at an instant.
     pub fn reading(&self, moment: Instant) -> f64 {
         let passed = moment.saturating_duration_since(self.origin);
         self.first.unwrap_or_default() + passed.as_secs_f64()

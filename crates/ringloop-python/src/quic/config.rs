@@ -1,6 +1,6 @@
-//! Configurations: what Python says of TLS and of transport, in the crate's own types.
+//! Configurations: TLS and transport settings of Python, as the crate's types.
 //!
-//! Made once, never changed (but for a server's certificates), shared by any number of endpoints.
+//! Immutable (except for a server's certificates), shared by any number of endpoints.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::PathBuf;
@@ -204,7 +204,7 @@ impl ServerConfig {
     }
 }
 
-/// A certificate and its key, as they were given.
+/// A certificate and its key, as given.
 type Pair<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Certificates> {
@@ -240,7 +240,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
 fn clients(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Clients> {
     let wanted: String = keywords.take_or("client_auth", "none".to_owned())?;
     let roots = roots(py, keywords)?;
-    // Not the system's: whoever has a web server's certificate would be let in.
+    // Not the system's authorities, which would admit every holder of a web server's certificate.
     let known = || {
         roots.ok_or_else(|| {
             let text = format!(
@@ -300,7 +300,7 @@ fn version(name: &str, number: u32) -> PyResult<Version> {
     }
 }
 
-/// Read several versions.
+/// Parses several versions.
 pub fn versions(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<Version>> {
     let numbers = numbers.try_iter()?;
     numbers
@@ -350,7 +350,7 @@ fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
     Ok(to)
 }
 
-/// Where logs of connections go: a directory that has to be there, a file each, or [`Traces`].
+/// The log of connections: one file each in an existing directory, or [`Traces`].
 fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
     let Some(place) = keywords.take_some("qlog")? else {
         return Ok(None);
@@ -365,20 +365,20 @@ fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
         .map_err(|error| error::with_path(place.py(), &error, &path))
 }
 
-/// A store that processes share.
+/// A store shared by processes.
 fn directory(py: Python<'_>, path: PathBuf) -> PyResult<Arc<Directory>> {
     let opened = Directory::open(&path).map(Arc::new);
     opened.map_err(|error| error::with_path(py, &error, &path))
 }
 
-/// Where a server keeps sessions.
+/// A server's session store.
 enum Kept {
     Default,
     Nowhere,
     In(Arc<Directory>),
 }
 
-/// Read the argument `sessions`: whether to keep them, in memory, or a directory's path.
+/// Parses the argument `sessions`: a bool (in memory), or a directory's path.
 fn kept(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Kept> {
     let Some(given) = keywords.take("sessions")? else {
         return Ok(Kept::Default);
@@ -392,7 +392,7 @@ fn kept(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Kept> {
     Ok(if keeps { Kept::Default } else { Kept::Nowhere })
 }
 
-/// Read the argument `preferred_address`: one address, or one of each family.
+/// Parses the argument `preferred_address`: one address, or one per family.
 fn preferred(
     addresses: &Bound<'_, PyAny>,
 ) -> PyResult<(Option<SocketAddrV4>, Option<SocketAddrV6>)> {

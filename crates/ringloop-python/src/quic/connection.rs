@@ -1,4 +1,4 @@
-//! `Connection`: what a program does with one connection of an endpoint.
+//! `Connection`: operations on one connection of an endpoint.
 
 use std::sync::Arc;
 
@@ -263,7 +263,7 @@ impl Connection {
     }
 
     /// Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that wait the longest
-    /// make room. One that has not left after `expires` seconds is dropped.
+    /// make room. A datagram that has not left after `expires` seconds is dropped.
     #[pyo3(signature = (data, drop_oldest=false, expires=None))]
     fn send_datagram(
         &self,

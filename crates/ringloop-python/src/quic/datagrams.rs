@@ -1,4 +1,4 @@
-//! A connection's datagrams: those that are taken, and those that find room.
+//! A connection's datagrams: receiving, and sending as far as there is room.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use super::errors;
 use crate::ffi;
 
 impl Connection {
-    /// Those that have come, at most so many; an error where there is none and the connection is over.
+    /// Takes received datagrams, at most `count_max`; an error if there are none and the connection
+    /// is closed.
     pub(super) fn take_datagrams(&self, py: Python<'_>, count_max: usize) -> PyResult<Vec<Bytes>> {
         let mut taken = Vec::new();
         {
@@ -33,7 +34,7 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Send those of `datagrams` that there is room for, in order; tells how many.
+    /// Sends the datagrams for which there is room, in order; returns their number.
     pub(super) fn send_fitting(
         &self,
         py: Python<'_>,
@@ -47,7 +48,7 @@ impl Connection {
             let room = self
                 .route
                 .look(py, |connection, _| connection.datagram_room());
-            // Where the connection is over, sending says so.
+            // If the connection is closed, sending reports that.
             let room = if drop_oldest {
                 usize::MAX
             } else {
@@ -58,14 +59,14 @@ impl Connection {
             let copied_count = copies.lens.len();
             let taken_count = self.send_all(py, copies, drop_oldest, None)?;
             sent_count += taken_count;
-            // One was refused: the connection tells when there is room again.
+            // One was rejected: the connection reports when there is room again.
             if is_all || taken_count < copied_count {
                 return Ok(sent_count);
             }
         }
     }
 
-    /// Send them in order; tells how many found room.
+    /// Sends all in order; returns how many found room.
     pub(super) fn send_all(
         &self,
         py: Python<'_>,
@@ -85,7 +86,7 @@ impl Connection {
                 Err(_) => Some(DatagramRefusal::Error(ConnectionError::Closed.into())),
             }
         };
-        // Those before one that is refused were taken.
+        // Datagrams before a rejected one were accepted.
         if count > 0 {
             self.route.shared.arm_flush(py)?;
         }
@@ -98,14 +99,15 @@ impl Connection {
     }
 }
 
-/// Datagrams that were copied into one piece of memory.
+/// Datagrams copied into one buffer.
 struct Copies {
     bytes: Bytes,
     lens: std::vec::IntoIter<usize>,
 }
 
 impl Copies {
-    /// Of the next ones: as many as `room` bytes hold, and one more. About `count` are to come.
+    /// Copies the next ones: as many as fit into `room` bytes, and one more. About `count` are
+    /// expected.
     fn new(datagrams: &mut Bound<'_, PyIterator>, room: usize, count: usize) -> PyResult<Self> {
         let (mut bytes, mut lens) = (BytesMut::new(), Vec::new());
         for data in datagrams {

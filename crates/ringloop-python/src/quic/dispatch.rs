@@ -1,4 +1,4 @@
-//! Routes the core's events to waiters, event queues and the endpoint's program.
+//! Routes the core's events to waiters, event queues and the endpoint's callbacks.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::state::{Attached, PeerStreams, Retry, State, Style};
 use crate::limits::{QUIC_FAILURES_MAX, QUIC_HANDSHAKES_BEFORE_RETRY};
 
 impl State {
-    /// Take all events out of the core.
+    /// Takes all events from the core.
     pub fn dispatch(&mut self, now: Instant, woken: &mut Vec<Wake>) {
         let failure_count = self.sessions.failures.len();
         while let Some(event) = self.sessions.next_event() {
@@ -32,7 +32,8 @@ impl State {
             }
         }
         self.notifications.has_failures |= self.sessions.failures.len() > failure_count;
-        // With a socket a loop takes them every turn, and no more fail in one than there are connections.
+        // With a socket a loop takes them every turn, and a turn has at most as many failures as
+        // connections.
         if self.socket.is_none() {
             self.sessions.failures.truncate(QUIC_FAILURES_MAX);
         }
@@ -40,7 +41,7 @@ impl State {
         self.answer_pings(now, woken);
     }
 
-    /// TLS and the transport put tickets and tokens into a memory, without an event.
+    /// TLS and the transport store tickets and tokens in a memory, without an event.
     fn queue_given(&mut self) {
         for at in 0..self.memories.len() {
             let (handle, memory) = &self.memories[at];
@@ -82,23 +83,24 @@ impl State {
         }
     }
 
-    /// Nothing of the connection will be sent or come any more.
+    /// Nothing more will be sent or received on the connection.
     fn drained(&mut self, handle: Handle) {
         if let Some((mut connection, session)) = self.sessions.both(handle) {
-            // Events that nobody has taken yet can still be taken.
+            // Pending events can still be taken.
             let (mut left, events) = (Vec::new(), &mut session.attached.events);
             while !events.is_empty() {
                 events.take(&mut connection, usize::MAX, &mut left);
             }
             session.attached.untaken.extend(left);
-            // Also one that the program never heard of: who waits for the last one's end waits for it, too.
+            // Also for a connection that was never announced: a wait for the last connection's end
+            // includes it.
             self.notifications.gone.push(handle.to_bits());
             self.memories.retain(|(of, _)| *of != handle);
         }
         drop(self.sessions.release(handle));
     }
 
-    /// The program hears of a client once there is something to do for it.
+    /// Announces a client's connection once there is something to do for it.
     fn announce(&mut self, handle: Handle) {
         if let Some(session) = self.sessions.get(handle)
             && !std::mem::replace(&mut session.attached.is_announced, true)
@@ -107,7 +109,7 @@ impl State {
         }
     }
 
-    /// The streams of a connection that is over, or of refused early data, are gone.
+    /// Drops the streams of a closed connection, or of rejected early data.
     fn forget_streams(&mut self, handle: Handle, event: &Event) {
         let Some(session) = self.sessions.get(handle) else {
             return;
@@ -140,15 +142,15 @@ impl State {
         let session = self.sessions.get(handle);
         let early_rejected = session.is_some_and(|session| session.early_rejected);
         for wake in wakes(event, early_rejected) {
-            // A stream that many frames came for has as many events.
+            // A stream with many frames has as many events.
             if woken.last() != Some(&wake) {
                 woken.push(wake);
             }
         }
     }
 
-    /// The peer wants nothing of what is queued. Where the program has said its last word the answer is a reset
-    /// (RFC 9000 §3.5); else that is left to it.
+    /// The peer stopped the stream: drops what is queued. After a finish the answer is a reset (RFC
+    /// 9000 §3.5); otherwise that is left to the application.
     fn unqueue(&mut self, handle: Handle, stream: StreamId, code: u64) {
         let Some((mut connection, session)) = self.sessions.both(handle) else {
             return;
@@ -163,7 +165,7 @@ impl State {
     fn queue_event(&mut self, handle: Handle, event: Event) {
         let pending = match event {
             Event::HandshakeData(_) | Event::Connected(_) => {
-                // The peer's limits are known: what was written before may go out.
+                // The peer's limits are known: what was written before may be sent.
                 for direction in [Direction::Bi, Direction::Uni] {
                     self.open_queued(handle, direction);
                 }
@@ -175,7 +177,7 @@ impl State {
             }
             Event::Lost(..) => return self.push_end(handle),
             Event::Opened(_, direction) => {
-                // The core does not say what can be read of a stream that is new.
+                // The core has no readable event for a new stream.
                 while let Some(stream) = self.accept(handle, direction) {
                     self.push_event(handle, Pending::Readable(stream));
                 }
@@ -193,7 +195,7 @@ impl State {
             Event::IdIssued(_, id) => return self.push_id(handle, IdChange::Issued(id)),
             Event::IdRetired(_, id) => return self.push_id(handle, IdChange::Retired(id)),
             Event::Stopped(_, stream, code) => {
-                // RFC 9000 §3.5: the answer to it is a reset, with its code.
+                // RFC 9000 §3.5: answer with a reset of the same code.
                 drop(self.reset(handle, stream, code));
                 Pending::Stopped(stream, code)
             }
@@ -210,7 +212,7 @@ impl State {
         self.push_event(handle, Pending::Id);
     }
 
-    /// Have the peer acknowledge something; tells the number of the connection's ping, from 1.
+    /// Sends a ping; returns its number in the connection, from 1.
     pub fn ping(&mut self, handle: Handle, uid: u64) -> Result<u64, StreamError> {
         let (mut connection, session) = self.sessions.open(handle)?;
         let number = session.attached.pings.ask(&mut connection, uid);
@@ -220,8 +222,8 @@ impl State {
         Ok(number)
     }
 
-    /// Note which pings have left. To be called with the moment of each transmission, and before anything is received: an
-    /// acknowledgement that is counted already would be missed.
+    /// Records which pings were sent. Call it with the time of each transmission, and before
+    /// anything is received: an acknowledgement that is already counted would be missed.
     pub fn note_sent_pings(&mut self, now: Instant) {
         for handle in &self.pinging {
             if let Some((connection, session)) = self.sessions.both(*handle) {
@@ -230,7 +232,7 @@ impl State {
         }
     }
 
-    /// Report the pings that are answered by now.
+    /// Reports the pings that are acknowledged by now.
     fn answer_pings(&mut self, now: Instant, woken: &mut Vec<Wake>) {
         let mut pinging = std::mem::take(&mut self.pinging);
         pinging.retain(|&handle| {

@@ -1,4 +1,4 @@
-//! `Endpoint`: the protocol with a UDP socket, which a loop drives, or without any I/O.
+//! `Endpoint`: the protocol with a UDP socket driven by a loop, or without I/O.
 
 use std::os::fd::RawFd;
 use std::panic::{self, AssertUnwindSafe};
@@ -39,7 +39,7 @@ pub struct Endpoint {
     listeners: Listeners,
 }
 
-/// Lists of connections' keys: accepted, eventful, gone.
+/// Lists of connection keys: accepted, eventful, gone.
 type Keys = (Vec<u64>, Vec<u64>, Vec<u64>);
 
 fn keys(notifications: Notifications) -> Option<Keys> {
@@ -121,8 +121,8 @@ impl Endpoint {
         Fallible(self.shared.state(py).sessions.core.connection_count())
     }
 
-    /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried; of those that failed: timed
-    /// out, TLS, by the peer, others.
+    /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried; failed by reason:
+    /// timed out, TLS, by the peer, others.
     fn counts(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let state = self.shared.state(py);
         let all = state.sessions.core.stats();
@@ -175,7 +175,7 @@ impl Endpoint {
             let settings = state.socket.as_ref().map(Socket::settings);
             settings.map(|settings| state.rebind(fd, settings))
         };
-        // Not with the lock: the collector may run here, and what it finalises may come back.
+        // Not under the lock: the garbage collector may run here, and finalisers may call back.
         let Some(rebound) = rebound else {
             return Err(PyValueError::raise("this endpoint has no socket"));
         };
@@ -214,7 +214,7 @@ impl Endpoint {
 
     /// Forget the loop and the socket, and cancel what stands in the loop. What is written afterwards is not sent: by
     /// then the descriptor's number may be another file's. Connections that are not over are now, without a word to
-    /// the peers; those who wait for anything of them are woken.
+    /// the peers; their waiters are woken.
     fn detach(&self, py: Python<'_>) -> PyResult<()> {
         let mut woken = Vec::new();
         {
@@ -241,7 +241,7 @@ impl Endpoint {
             state.dispatch(now, &mut woken);
             (woken, state.take_notifications())
         })?;
-        // What is written now goes out with what is owed for what has come.
+        // Writes from now on are sent together with the acknowledgements of what was received.
         if self.shared.is_flush_armed.swap(true, Ordering::AcqRel) {
             return self.hand_out(py, &woken, notifications).map(drop);
         }
@@ -278,7 +278,7 @@ impl Endpoint {
                 None => Progress::Done,
             };
             state.note_sent_pings(now);
-            // Sending is what ends connections: they may be drained now.
+            // Sending ends connections: they may be drained now.
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             let deadline = state.sessions.core.next_timeout();
@@ -422,7 +422,7 @@ impl Endpoint {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // A lock that is taken belongs to a thread that will leave it: the next collection sees what it guards.
+        // A thread that holds the lock will release it: the next collection visits what it guards.
         if let Ok(waiters) = self.shared.waiters.try_lock() {
             for waiter in waiters.all() {
                 visit.call(waiter)?;
@@ -470,7 +470,7 @@ impl Endpoint {
         })
     }
 
-    /// Wake and tell those whom it concerns; whether the loop's queue has something of theirs now.
+    /// Wakes waiters and calls callbacks; whether the loop's queue now has something of theirs.
     fn hand_out(
         &self,
         py: Python<'_>,
@@ -486,7 +486,7 @@ impl Endpoint {
         Ok(queued? | has_notified?)
     }
 
-    /// Whether the loop's queue has something of the program's now.
+    /// Whether the loop's queue now has something of the application's.
     fn notify(&self, py: Python<'_>, notifications: Notifications) -> PyResult<bool> {
         let mut has_queued = Ok(false);
         if let Some(keys) = keys(notifications)
@@ -565,7 +565,7 @@ fn endpoint_config(
         let secret = keywords.named("reset_secret", secret.extract::<Vec<u8>>())?;
         config = config.reset_secret(&secret);
     }
-    // Its ids, and not those of the secret.
+    // Use its ids, not those derived from the secret.
     if let Some(worker) = keywords.take_some("worker")? {
         let (number, count, key) = keywords.named("worker", worker.extract())?;
         let made = config.worker(number, count, key);
@@ -582,8 +582,9 @@ fn endpoint_config(
     Ok((config, settings))
 }
 
-/// Run the protocol without the interpreter. Its libraries panic where they have no memory for a moment, and a panic
-/// would leave the loop: it is an error of the call, which the loop reports, and the connection loses a packet or ends.
+/// Runs the protocol without the interpreter. Its libraries panic if they run out of memory, and a
+/// panic would leave the loop: it becomes an error of the call, which the loop reports, and the
+/// connection loses a packet or ends.
 fn without_panics<T: Send>(py: Python<'_>, body: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| panic::catch_unwind(AssertUnwindSafe(body)))
         .map_err(|_| {

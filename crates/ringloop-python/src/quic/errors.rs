@@ -1,4 +1,4 @@
-//! From the protocol's errors to the exceptions of `ringloop.quic.errors`.
+//! Converts the protocol's errors into the exceptions of `ringloop.quic.errors`.
 
 use pyo3::prelude::*;
 use ringloop_quic::error::{
@@ -10,16 +10,16 @@ use super::address;
 use super::exception::{configuration, exception};
 use crate::error;
 
-/// What of a connection's end is for people and for programs.
+/// A connection's end, for messages and for code.
 pub struct Close {
     pub code: u64,
     pub reason: String,
-    /// The program's own code, not the protocol's.
+    /// Whether the code is the application's, not the protocol's.
     pub is_application: bool,
     pub class: &'static str,
 }
 
-/// RFC 9000 §20.1: `INTERNAL_ERROR`, which aioquic also gives where there was no code on the wire.
+/// RFC 9000 §20.1: `INTERNAL_ERROR`, which aioquic also uses if there was no code on the wire.
 const NO_CODE: u64 = 1;
 /// RFC 9001 §4.8: TLS alerts.
 const ALERTS: std::ops::Range<u64> = 0x100..0x200;
@@ -78,7 +78,7 @@ pub fn close_of(end: &End) -> Option<Close> {
     })
 }
 
-/// The exception of a connection that is over.
+/// The exception of a closed connection.
 pub fn connection(py: Python<'_>, end: &End) -> PyErr {
     match close_of(end) {
         Some(close) => {
@@ -95,7 +95,7 @@ pub fn connection(py: Python<'_>, end: &End) -> PyErr {
             );
             let unfinished = end.unfinished();
             let reason = match (end.error(), unfinished) {
-                // aioquic's events say nothing of it.
+                // aioquic's events do not include that.
                 (Some(ConnectionError::TimedOut), Some(unfinished)) => silence(unfinished),
                 _ => close.reason,
             };
@@ -113,7 +113,7 @@ pub fn connection(py: Python<'_>, end: &End) -> PyErr {
     }
 }
 
-/// How a handshake ended in which nothing came for the idle time-out.
+/// Describes a handshake that ended by the idle timeout.
 fn silence(unfinished: &Unfinished) -> String {
     let address = address::canonical(unfinished.address);
     if unfinished.has_answered {
@@ -174,7 +174,7 @@ pub fn config(py: Python<'_>, error: ConfigError) -> PyErr {
     }
 }
 
-/// The same, with the keyword that it is about; an `OSError` has the file's name.
+/// The same, naming the keyword; an `OSError` has the file name.
 pub fn config_of(py: Python<'_>, name: &str, error: ConfigError) -> PyErr {
     match error {
         ConfigError::Io(_) | ConfigError::File { .. } => config(py, error),

@@ -1,7 +1,7 @@
-//! `EventConnection`: a connection whose streams go by their numbers, and that tells events.
+//! `EventConnection`: a connection that reports events and addresses streams by id.
 //!
-//! For the shapes of aioquic and its kin, on endpoints that keep events; programs of `ringloop.quic` itself have no use
-//! for it.
+//! For the interfaces of aioquic and its kin, on endpoints that keep events; not used by
+//! `ringloop.quic` itself.
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -147,7 +147,7 @@ impl EventConnection {
     /// Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any number.
     fn set_queued_max(&self, py: Python<'_>, count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let bounds = 0..=isize::MAX as usize;
-        // A configuration's field, by its name there.
+        // The configuration field's name.
         let whole = |count| numbers::whole("tx_max_queued_bytes", count, &bounds, ", or None");
         let count = count.map(whole).transpose()?;
         self.route
@@ -308,7 +308,7 @@ impl EventConnection {
 }
 
 impl EventConnection {
-    /// The next events, at most so many.
+    /// Takes the next events, at most `count_max`.
     fn take_next(&self, py: Python<'_>, count_max: usize) -> Vec<Taken> {
         let mut taken = self.route.untaken.take(count_max);
         if taken.is_empty() {
@@ -321,12 +321,12 @@ impl EventConnection {
         taken
     }
 
-    /// Events that there was no memory to tell are the next again.
+    /// Puts back events for which there was no memory.
     fn put_back(&self, taken: Vec<Taken>) {
         self.route.untaken.put_back(taken);
     }
 
-    /// As an object of Python's.
+    /// The event as a Python object.
     pub(super) fn event<'py>(&self, py: Python<'py>, taken: &Taken) -> PyResult<Bound<'py, PyAny>> {
         match taken {
             Taken::Negotiated => {
@@ -374,12 +374,13 @@ impl EventConnection {
         }
     }
 
-    /// How it ended, or that it ended.
+    /// How it ended, or just that it ended.
     pub(super) fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some(end) = errors::close_of(&self.route.end) else {
             return events::ConnectionTerminated::object(py, 0, None, String::new());
         };
-        // Of which frame the error was is not known, but that alerts of TLS are of CRYPTO's (RFC 9001 §4.8).
+        // The frame type of an error is unknown, except that TLS alerts belong to CRYPTO frames
+        // (RFC 9001 §4.8).
         let frame_type = match (end.is_application, end.code) {
             (true, _) => None,
             (false, 0x100..0x200) => Some(6),

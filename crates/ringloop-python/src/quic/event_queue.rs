@@ -1,7 +1,8 @@
-//! A connection's events in aioquic's words, queued until the program takes them.
+//! A connection's events in aioquic's form, queued until the application takes them.
 //!
-//! A pending event of a stream says only that there is something to read. The stream is read when the event is taken: a
-//! program that takes no events gives the peer no credit, and nothing is buffered here that the windows do not bound.
+//! A pending event of a stream says only that there is something to read. The stream is read when
+//! the event is taken: an application that takes no events gives the peer no credit, and everything
+//! buffered here is bounded by the windows.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use ringloop_quic::{Bytes, StreamId};
 
 use crate::limits::{QUIC_EVENT_BYTES, QUIC_EVENTS_BYTES};
 
-/// Something to tell.
+/// A pending event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pending {
     Negotiated,
@@ -21,16 +22,16 @@ pub enum Pending {
     Stopped(StreamId, u64),
     Datagrams,
     PingAcknowledged(u64),
-    /// A connection id, which stands in a queue of its own.
+    /// A connection id, which is in a queue of its own.
     Id,
-    /// Streams of `Link::writable`; no event of its own.
+    /// Streams of `Link::writable`; not an event itself.
     Writable,
-    /// What a server gives for later connections, in the connection's memory; no event of its own.
+    /// Tickets and tokens of a server, in the connection's memory; not an event itself.
     Given,
     Terminated,
 }
 
-/// A pending with what it stood for.
+/// A pending event with its contents.
 #[derive(Debug)]
 pub enum Taken {
     Negotiated,
@@ -55,22 +56,23 @@ pub enum IdChange {
     Retired(Bytes),
 }
 
-/// The notes of a connection, oldest first.
+/// A connection's pending events, oldest first.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     queue: VecDeque<Pending>,
-    /// The streams that have a pending.
+    /// Streams with a pending event.
     readable: HashSet<StreamId>,
     has_datagrams: bool,
     ids: VecDeque<IdChange>,
-    /// Streams that are not read for now, so that their windows close; `true`: there is something to read.
+    /// Streams that are not read for now, so that their windows close; `true`: there is something
+    /// to read.
     paused: HashMap<StreamId, bool>,
-    /// The connection's end is among them, or was: nothing comes after it, and no other end.
+    /// The connection's end is or was queued: no event follows it.
     is_ended: bool,
 }
 
 impl EventQueue {
-    /// Put a pending behind the others, unless one of them says the same.
+    /// Appends an event, unless it is already pending.
     pub fn push(&mut self, pending: Pending) {
         if self.is_ended {
             return;
@@ -87,7 +89,7 @@ impl EventQueue {
         }
     }
 
-    /// A stream that is paused keeps what it has to tell.
+    /// A paused stream keeps its events back.
     fn is_held(&mut self, stream: StreamId) -> bool {
         if self.paused.is_empty() {
             return false;
@@ -101,17 +103,17 @@ impl EventQueue {
         }
     }
 
-    /// Do not read a stream until `resume`.
+    /// Pauses reading of a stream until `resume`.
     pub fn pause(&mut self, stream: StreamId) {
         self.paused.entry(stream).or_insert(false);
     }
 
-    /// Read a stream again; tells whether there is something to read.
+    /// Resumes reading of a stream; whether there is something to read.
     pub fn resume(&mut self, stream: StreamId) -> bool {
         self.paused.remove(&stream).unwrap_or(false)
     }
 
-    /// Read all streams again; tells which of them have something to read.
+    /// Resumes all streams; returns those with something to read.
     pub fn resume_all(&mut self) -> Vec<StreamId> {
         let paused = std::mem::take(&mut self.paused).into_iter();
         let mut streams: Vec<_> = paused
@@ -121,13 +123,13 @@ impl EventQueue {
         streams
     }
 
-    /// Keep an id; a pending tells where it stands.
+    /// Queues an id for its pending event.
     pub fn keep(&mut self, id: IdChange) {
         self.ids.push_back(id);
     }
 
-    /// Put the next events at the end of `taken`, at most `count_max`, and about as many bytes as one batch may
-    /// have.
+    /// Appends the next events to `taken`, at most `count_max`, and about as many bytes as a batch
+    /// may have.
     pub fn take(
         &mut self,
         connection: &mut Connection<'_>,
@@ -156,7 +158,7 @@ impl EventQueue {
         }
     }
 
-    /// The pending stays in front until there is nothing more to read.
+    /// The event stays in front until there is nothing more to read.
     fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Option<Taken> {
         if self.is_held(stream) {
             self.queue.pop_front();
@@ -201,7 +203,7 @@ impl EventQueue {
     }
 }
 
-/// Events that were taken out of a connection and not yet delivered: it is gone, or there was no memory for them.
+/// Events taken from a connection but not delivered: it is gone, or there was no memory for them.
 #[derive(Debug, Default)]
 pub struct Untaken(Mutex<VecDeque<Taken>>);
 
@@ -210,14 +212,14 @@ impl Untaken {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Take the next ones.
+    /// Takes the next ones.
     pub fn take(&self, count_max: usize) -> Vec<Taken> {
         let mut queue = self.queue();
         let count = queue.len().min(count_max);
         queue.drain(..count).collect()
     }
 
-    /// Put them before the others.
+    /// Puts them before the others.
     pub fn put_back(&self, taken: Vec<Taken>) {
         let mut queue = self.queue();
         for event in taken.into_iter().rev() {
@@ -225,7 +227,7 @@ impl Untaken {
         }
     }
 
-    /// Put them behind the others.
+    /// Appends them.
     pub fn extend(&self, taken: Vec<Taken>) {
         self.queue().extend(taken);
     }
@@ -238,7 +240,7 @@ fn plain(pending: Pending) -> Option<Taken> {
         Pending::Stopped(stream, code) => Some(Taken::Stopped(stream, code)),
         Pending::PingAcknowledged(uid) => Some(Taken::PingAcknowledged(uid)),
         Pending::Terminated => Some(Taken::Terminated),
-        // They are read, or stand elsewhere.
+        // They are read, or queued elsewhere.
         Pending::Readable(_)
         | Pending::Datagrams
         | Pending::Id

@@ -17,7 +17,7 @@ impl QuicEvent {
     }
 }
 
-/// Define an event: its fields can be read, matched by position, compared and shown.
+/// Defines an event: its fields can be read, matched by position, compared and shown.
 macro_rules! event {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
@@ -27,7 +27,7 @@ macro_rules! event {
         }
 
         impl $name {
-            /// Make the object.
+            /// Makes the object.
             pub fn object(py: Python<'_>, $($field: impl Into<$type>),*) -> PyResult<Bound<'_, PyAny>> {
                 let event = Self { $($field: $field.into()),* };
                 let initializer = PyClassInitializer::from(QuicEvent).add_subclass(event);
@@ -159,7 +159,7 @@ event! {
     }
 }
 
-/// Add the classes.
+/// Adds the classes.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<QuicEvent>()?;
     module.add_class::<ConnectionIdIssued>()?;

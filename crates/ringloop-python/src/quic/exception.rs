@@ -1,4 +1,4 @@
-//! Exceptions of `ringloop.quic.errors`, by the names of their classes.
+//! Exceptions of `ringloop.quic.errors`, by class name.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -6,7 +6,7 @@ use pyo3::types::PyTuple;
 
 use crate::ffi::{self, IntoObject, intern};
 
-/// Make an exception of the module's.
+/// Makes an exception of that module.
 pub fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'py>) -> PyErr {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || {
@@ -23,7 +23,7 @@ pub fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'
     }
 }
 
-/// A setting that cannot be.
+/// The error of an invalid setting.
 pub fn configuration(py: Python<'_>, text: String) -> PyErr {
     exception(py, "ConfigurationError", (text,))
 }

@@ -1,7 +1,8 @@
-//! Where the secrets of connections go, in NSS's format, for tools that read recorded packets.
+//! Destination of connection secrets, in NSS key log format, for tools that decrypt packet
+//! captures.
 //!
-//! A function of Python's is never called while a packet is processed: its lines wait until the endpoint's call
-//! is over.
+//! A Python function is never called while a packet is processed: its lines are queued until the
+//! endpoint's call ends.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -21,7 +22,7 @@ use super::loop_::LoopSide;
 use crate::error;
 use crate::ffi::{Fallible, Raise as _};
 
-/// Lines for a function of Python's.
+/// Queued lines for a Python function.
 #[derive(Debug, Default)]
 pub struct Lines(Mutex<Vec<String>>);
 
@@ -39,7 +40,7 @@ impl KeyLog for Lines {
     }
 }
 
-/// A file, which lines are added to.
+/// A file to append to.
 #[derive(Debug)]
 struct Appended(Mutex<File>);
 
@@ -59,7 +60,7 @@ fn line(label: &str, client_random: &[u8], secret: &[u8]) -> String {
     for bytes in [client_random, secret] {
         line.push(' ');
         for byte in bytes {
-            // A string takes whatever is written.
+            // Writing to a string cannot fail.
             let _always_ok = write!(line, "{byte:02x}");
         }
     }
@@ -67,7 +68,7 @@ fn line(label: &str, client_random: &[u8], secret: &[u8]) -> String {
     line
 }
 
-/// A function and the lines for it.
+/// A function and its queued lines.
 pub struct Listener {
     lines: Arc<Lines>,
     function: Py<PyAny>,
@@ -82,7 +83,7 @@ impl Listener {
     }
 }
 
-/// Read the argument `keylog`: None, False, a path or a function.
+/// Parses the argument `keylog`: None, False, a path or a function.
 pub fn from_python(keylog: Option<&Bound<'_, PyAny>>) -> PyResult<(Secrets, Option<Listener>)> {
     let Some(keylog) = keylog else {
         return Ok((Secrets::FromEnvironment, None));
@@ -102,14 +103,14 @@ pub fn from_python(keylog: Option<&Bound<'_, PyAny>>) -> PyResult<(Secrets, Opti
     let opened = OpenOptions::new()
         .create(true)
         .append(true)
-        // A pipe that nobody reads from is an error now; a full one loses lines, and no loop waits for it.
+        // A pipe without a reader fails here; a full one loses lines, and no loop blocks on it.
         .custom_flags(libc::O_NONBLOCK)
         .open(&path);
     let file = opened.map_err(|error| error::with_path(keylog.py(), &error, &path))?;
     Ok((Secrets::To(Arc::new(Appended(Mutex::new(file)))), None))
 }
 
-/// The functions that an endpoint's connections write to.
+/// The key log functions of an endpoint's connections.
 #[derive(Default)]
 pub struct Listeners(Mutex<Vec<Listener>>);
 
@@ -128,7 +129,7 @@ impl Listeners {
         }
     }
 
-    /// For the collector of cycles. A lock that is taken belongs to a thread that will leave it.
+    /// For the garbage collector. A thread that holds the lock will release it.
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Ok(all) = self.0.try_lock() {
             for listener in all.iter() {
@@ -138,8 +139,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Call the functions with their lines. What one of them raises is the loop's to report: it ends neither a
-    /// connection nor the others' lines.
+    /// Calls the functions with their lines. The loop reports their exceptions, which end neither a
+    /// connection nor the other calls.
     pub fn deliver(&self, py: Python<'_>, loop_: &Mutex<LoopSide>) {
         let mut due = Vec::new();
         {

@@ -1,4 +1,4 @@
-//! Keyword arguments of configurations, which are many: read by name, and strangers refused.
+//! Keyword arguments of configurations: read by name; unknown ones are rejected.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -33,7 +33,7 @@ impl<'py> Keywords<'py> {
         Ok(Self { function, left })
     }
 
-    /// The value of `name`, if it was given, also where it is None.
+    /// The value of `name`, if given, even if it is None.
     pub fn take(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.left.get_item(name)?;
         if value.is_some() {
@@ -42,7 +42,7 @@ impl<'py> Keywords<'py> {
         Ok(value)
     }
 
-    /// The same, None being as good as nothing.
+    /// The same, with None as not given.
     pub fn take_some(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(self.take(name)?.filter(|value| !value.is_none()))
     }
@@ -60,14 +60,14 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// A path; None is as good as nothing.
+    /// A path; None as not given.
     pub fn take_path(&self, name: &str) -> PyResult<Option<PathBuf>> {
         let path = self.take_some(name)?.map(|value| value.extract());
         path.transpose()
             .map_err(|error| self.explained(name, error))
     }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     pub fn take_in<T>(&self, name: &str, default: T, bounds: RangeInclusive<T>) -> PyResult<T>
     where
         T: FromPyObjectOwned<'py> + PartialOrd + Display,
@@ -78,7 +78,7 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// The same, where None means none.
+    /// The same, with None for none.
     pub fn take_in_or_none<T>(
         &self,
         name: &str,
@@ -95,7 +95,7 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// Seconds within bounds; None means none.
+    /// Seconds within bounds; None for none.
     pub fn take_seconds(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// What was made of the value of `name`, which an error of its type names.
+    /// Adds `name` to a type error of its value.
     pub fn named<T, E: Into<PyErr>>(&self, name: &str, made: Result<T, E>) -> PyResult<T> {
         let py = self.left.py();
         made.map_err(|error| {
@@ -124,7 +124,7 @@ impl<'py> Keywords<'py> {
         })
     }
 
-    /// The error with the keyword that it is about.
+    /// The error, naming the keyword.
     pub fn explained(&self, name: &str, error: PyErr) -> PyErr {
         let py = self.left.py();
         let text = format!("{}({name}=…): {}", self.function, error.value(py));
@@ -135,7 +135,7 @@ impl<'py> Keywords<'py> {
         }
     }
 
-    /// What was made with them. A keyword that there is not is told first, whatever else is wrong.
+    /// Checks for unknown keywords, whose error comes before all others, and returns `made`.
     pub fn end<T>(self, made: PyResult<T>) -> PyResult<T> {
         if self.left.is_empty() {
             return made;
@@ -151,7 +151,7 @@ impl<'py> Keywords<'py> {
         let made = made?;
         match self.left.keys().iter().next() {
             None => Ok(made),
-            // Shown, and not taken.
+            // Shown by repr, but not an argument.
             Some(name) => Err(PyTypeError::raise(format!(
                 "{}() does not take {name} here",
                 self.function

@@ -1,12 +1,12 @@
-//! The loop that drives an endpoint: one reader, one timer, one flush a pass.
+//! The loop that drives an endpoint: one reader, one timer, one flush per pass.
 //!
 //! ```text
-//!   readable ─▶ turn: receive ─▶ due timers ─▶ wake who waits: their steps ─▶ flush: send ─▶ timer
-//!   write    ─▶ call_soon(flush), once a pass ──────────────────────────────▶
+//!  readable ─▶ turn: receive ─▶ due timers ─▶ wake waiters: their steps ─▶ flush: send ─▶ timer
+//!  write    ─▶ call_soon(flush), once per pass ────────────────────────▶
 //! ```
-//! Where waking has left something to the loop's queue, the flush goes behind it.
-//! Any asyncio loop will do; what is used of it is in [`Methods`]. An endpoint that nobody has attached has no
-//! loop, and whoever has it sends by `datagrams_to_send`.
+//! If waking has left something in the loop's queue, the flush goes after it. Works with any
+//! asyncio loop, through the methods in [`Methods`]. An endpoint that was never attached has no
+//! loop, and its user sends by `datagrams_to_send`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
@@ -19,9 +19,9 @@ use pyo3::prelude::*;
 
 use crate::ffi::{self, Fallible, Raise as _, intern};
 
-/// What is used of a loop, and the endpoint's own methods that it calls.
+/// The methods used of a loop, and the endpoint's own methods that it calls.
 pub struct Methods {
-    /// The loop's.
+    /// The loop's thread.
     pub thread: ThreadId,
     pub call_soon: Py<PyAny>,
     pub call_soon_threadsafe: Py<PyAny>,
@@ -29,13 +29,13 @@ pub struct Methods {
     pub loop_: Py<PyAny>,
     pub flush: Py<PyAny>,
     pub expire: Py<PyAny>,
-    /// `on_events(accepted, eventful, gone)`; true where it has left something to the loop's queue.
+    /// `on_events(accepted, eventful, gone)`; true if it has left something in the loop's queue.
     pub on_events: Py<PyAny>,
     /// `on_full()`: the socket is full; call `flush` once it is writable.
     pub on_full: Py<PyAny>,
 }
 
-/// The methods while there is a loop, and the timer that stands in it.
+/// The methods while there is a loop, and the timer scheduled in it.
 #[derive(Default)]
 pub struct LoopSide {
     methods: Option<Arc<Methods>>,
@@ -51,7 +51,7 @@ impl LoopSide {
         drop(old);
     }
 
-    /// Forget the loop, and cancel what stands in it.
+    /// Forgets the loop, and cancels what is scheduled in it.
     pub fn detach(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
         let old = {
             let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl LoopSide {
         guard.methods.clone()
     }
 
-    /// Nothing can be sent any more once the loop is closed.
+    /// Fails once the loop is closed: nothing can be sent any more.
     pub fn check_open(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
         let Some(methods) = Self::methods(side) else {
             return Ok(());
@@ -82,8 +82,8 @@ impl LoopSide {
         Ok(())
     }
 
-    /// Have the loop call `flush`. Streams are dropped, and so stopped or finished, in whatever thread the collector runs
-    /// in: there the loop has to be woken.
+    /// Makes the loop call `flush`. Streams are dropped, and so stopped or finished, in whatever
+    /// thread the garbage collector runs: from there the loop must be woken.
     pub fn call_soon_flush(side: &Mutex<Self>, py: Python<'_>) -> PyResult<()> {
         if let Some(methods) = Self::methods(side) {
             let call = if methods.thread == thread::current().id() {
@@ -96,7 +96,7 @@ impl LoopSide {
         Ok(())
     }
 
-    /// Have the loop report what a program's function raised; without a loop the interpreter does.
+    /// Makes the loop report an exception of the application; without a loop, the interpreter.
     pub fn report(side: &Mutex<Self>, py: Python<'_>, message: &str, error: PyErr) {
         let reported = Self::methods(side).map(|methods| {
             let context = ffi::new_dict(py)?;
@@ -112,8 +112,8 @@ impl LoopSide {
         }
     }
 
-    /// Have `expire` called at the deadline. A timer that is too early by now is left: it costs a turn, not two
-    /// operations; packets move deadlines all the time, and mostly to later.
+    /// Schedules `expire` at the deadline. A timer that fires too early is left alone: it costs one
+    /// turn instead of two operations; packets move deadlines all the time, mostly later.
     pub fn arm_timer(
         side: &Mutex<Self>,
         py: Python<'_>,
@@ -149,7 +149,7 @@ impl LoopSide {
         Ok(())
     }
 
-    /// The timer has come up.
+    /// The timer has fired.
     pub fn expired(side: &Mutex<Self>) {
         let old = {
             let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);

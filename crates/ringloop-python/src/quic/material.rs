@@ -1,6 +1,7 @@
-//! Certificates, keys and authorities: what Python gives them as.
+//! Certificates, keys and authorities: the forms in which Python passes them.
 //!
-//! Owns: which forms there are, and what is said of others. Called by: `config`. Never does: show what a key holds.
+//! Owns: the accepted forms, and the errors for others, which never show a key's contents. Called
+//! by: `config`.
 
 use std::path::PathBuf;
 
@@ -18,7 +19,7 @@ use super::keywords::Keywords;
 use crate::error;
 use crate::ffi::{self, Raise as _, intern};
 
-/// The authorities that the `ca_*` name; `None` where none of them is given.
+/// The authorities given by `ca_*`; `None` if none is given.
 pub fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>> {
     let refused = |error| errors::config(py, error);
     let file = keywords.take_path("ca_file")?;
@@ -66,7 +67,7 @@ fn is_pem(data: &[u8]) -> bool {
     data.windows(BEGIN.len()).any(|window| window == BEGIN)
 }
 
-/// Text or bytes; a list of numbers is neither.
+/// Text or bytes; a list of numbers is rejected.
 pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(text.to_str()?.as_bytes().to_vec());
@@ -80,8 +81,8 @@ pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         .extract()
 }
 
-/// What the argument `name`, a certificate or a key, is given as: bytes, several of them, a file's path, or `cryptography`'s
-/// objects.
+/// The forms of argument `name`, a certificate or a key: bytes, several of them, a file's path, or
+/// `cryptography`'s objects.
 fn parts(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
         return Ok(vec![object.extract()?]);
@@ -115,7 +116,7 @@ fn parts(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     }])
 }
 
-/// The error of what is no certificate and no key: says of which type it is. What it holds may be a secret.
+/// The error for other objects: names the type only, since the contents may be secret.
 fn no_material(
     object: &Bound<'_, PyAny>,
     error: PyErr,
@@ -151,7 +152,7 @@ fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     bytes(object)
 }
 
-/// A private key, as it was given.
+/// A private key, as given.
 pub struct Key<'py> {
     pub object: Option<Bound<'py, PyAny>>,
     pub password: Option<Bound<'py, PyAny>>,
@@ -164,7 +165,7 @@ pub fn private_key<'py>(keywords: &Keywords<'py>) -> PyResult<Key<'py>> {
     })
 }
 
-/// Read a chain and its key, which may stand in one PEM text.
+/// Reads a chain and its key, which may be in one PEM text.
 pub fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Option<Certificate>> {
     let Some(chain) = chain else {
         return match key.object {
@@ -224,7 +225,7 @@ pub fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Op
     })
 }
 
-/// The file that material was read from, if it was.
+/// The path of the material, if it was read from a file.
 fn path_of(given: &Bound<'_, PyAny>) -> Option<String> {
     if let Ok(text) = given.cast::<PyString>()
         && is_pem(text.to_str().ok()?.as_bytes())

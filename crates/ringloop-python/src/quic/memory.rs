@@ -1,8 +1,9 @@
-//! What a client keeps of a server between connections, in the program's hands: sessions and address tokens.
+//! A client's sessions and address tokens of a server, in the application's hands.
 //!
-//! Owns: [`Memory`], into which a connection's TLS and transport put what the server gives and from which the
-//! next connection takes; [`SessionTicket`], one session as an object. Called by: `config`, Python's
-//! `QuicConnection`. Never does: write a session to disk; rustls gives no bytes of it away.
+//! Owns: [`Memory`], in which a connection's TLS and transport store what the server sends and from
+//! which the next connection takes; [`SessionTicket`], one session as an object. Called by:
+//! `config`, Python's `QuicConnection`. Sessions cannot be saved to disk, because rustls does not
+//! export them as bytes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,10 +22,10 @@ use ringloop_quic::rustls::client::{
 };
 use ringloop_quic::rustls::pki_types::ServerName;
 
-/// Sessions, and tokens, that are kept of one server; a further one drops the oldest.
+/// Sessions, and tokens, kept per server; further ones evict the oldest.
 const KEPT_MAX: usize = 8;
 
-/// RFC 8446 §4.6.1: no ticket is good for longer.
+/// RFC 8446 §4.6.1: the maximum lifetime of a ticket.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A session that a server may resume: what a `session_ticket_handler` is given, and `session_ticket` takes.
@@ -124,16 +125,16 @@ pub struct Memory {
     state: Arc<Store>,
 }
 
-/// What is behind a memory.
+/// Contents of a memory.
 #[derive(Default)]
 pub struct Store {
     state: Mutex<State>,
-    /// Something has come that is to be handed out.
+    /// Something new is to be handed out.
     has_new: AtomicBool,
 }
 
 impl Store {
-    /// Whether something has come since the last call that is to be handed out.
+    /// Whether something new has arrived since the last call.
     pub fn take_new(&self) -> bool {
         self.has_new.load(Ordering::Relaxed) && self.has_new.swap(false, Ordering::Relaxed)
     }
@@ -223,17 +224,17 @@ impl TokenStore for Store {
 }
 
 impl Memory {
-    /// As TLS knows it.
+    /// As TLS's session store.
     pub(super) fn sessions(&self) -> Arc<dyn ClientSessionStore> {
         Arc::<Store>::clone(&self.state)
     }
 
-    /// As an endpoint that tells events knows it.
+    /// As the store of an endpoint that reports events.
     pub(super) fn store(&self) -> Arc<Store> {
         Arc::clone(&self.state)
     }
 
-    /// As the transport knows it.
+    /// As the transport's token store.
     pub(super) fn tokens(&self) -> Arc<dyn TokenStore> {
         Arc::<Store>::clone(&self.state)
     }

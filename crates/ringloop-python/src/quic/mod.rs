@@ -1,36 +1,52 @@
 //! QUIC for Python: `ringloop._native.quic`.
 //!
-//! Owns: the endpoint with or without a socket ([`endpoint`]), what a program does with a connection and a
-//! stream ([`connection`], [`stream`]), configurations ([`config`]) and events ([`events`]). Called by:
-//! `ringloop.quic`. Never does: start a thread; the protocol runs in the thread that calls, most often the
-//! loop's, which watches the socket by `add_reader`.
+//! Owns: the endpoint with or without a socket ([`endpoint`]), operations on connections and
+//! streams ([`connection`], [`stream`]), configurations ([`config`]) and events ([`events`]).
+//! Called by: `ringloop.quic`. Starts no threads: the protocol runs in the calling thread, usually
+//! the loop's, which watches the socket by `add_reader`.
 //!
-//! Byte path, in:  recvmmsg(2) → trains, taken apart → the protocol's core → `Stream.read` joins what has come
-//! into one `bytes`. Out: `Stream.write` → the core (one copy) → packets sealed in one buffer → sendmsg(2).
+//! Byte path, in: recvmmsg(2) → GRO batches, split → the protocol's core → `Stream.read` joins
+//! received bytes into one `bytes`. Out: `Stream.write` → the core (one copy) → packets sealed in
+//! one buffer → sendmsg(2).
 //!
-//! | file         | the one thing it is about                                                        |
+//! | file         | contents
+//! |
 //! |--------------|----------------------------------------------------------------------------------|
-//! | `shared`     | what an endpoint and its connections share, and the order of locks               |
-//! | `route`      | a connection as its objects name it                                              |
-//! | `state`      | the sessions of connections, what is queued for their streams, who is let in     |
+//! | `shared`     | state shared by an endpoint and its connections, and the lock order
+//! |
+//! | `route`      | a connection as its objects refer to it
+//! |
+//! | `state`      | the sessions of connections, their streams' queues, admission
+//! |
 //! | `dispatch`   | routes the core's events to waiters and event queues                             |
-//! | `queued`     | bytes that were written and have no room in the send window                      |
+//! | `queued`     | written bytes without room in the send window
+//! |
 //! | `event_queue` | aioquic's events, queued until they are taken                                   |
-//! | `pings`      | pings, and what counts as their acknowledgement                                  |
+//! | `pings`      | pings and their acknowledgements
+//! |
 //! | `datagrams`  | a connection's datagrams, taken and sent                                         |
-//! | `waiters`, `waiter` | who waits for something, and what is awaited                              |
-//! | `ready`      | what is awaited where there is nothing to wait for                               |
-//! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush a pass        |
-//! | `socket`     | trains of datagrams from and to the kernel                                       |
-//! | `memory`     | what a client keeps of a server between connections                              |
-//! | `event_connection` | connections for the shapes of aioquic and its kin: numbers of streams, events     |
+//! | `waiters`, `waiter` | the waiters of connections, and the awaitable
+//! |
+//! | `ready`      | a completed awaitable
+//! |
+//! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush per pass
+//! |
+//! | `socket`     | GRO and GSO batches from and to the kernel
+//! |
+//! | `memory`     | a client's sessions and tokens of a server
+//! |
+//! | `event_connection` | connections for the interfaces of aioquic and its kin
+//! |
 //! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
-//! | `traces`     | logs of connections that Python reads                                            |
-//! | `authority`  | certificates of a program's own                                                  |
-//! | `material`   | certificates, keys and authorities: what Python gives them as                    |
+//! | `traces`     | logs of connections, in memory
+//! |
+//! | `authority`  | a private CA
+//! |
+//! | `material`   | forms of certificates, keys and authorities
+//! |
 //! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors`, `exception` | conversions                                |
 //!
-//! With the interpreter lock held, nothing here waits for a lock that a thread could hold which waits for the
+//! With the interpreter lock held, nothing here waits for a lock whose holder may wait for the
 //! interpreter: see `shared`.
 
 mod address;
@@ -105,7 +121,7 @@ fn steer(fd: RawFd, count: usize) -> PyResult<()> {
     )?)
 }
 
-/// Add the submodule.
+/// Adds the submodule.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let quic = PyModule::new(py, "ringloop._native.quic")?;
@@ -129,7 +145,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     events::add(&quic)?;
     quic.gil_used(false)?;
     module.add("quic", &quic)?;
-    // So that `from ringloop._native.quic import …` works: there is no file of that name to be found.
+    // So that `from ringloop._native.quic import …` works: there is no file of that name.
     py.import(intern!(py, "sys"))?
         .getattr(intern!(py, "modules"))?
         .set_item(intern!(py, "ringloop._native.quic"), quic)

@@ -1,7 +1,7 @@
-//! Numbers that programs give: each refused by its name, with its value and its bounds.
+//! Numbers from applications: errors name the argument, its value and its bounds.
 //!
-//! Called by: configurations and what is set on a running connection. What has `__index__` is a whole number; True and
-//! False are none, as they are more often meant for another argument.
+//! Called by: configurations and settings of a running connection. An object with `__index__` is an
+//! integer; True and False are rejected, as they are usually meant for another argument.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use ringloop_quic::limits;
 use super::exception;
 use crate::ffi::{Fallible, Raise as _};
 
-/// A whole number within bounds; `or` is said behind them.
+/// An integer within bounds; `or` is appended to them in the message.
 pub fn whole<'py, T>(
     name: &str,
     value: &Bound<'py, PyAny>,
@@ -34,7 +34,7 @@ where
         _ if value.is_instance_of::<PyBool>() => {}
         Ok(number) if bounds.contains(&number) => return Ok(number),
         Err(error) if is_kind(&error) => {}
-        // An `__index__` of the program's own has raised it.
+        // Raised by a user-defined `__index__`.
         Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
         _ => {
             let text = format!("{name} is {value}: give {min} to {max}{or}");
@@ -61,7 +61,7 @@ pub fn seconds(
     })
 }
 
-/// How long something may take, from now on; `None`: as long as it likes, so more than a clock can count.
+/// A time limit; `None`: no limit, longer than a clock can represent.
 pub fn lifetime(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
     let Some(value) = value else {
         return Ok(None);
@@ -75,7 +75,7 @@ pub fn lifetime(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option
     }
 }
 
-/// A number with a fraction; `None` where it is too large for one.
+/// A float; `None` if it is too large.
 fn float(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     let py = value.py();
     match value.extract::<f64>() {
@@ -90,7 +90,7 @@ fn float(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     )))
 }
 
-/// An application's code of an error (RFC 9000 §20.2).
+/// An application error code (RFC 9000 §20.2).
 #[derive(Default)]
 pub struct Code(pub u64);
 
@@ -112,7 +112,7 @@ impl<'py> FromPyObject<'_, 'py> for Code {
     }
 }
 
-/// How many there shall be at most: any number from 0 on.
+/// A maximum count: any number from 0 on.
 pub struct AtMost(pub usize);
 
 impl<'py> FromPyObject<'_, 'py> for AtMost {

@@ -1,12 +1,13 @@
-//! Pings, and what counts as their acknowledgement.
+//! Pings and their acknowledgements.
 
 use std::time::Instant;
 
 use ringloop_quic::core::Connection;
 
-/// Pings that wait for their acknowledgement. The protocol does not say which frames were acknowledged; a ping
-/// counts as such when an acknowledgement came that may be its own: at least as late as the shortest round trip is
-/// long. After one that came earlier the peer is asked again, so that one will come.
+/// Pings that wait for their acknowledgement. The engine does not report which frames were
+/// acknowledged; a ping counts as acknowledged when an ACK arrives that may be its own: at least
+/// the minimum round trip after it was sent. After an earlier ACK another ping is sent, so that one
+/// will come.
 #[derive(Debug, Default)]
 pub struct Pings {
     waiting: Vec<Ping>,
@@ -17,7 +18,7 @@ pub struct Pings {
 #[derive(Debug)]
 struct Ping {
     uid: u64,
-    /// PING frames sent when it was asked for.
+    /// PING frames sent before it was requested.
     frames_before: u64,
     sent: Option<Sent>,
 }
@@ -25,12 +26,12 @@ struct Ping {
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Instant,
-    /// Acknowledgements that had come when it was looked at last.
+    /// ACK frames received at the last check.
     acks_seen: u64,
 }
 
 impl Pings {
-    /// Have the peer acknowledge something; tells the number of the connection's ping, from 1.
+    /// Sends a ping; returns its number in the connection, from 1.
     pub fn ask(&mut self, connection: &mut Connection<'_>, uid: u64) -> u64 {
         let frames_before = connection.stats().pings_sent;
         connection.ping();
@@ -43,7 +44,7 @@ impl Pings {
         self.asked_count
     }
 
-    /// Note which have left.
+    /// Records which were sent.
     pub fn note_sent(&mut self, connection: &Connection<'_>, now: Instant) {
         let stats = connection.stats();
         for ping in &mut self.waiting {
@@ -56,7 +57,7 @@ impl Pings {
         }
     }
 
-    /// Take those that are answered by now.
+    /// Takes the pings that are acknowledged by now.
     pub fn take_answered(&mut self, connection: &mut Connection<'_>, now: Instant) -> Vec<u64> {
         let stats = connection.stats();
         let (mut answered, mut is_early) = (Vec::new(), false);
@@ -82,7 +83,7 @@ impl Pings {
         answered
     }
 
-    /// Whether some wait for their acknowledgement.
+    /// Whether some are not acknowledged yet.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -1,7 +1,7 @@
-//! Bytes of a stream that were written and have no room in the send window yet.
+//! Written bytes of a stream that have no room in the send window yet.
 //!
-//! Bounded by who writes: a program that awaits `drain()` after each write has one write here at most. Poured
-//! into the protocol as soon as it says that the stream takes bytes again.
+//! Bounded by the writer: code that awaits `drain()` after each write has at most one write queued.
+//! Moved into the protocol as soon as it reports the stream writable.
 
 use std::collections::VecDeque;
 
@@ -13,19 +13,20 @@ use ringloop_quic::{Bytes, StreamId};
 pub struct Queued {
     pieces: VecDeque<Bytes>,
     len: usize,
-    /// The stream is to be finished behind them.
+    /// The stream is to be finished after them.
     finishes: bool,
-    /// It is to be reset instead, once it is there.
+    /// It is to be reset instead, once opened.
     gives_up: Option<u64>,
 }
 
-/// How far pouring came.
+/// Progress of moving bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poured {
     All,
-    /// The window is full again; or the peer has stopped what was to be finished, of which an event tells.
+    /// The window is full again; or the peer has stopped a stream to be finished, which an event
+    /// reports.
     Some,
-    /// The stream takes nothing any more.
+    /// The stream accepts nothing any more.
     Never,
 }
 
@@ -38,7 +39,7 @@ impl Queued {
         self.finishes
     }
 
-    /// Add bytes, in memory that is for them.
+    /// Appends bytes, using `room` as their memory.
     pub fn push(&mut self, bytes: &[u8], mut room: Vec<u8>) {
         if self.gives_up.is_some() {
             return;
@@ -47,7 +48,7 @@ impl Queued {
         self.push_piece(Bytes::from(room));
     }
 
-    /// Add what was copied already.
+    /// Appends bytes that are already copied.
     pub fn push_piece(&mut self, piece: Bytes) {
         self.len += piece.len();
         self.pieces.push_back(piece);
@@ -63,7 +64,7 @@ impl Queued {
         self.finishes = true;
     }
 
-    /// Give the protocol what it has room for.
+    /// Passes the protocol what it has room for.
     pub fn pour(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Poured {
         if let Some(code) = self.gives_up {
             drop(connection.reset(stream, code));

@@ -1,7 +1,7 @@
-//! `Ready`: the coroutine of a call that had nothing to wait for.
+//! `Ready`: a completed awaitable, for calls that need not wait.
 //!
-//! Called by: streams, for `drain()` and `send()` where there is room. One of an endpoint stands for all such calls:
-//! it has no state, and is over at each first step. Never does: wait.
+//! Called by: streams, for `drain()` and `send()` if there is room. An endpoint has one for all
+//! such calls: it has no state, and completes at each first step.
 
 use pyo3::exceptions::{PyBaseException, PyStopIteration};
 use pyo3::prelude::*;

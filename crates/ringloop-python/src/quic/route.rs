@@ -1,4 +1,4 @@
-//! `Route`: a connection as its objects name it, and how they look at it and act on it.
+//! `Route`: a connection as its objects refer to it, with access to it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::waiter::{Waiter, Way};
 use super::waiters::Waiters;
 use crate::ffi::{Fallible, Raise as _};
 
-/// A connection of an endpoint, as its objects name it.
+/// A connection of an endpoint, as its objects refer to it.
 #[derive(Clone)]
 pub struct Route {
     pub shared: Arc<Shared>,
@@ -29,12 +29,12 @@ pub struct Route {
 }
 
 impl Route {
-    /// The connection's end, once there was one.
+    /// Why the connection ended, if it did.
     pub fn lost(&self) -> Option<&ConnectionError> {
         self.end.error()
     }
 
-    /// Look at the connection, also where it is over.
+    /// Inspects the connection, even after its end.
     pub fn look<T>(
         &self,
         py: Python<'_>,
@@ -49,7 +49,7 @@ impl Route {
         seen.ok_or_else(|| errors::connection(py, &self.end))
     }
 
-    /// Do something that may have to be sent.
+    /// Operates on the connection; something may have to be sent.
     pub fn act<R>(
         &self,
         py: Python<'_>,
@@ -65,7 +65,7 @@ impl Route {
         Ok(done)
     }
 
-    /// What the handshake has agreed on; None before it has.
+    /// What the handshake agreed on; None before that.
     pub fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
         let (agreed, early) = self.look(py, |connection, _| {
             let agreed = connection.handshake();
@@ -85,20 +85,20 @@ impl Route {
         errors::stream(py, &self.end, error)
     }
 
-    /// Open a stream; None while the peer allows no more.
+    /// Opens a stream; None while the peer allows no more.
     pub fn open(&self, py: Python<'_>, direction: Direction) -> PyResult<Fallible<Option<u64>>> {
         let opened = self.shared.state(py).open_stream(self.handle, direction);
         let opened = opened.map_err(|error| self.refused(py, &error))?;
         Ok(Fallible(opened.map(|stream| stream.0)))
     }
 
-    /// Make a waiter for something of the connection.
+    /// Makes a waiter for something of the connection.
     pub fn wait_for<'py>(&self, py: Python<'py>, wait: Wait) -> PyResult<Bound<'py, Waiter>> {
         let methods = LoopSide::methods(&self.shared.loop_)
             .ok_or_else(|| errors::connection(py, &self.end))?;
         let waiter = Bound::new(py, Waiter::new(methods.loop_.clone_ref(py)))?;
         if self.lost().is_some() {
-            // Nothing else will wake it.
+            // No event would wake it.
             Waiter::wake(&waiter, Way::Queue)?;
             return Ok(waiter);
         }

@@ -1,16 +1,17 @@
-//! What an endpoint, its connections and their streams share, and the order of locks.
+//! State shared by an endpoint, its connections and streams, and the lock order.
 //!
-//! Three locks, each held alone and for a few instructions, but for `state`, which is also held while packets
-//! are sealed and opened:
+//! Three locks, each held alone and for a few instructions, except `state`, which is also held
+//! while packets are sealed and opened:
 //!
 //! | lock      | guards                     | while it is held                                              |
 //! |-----------|----------------------------|---------------------------------------------------------------|
-//! | `state`   | the protocol; no object of Python's | nothing of Python's is called, made or dropped       |
+//! | `state`   | the protocol; no Python objects | Python objects are not called, created or
+//! dropped        |
 //! | `waiters` | waiters                    | they are moved in or out, never dropped or called             |
 //! | `loop_`   | the loop's methods, timer  | as above                                                      |
 //!
-//! So no thread waits for the interpreter with a lock of these in hand, and a thread that has the interpreter
-//! and finds `state` taken gives the interpreter away while it waits.
+//! So no thread waits for the interpreter while it holds one of these locks, and a thread that
+//! holds the interpreter and finds `state` locked releases the interpreter while it waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +27,12 @@ use super::waiter::Way;
 use super::waiters::Waiters;
 use crate::ffi;
 
-/// See the module's text.
+/// See the module docs.
 pub struct Shared {
     state: Mutex<State>,
     pub waiters: Mutex<Waiters>,
     pub loop_: Mutex<LoopSide>,
-    /// A flush stands in the loop's queue.
+    /// A flush is in the loop's queue.
     pub is_flush_armed: AtomicBool,
     /// Something was sent ahead of it.
     pub has_sent: AtomicBool,
@@ -50,13 +51,13 @@ impl Shared {
         }))
     }
 
-    /// What to await where there is nothing to wait for.
+    /// The awaitable of calls that need not wait.
     #[inline]
     pub fn ready<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.ready.bind(py).clone().into_any()
     }
 
-    /// The protocol, from a thread that has the interpreter.
+    /// The protocol, for a thread that holds the interpreter.
     #[inline]
     pub fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
         ffi::arm();
@@ -65,17 +66,17 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The protocol, from a thread that does without the interpreter meanwhile.
+    /// The protocol, for a thread that has released the interpreter.
     pub fn state_detached(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The protocol, where nobody has it at the moment.
+    /// The protocol, if it is not locked.
     pub fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }
 
-    /// Wake those who wait, and have the loop send.
+    /// Wakes waiters, and makes the loop send.
     pub fn finish(self: &Arc<Self>, py: Python<'_>, woken: Vec<Wake>) -> PyResult<()> {
         if !woken.is_empty() {
             Waiters::wake(&self.waiters, py, &woken, Way::Queue)?;
@@ -83,7 +84,7 @@ impl Shared {
         self.arm_flush(py)
     }
 
-    /// Something may have to be sent: at the end of this pass of the loop.
+    /// Something may have to be sent, at the end of this pass of the loop.
     #[inline]
     pub fn arm_flush(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_flush_armed.swap(true, Ordering::AcqRel) {
@@ -91,7 +92,7 @@ impl Shared {
         }
         let called = LoopSide::call_soon_flush(&self.loop_, py);
         if called.is_err() {
-            // It stands in no queue: the next write has to try again.
+            // It is in no queue: the next write must try again.
             self.is_flush_armed.store(false, Ordering::Release);
         }
         called

@@ -1,7 +1,8 @@
-//! Trains of datagrams from and to the kernel.
+//! GRO and GSO batches of datagrams from and to the kernel.
 //!
-//! The socket is the program's, which keeps it open; here is only its descriptor's number. What a system call
-//! needs of memory is a thread's, not an endpoint's: a thousand idle endpoints hold no buffers.
+//! The socket belongs to the application, which keeps it open; only its descriptor is used here.
+//! Memory for system calls belongs to the thread, not the endpoint: a thousand idle endpoints hold
+//! no buffers.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,27 +27,27 @@ thread_local! {
     static PACKETS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What is asked of a socket.
+/// Settings of a socket.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Have the kernel cut trains that are sent (`UDP_SEGMENT`); at most so many datagrams each.
+    /// Send GSO batches (`UDP_SEGMENT`) of at most this many datagrams.
     pub segments_max: usize,
-    /// Have it hand over trains that come (`UDP_GRO`).
+    /// Receive GRO batches (`UDP_GRO`).
     pub gro: bool,
     pub ecn: bool,
-    /// Bytes that the kernel is asked to keep, each way.
+    /// Kernel buffer size to request, for each direction.
     pub buffer: usize,
 }
 
-/// One more than there is most often: that there is no more is told by the same call.
+/// One more than usual, so that the same call shows that there are no more.
 const WANTED_MIN: usize = 2;
 
-/// How far sending has come.
+/// Progress of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Everything that may be sent now is.
+    /// Everything that may be sent now was sent.
     Done,
-    /// There is more; others get their turn first.
+    /// There is more; other callbacks run first.
     More,
     /// The socket is full.
     Full,
@@ -59,9 +60,9 @@ pub struct Socket {
     is_unfragmented: bool,
     settings: Settings,
     sender: Sender,
-    /// Trains that the next call asks for.
+    /// Batches that the next call requests.
     wanted: usize,
-    /// What did not go out, because the socket was full.
+    /// The message that was not sent because the socket was full.
     waiting: Option<(Transmit, Vec<u8>)>,
 }
 
@@ -74,8 +75,8 @@ fn with_room(batch: &mut Option<Batch>) -> io::Result<&mut Batch> {
 }
 
 impl Socket {
-    /// Prepare a bound, non-blocking UDP socket. What an old kernel or a peculiar socket refuses is done
-    /// without.
+    /// Prepares a bound, non-blocking UDP socket. Options that the kernel or the socket rejects are
+    /// skipped.
     pub fn new(fd: RawFd, settings: Settings) -> io::Result<Self> {
         BATCH.with_borrow_mut(|batch| with_room(batch).map(drop))?;
         let address = socket::local_addr(fd)?.to_std();
@@ -122,16 +123,18 @@ impl Socket {
         socket::local_addr(self.fd).ok()?.to_std()
     }
 
-    /// Give the core what has come, up to a bound.
+    /// Receives for the core, up to a budget.
     pub fn receive(&mut self, now: Instant, core: &mut Core) {
         self.sender.hear(now, core);
         BATCH.with_borrow_mut(|batch| {
-            // The thread that made the endpoint has one; where another has no memory, what has come waits.
+            // The endpoint's creating thread has one; another thread without memory leaves
+            // datagrams in the socket.
             let Ok(batch) = with_room(batch) else { return };
             let mut left = QUIC_TRAINS_PER_TURN;
             while left > 0 {
                 let wanted = self.wanted.min(left);
-                // An error of an earlier send (ICMP), or no memory for a moment: like a lost datagram.
+                // An ICMP error of an earlier send, or out of memory for a moment: like a lost
+                // datagram.
                 let count = batch
                     .receive(self.fd, Control::Wanted, wanted)
                     .unwrap_or_default();
@@ -150,7 +153,7 @@ impl Socket {
         });
     }
 
-    /// Send what may be sent now, up to a bound.
+    /// Sends what may be sent now, up to a budget.
     pub fn transmit(&mut self, now: Instant, core: &mut Core) -> Progress {
         self.sender.hear(now, core);
         if let Some((transmit, bytes)) = self.waiting.take()
@@ -185,14 +188,14 @@ fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
     }
 }
 
-/// Where long trains are copied to: memory that is used again once nobody has anything of it. The allocator would give
-/// it back to the kernel after each turn, and every page would be a fault in the next one.
+/// Memory for copies of long batches, reused once it is unreferenced. The allocator would return it
+/// to the kernel after each turn, and every page would fault again in the next one.
 struct TrainMemory(Vec<BytesMut>);
 
 impl TrainMemory {
-    /// `None` where there is no memory: the train is as good as lost, and its sender sends it again.
+    /// `None` if there is no memory: the batch counts as lost, and its sender retransmits.
     fn copy(&mut self, payload: &[u8]) -> Option<BytesMut> {
-        // What readers leave lying of a short one must not hold a train's memory.
+        // Unread bytes of a short batch must not pin a long buffer.
         if payload.len() < QUIC_TRAIN_POOLED_BYTES {
             return copied(payload);
         }
@@ -200,12 +203,12 @@ impl TrainMemory {
         let free = |memory: &mut BytesMut| memory.try_reclaim(payload.len());
         let at = pool.iter_mut().position(free).unwrap_or(pool.len());
         if at == QUIC_TRAINS_POOLED {
-            // Readers let much lie.
+            // Readers keep much of it referenced.
             return copied(payload);
         }
         if at == pool.len() {
             let mut memory = room_for(usize::from(u16::MAX))?;
-            // `Bytes` takes a vector as it is where it is full.
+            // `Bytes` takes over a full vector without a copy.
             memory.resize(memory.capacity(), 0);
             let mut memory = BytesMut::from(Bytes::from(memory));
             memory.clear();
@@ -223,7 +226,7 @@ fn copied(payload: &[u8]) -> Option<BytesMut> {
     Some(Bytes::from(copy).into())
 }
 
-/// Memory of its own, for which the allocator's reserve has to be half free.
+/// Separate memory; requires half of the allocator's reserve to be free.
 fn room_for(len: usize) -> Option<Vec<u8>> {
     let mut room = Vec::new();
     room.try_reserve_exact(len).ok()?;

@@ -1,6 +1,6 @@
-//! The sessions of an endpoint's connections, what is queued for their streams, and the rules of who is let in.
+//! The sessions of an endpoint's connections, their streams' queues, and admission.
 //!
-//! Holds no object of Python's: it is used by threads that do without the interpreter.
+//! Holds no Python objects: it is used by threads without the interpreter.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use super::queued::{Poured, Queued};
 use super::socket::{Settings, Socket};
 use crate::limits::{COPIED_BYTES_UNCHECKED, QUIC_EVENT_BYTES};
 
-/// How connections tell what has happened.
+/// How connections report events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// They wake futures.
@@ -31,16 +31,16 @@ pub enum Style {
     Events,
 }
 
-/// Whether clients have to prove their address first.
+/// Whether clients must validate their address first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     Never,
     Always,
-    /// While many handshakes are under way.
+    /// While many handshakes are in progress.
     Auto,
 }
 
-/// Who is let in.
+/// Admission of clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
     pub retry: Retry,
@@ -48,36 +48,36 @@ pub struct Admission {
     pub is_closed: bool,
 }
 
-/// How streams that the peer opens are reported.
+/// How streams opened by the peer are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerStreams {
-    /// They wake those who accept streams.
+    /// They wake accepting tasks.
     #[default]
     Accepted,
     /// By a notification of the endpoint.
     Announced,
 }
 
-/// What is kept of a connection beside the session's own state.
+/// State of a connection in addition to the session's own.
 #[derive(Default)]
 pub struct Attached {
-    /// The program knows of it.
+    /// The application knows of it.
     pub is_announced: bool,
     pub queued: HashMap<StreamId, Queued>,
-    /// Streams opened here, by direction: the numbers that are taken.
+    /// Number of streams opened locally, by direction.
     pub opened: [u64; 2],
-    /// The peer's streams that were accepted, by direction. The protocol has records of more, which must not be
-    /// touched.
+    /// Number of the peer's streams that were accepted, by direction. The engine has records of
+    /// more, which must not be accessed.
     pub accepted: [u64; 2],
     pub events: EventQueue,
     pub untaken: Arc<Untaken>,
     pub peer_streams: PeerStreams,
-    /// The round of notifications in which its key stands.
+    /// The round of notifications that contains its key.
     pub round: u64,
     pub pings: Pings,
-    /// Bytes that may be queued; `None`: any number.
+    /// Limit of queued bytes; `None`: no limit.
     pub queued_max: Option<usize>,
-    /// Streams whose queue somebody waits for, and those of them that have none any more.
+    /// Streams whose empty queue is awaited, and those of them that have an empty one now.
     pub wanted: HashSet<StreamId>,
     pub writable: Vec<StreamId>,
 }
@@ -89,7 +89,7 @@ impl Attached {
         number_of(stream) < self.accepted[index_of(stream.direction())]
     }
 
-    /// Whether streams were opened, by whichever end.
+    /// Whether either end has opened streams.
     fn has_streams(&self) -> bool {
         self.opened != [0; 2] || self.accepted != [0; 2]
     }
@@ -108,13 +108,13 @@ impl Attached {
     }
 }
 
-/// What the program that drives the endpoint is notified of, by connections' keys.
+/// Notifications for the application that drives the endpoint, by connection key.
 #[derive(Debug, Default)]
 pub struct Notifications {
     pub accepted: Vec<u64>,
     pub eventful: Vec<u64>,
     pub gone: Vec<u64>,
-    /// Handshakes have failed (`Sessions::failures`).
+    /// Handshakes failed (`Sessions::failures`).
     pub has_failures: bool,
 }
 
@@ -127,7 +127,7 @@ impl Notifications {
     }
 }
 
-/// See the module's text.
+/// See the module docs.
 pub struct State {
     pub sessions: Sessions<Attached>,
     pub style: Style,
@@ -137,13 +137,13 @@ pub struct State {
     pub notifications: Notifications,
     /// How often they were taken, from 1.
     round: u64,
-    /// Connections with pings that wait.
+    /// Connections with unacknowledged pings.
     pub pinging: Vec<Handle>,
-    /// Where clients' connections keep what a server gives, of those that tell events.
+    /// Memories of clients' connections that report events.
     pub memories: Vec<(Handle, Arc<Store>)>,
 }
 
-/// The number of a stream among those of its side and direction (RFC 9000 §2.1).
+/// A stream's index among those of its initiator and direction (RFC 9000 §2.1).
 pub fn number_of(stream: StreamId) -> u64 {
     stream.0 >> 2
 }
@@ -190,8 +190,8 @@ impl State {
         sessions.connect(now, config, remote, server_name, attached)
     }
 
-    /// Write all of `bytes`; what has no room waits here, in `room` (`ffi::room_for`). Tells whether they, and all before
-    /// them, have found room.
+    /// Writes all of `bytes`; what has no room is queued, in `room` (`ffi::room_for`). Returns
+    /// whether they, and all before them, found room.
     pub fn write(
         &mut self,
         handle: Handle,
@@ -207,7 +207,8 @@ impl State {
             return Ok(false);
         }
         if bytes.len() > COPIED_BYTES_UNCHECKED {
-            // The protocol gets that memory; a copy of its own would be one more, which cannot fail.
+            // The protocol gets that memory; its own copy would be another allocation, which cannot
+            // fail.
             room.extend_from_slice(bytes);
             let mut chunks = [Bytes::from(room)];
             while !chunks[0].is_empty() {
@@ -242,7 +243,7 @@ impl State {
         Ok(true)
     }
 
-    /// Write what there is room for; tells how many bytes that are.
+    /// Writes what there is room for; returns the number of bytes.
     pub fn write_some(
         &mut self,
         handle: Handle,
@@ -264,7 +265,7 @@ impl State {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Finish a stream behind what was written; tells whether something of that is queued.
+    /// Finishes a stream after what was written; whether some of that is queued.
     pub fn finish(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
         let style = self.style;
         let (mut connection, session) = self.sessions.open(handle)?;
@@ -287,11 +288,11 @@ impl State {
         stream: StreamId,
         code: u64,
     ) -> Result<(), StreamError> {
-        // As with a write, the peer hears of a stream of this end.
+        // As with a write, the peer learns of a stream opened locally.
         let is_open = self.open_up_to(handle, stream)?;
         let (mut connection, session) = self.sessions.open(handle)?;
         if !is_open {
-            // It has its number already, and its turn comes.
+            // It has its id already, and will be opened in turn.
             session
                 .attached
                 .queued
@@ -302,12 +303,12 @@ impl State {
         }
         session.attached.queued.remove(&stream);
         let done = connection.reset(stream, code);
-        // Nothing of it waits for room any more.
+        // Nothing of it is queued any more.
         self.note_writable(handle);
         done
     }
 
-    /// Have the peer stop sending, and drop what has come.
+    /// Stops the stream, and drops received data.
     pub fn stop(&mut self, handle: Handle, stream: StreamId, code: u64) -> Result<(), StreamError> {
         let (mut connection, session) = self.sessions.open(handle)?;
         let is_own = stream.is_by_client() == connection.is_client();
@@ -317,7 +318,7 @@ impl State {
         Err(StreamError::Closed)
     }
 
-    /// Take a stream that the peer has opened.
+    /// Accepts a stream that the peer opened.
     pub fn accept(&mut self, handle: Handle, direction: Direction) -> Option<StreamId> {
         let (mut connection, session) = self.sessions.both(handle)?;
         let stream = connection.accept(direction)?;
@@ -325,7 +326,7 @@ impl State {
         Some(stream)
     }
 
-    /// Open a stream; `None` while the peer allows no more.
+    /// Opens a stream; `None` while the peer allows no more.
     pub fn open_stream(
         &mut self,
         handle: Handle,
@@ -339,7 +340,7 @@ impl State {
         Ok(stream)
     }
 
-    /// Note the streams that somebody waits for and that have nothing queued any more.
+    /// Records the awaited streams that have nothing queued any more.
     pub fn note_writable(&mut self, handle: Handle) {
         let Some(session) = self.sessions.get(handle) else {
             return;
@@ -361,8 +362,8 @@ impl State {
         }
     }
 
-    /// Open streams up to a number that the program has chosen, as aioquic does with the first write; tells
-    /// whether it is open. Where the peer does not allow it yet, an empty queue stands for it.
+    /// Opens streams up to an id chosen by the application, as aioquic does with the first write;
+    /// whether it is open. If the peer does not allow it yet, an empty queue stands for it.
     pub fn open_up_to(&mut self, handle: Handle, stream: StreamId) -> Result<bool, StreamError> {
         let (mut connection, session) = self.sessions.open(handle)?;
         if stream.is_by_client() != connection.is_client() {
@@ -381,7 +382,7 @@ impl State {
         Ok(true)
     }
 
-    /// Streams may be opened again: those first that have something to send.
+    /// Streams may be opened again: those with data to send first.
     pub fn open_queued(&mut self, handle: Handle, direction: Direction) {
         let Some((mut connection, session)) = self.sessions.both(handle) else {
             return;
@@ -406,7 +407,7 @@ impl State {
         }
     }
 
-    /// Read at most `bytes_max` of a stream.
+    /// Reads at most `bytes_max` of a stream.
     pub fn read(
         &mut self,
         handle: Handle,
@@ -422,7 +423,7 @@ impl State {
             true
         });
         match (&read, session.error()) {
-            // What had come before the end may be read.
+            // Data received before the end may still be read.
             (Ok(Read::Blocked) | Err(StreamError::Closed), Some(error)) => {
                 Err(error.clone().into())
             }
@@ -430,8 +431,8 @@ impl State {
         }
     }
 
-    /// Close a connection with the program's code and reason, behind what was written. Before the handshake is complete,
-    /// and nothing was, at once: what it has to say is not to be said any more.
+    /// Closes a connection with the application's code and reason, after what was written. At once
+    /// if the handshake is not complete and nothing was written: there is nothing left to send.
     pub fn close(
         &mut self,
         now: Instant,
@@ -461,7 +462,7 @@ impl State {
         }
     }
 
-    /// Close everything, and refuse new ones.
+    /// Closes everything, and refuses new clients.
     pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8], woken: &mut Vec<Wake>) {
         self.admission.is_closed = true;
         for handle in self.sessions.handles() {
@@ -469,7 +470,7 @@ impl State {
         }
     }
 
-    /// Go on with another socket.
+    /// Continues with another socket.
     pub fn rebind(&mut self, fd: RawFd, settings: Settings) -> std::io::Result<()> {
         let socket = Socket::new(fd, settings)?;
         let last = self.socket.as_ref().and_then(Socket::local_addr);
@@ -481,7 +482,7 @@ impl State {
         Ok(())
     }
 
-    /// The connection is over. What streams that are paused have to tell comes before.
+    /// The connection has ended. Data of paused streams comes before that event.
     pub fn push_end(&mut self, handle: Handle) {
         let streams = self
             .sessions
@@ -498,14 +499,15 @@ impl State {
             return;
         };
         session.attached.events.push(event);
-        // Also where what it adds to was told of before: its program may have failed before it took that one.
+        // Even if an earlier event was announced: the application may have failed before it took
+        // that one.
         if !session.attached.events.is_empty() {
             self.notify_eventful(handle);
         }
     }
 
-    /// There is something to do for a connection. Once is enough until notifications are taken: a program without a loop
-    /// of ours may never do that.
+    /// There is something to do for a connection. Queued once until notifications are taken, which
+    /// an application without our loop may never do.
     pub fn notify_eventful(&mut self, handle: Handle) {
         let round = self.round;
         if let Some(session) = self.sessions.get(handle)
@@ -520,7 +522,7 @@ impl State {
         std::mem::take(&mut self.notifications)
     }
 
-    /// The stream takes bytes again; tells whether nothing of it is queued now.
+    /// The stream is writable again; whether nothing of it is queued now.
     pub fn pour(&mut self, handle: Handle, stream: StreamId) -> bool {
         let both = self.sessions.both(handle);
         both.is_some_and(|(mut connection, session)| {
@@ -529,7 +531,7 @@ impl State {
     }
 }
 
-/// Pour what is queued for a stream; tells whether nothing is left.
+/// Moves queued bytes of a stream into the protocol; whether nothing is left.
 fn pour(
     connection: &mut core::Connection<'_>,
     all: &mut HashMap<StreamId, Queued>,

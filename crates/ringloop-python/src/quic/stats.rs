@@ -1,4 +1,4 @@
-//! `Stats`: a connection's figures as an object with typed fields.
+//! `Stats`: a connection's statistics as an object with typed fields.
 
 use crate::ffi::Fallible;
 use pyo3::prelude::*;

@@ -1,7 +1,7 @@
-//! `Stream`: one stream of a connection, on which `ringloop.quic.Stream` builds.
+//! `Stream`: one stream of a connection, the base of `ringloop.quic.Stream`.
 //!
-//! Nothing waits here: what cannot be had now is a future's matter ([`super::waiters`]). A stream that is dropped
-//! before its end stops the peer with code 0, and finishes what was written.
+//! Nothing blocks here: waiting is done by futures ([`super::waiters`]). A stream that is dropped
+//! early stops the peer with code 0, and finishes what was written.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,17 +21,17 @@ use super::state::State;
 use super::waiter::Waiter;
 use crate::ffi::{self, Fallible, intern};
 
-/// How far one direction of a stream is.
+/// State of one direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
     /// Receiving: the end was read. Sending: nothing more will be written.
     Finished,
-    /// Receiving: the peer gave up, with its code. Sending: this end did.
+    /// Receiving: the peer reset it, with its code. Sending: this end did.
     Reset(u64),
-    /// Receiving: this end wants no more.
+    /// Receiving: this end stopped it.
     Stopped,
-    /// It does not go this way.
+    /// It does not have this direction.
     Never,
 }
 
@@ -39,12 +39,11 @@ enum End {
 struct Ends {
     receiving: End,
     sending: End,
-    /// The code with which the peer has stopped what is sent, once this end has seen it: the protocol forgets it
-    /// with the stream.
+    /// The code with which the peer stopped it, once seen: the engine forgets it with the stream.
     stopped: Option<u64>,
-    /// It was finished behind what was queued.
+    /// It was finished after queued bytes.
     is_queued: bool,
-    /// Taken from the protocol, and there was no memory to hand it out: for the next read.
+    /// Read from the protocol, but there was no memory to return it: for the next read.
     unread: Vec<Bytes>,
 }
 
@@ -53,7 +52,7 @@ struct Ends {
 pub struct Stream {
     connection: Py<Connection>,
     id: StreamId,
-    /// Opened before the handshake was complete: a server may refuse it.
+    /// Opened before the handshake was complete: a server may reject it.
     is_early: bool,
     ends: Mutex<Ends>,
 }
@@ -148,7 +147,7 @@ impl Stream {
         if matches!(this.is_full(py), Ok(false)) {
             return Ok(this.route().shared.ready(py));
         }
-        // It waits, or says what is wrong, where it is awaited.
+        // Waiting and errors happen where it is awaited.
         slf.call_method0(intern!(py, "_drain"))
     }
 
@@ -195,13 +194,13 @@ impl Stream {
         let (handle, id) = (self.route().handle, self.id);
         let finished = self.with(py, |state| state.finish(handle, id));
         let finished = finished.map(|is_queued| self.ends().is_queued = is_queued);
-        // Where the peer has stopped it there is a reset to be sent.
+        // If the peer has stopped it, there is a reset to send.
         let armed = self.route().shared.arm_flush(py);
         finished.and(armed)
     }
 
     /// Finish, unless sending or the connection is over; where the peer does not want the stream, give up sending with its
-    /// code. What comes can still be read; a stream that nobody has any more stops the peer.
+    /// code. What comes can still be read; a stream without references stops the peer.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         {
             let mut ends = self.ends();
@@ -235,14 +234,14 @@ impl Stream {
         let (handle, id) = (self.route().handle, self.id);
         let done = {
             let mut state = self.route().shared.state(py);
-            // Another stream has the number of one whose early data was refused.
+            // The id of a stream of rejected early data is reused.
             match self.check_early(&mut state) {
                 Ok(()) => state.reset(handle, id, code),
                 refused => refused,
             }
         };
         match done {
-            // All of it was acknowledged: there is nothing to give up.
+            // All of it was acknowledged: there is nothing to reset.
             Err(StreamError::Closed) if before == End::Finished => self.ends().sending = before,
             Err(
                 StreamError::Closed | StreamError::Connection(_) | StreamError::EarlyDataRejected,
@@ -268,7 +267,7 @@ impl Stream {
         }
         let handle = self.route().handle;
         let mut state = self.route().shared.state(py);
-        // Another stream has the number of one whose early data was refused.
+        // The id of a stream of rejected early data is reused.
         if self.check_early(&mut state).is_err() {
             return Ok(());
         }
@@ -313,7 +312,7 @@ impl Stream {
             Err(error) => {
                 if let StreamError::Reset(code) = error {
                     self.ends().receiving = End::Reset(code);
-                    // The stream is over, which lets the peer open another one.
+                    // The stream has ended, which lets the peer open another one.
                     self.route().shared.arm_flush(py)?;
                 }
                 return Err(self.refused(py, &error));
@@ -380,7 +379,8 @@ impl Stream {
         })
     }
 
-    /// No cycle has only streams and connections in it: what a program has hung on one of them is cleared there.
+    /// No reference cycle has only streams and connections: attributes set by the application are
+    /// cleared there.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.connection)
     }
@@ -401,7 +401,7 @@ impl Stream {
         }
     }
 
-    /// Make one object of the first `count` bytes; what is not handed out is for the next read.
+    /// Makes one object of the first `count` bytes; the rest is for the next read.
     fn hand_out<'py>(
         &self,
         py: Python<'py>,
@@ -424,7 +424,7 @@ impl Stream {
         joined.map(|joined| joined.into_bound(py))
     }
 
-    /// Write all of `data`; tells whether it, and all before it, has found room. Where it fails nothing is written.
+    /// Writes all of `data`; whether it, and all before it, found room. Writes nothing on failure.
     fn put(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.check_sending(py)?;
         ffi::spare()?;
@@ -435,7 +435,7 @@ impl Stream {
         })?
     }
 
-    /// Whether something that was written waits for room in the send window.
+    /// Whether written bytes wait for room in the send window.
     fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
         let (handle, id) = (self.route().handle, self.id);
         self.with(py, |state| {
@@ -476,8 +476,8 @@ impl Stream {
     }
 }
 
-/// Finish; where the peer has stopped the stream, the answer is a reset (RFC 9000 §3.5). Tells whether something is queued
-/// before the end, and the peer's code.
+/// Finishes; if the peer has stopped the stream, resets it instead (RFC 9000 §3.5). Returns whether
+/// something is queued before the end, and the peer's code.
 fn end_sending(state: &mut State, handle: Handle, id: StreamId) -> (bool, Option<u64>) {
     match state.finish(handle, id) {
         Ok(is_queued) => (is_queued, None),
@@ -499,7 +499,7 @@ impl Drop for Stream {
         }
         let (handle, id) = (route.handle, self.id);
         {
-            // Whoever has the lock needs no interpreter to give it back.
+            // The holder of the lock does not need the interpreter to release it.
             let mut state = self.route().shared.state_detached();
             if self.check_early(&mut state).is_err() {
                 return;
@@ -514,12 +514,12 @@ impl Drop for Stream {
                 session.forget_finish(id);
             }
         }
-        // A loop that is closed sends nothing more.
+        // A closed loop sends nothing more.
         Python::try_attach(|py| drop(self.route().shared.arm_flush(py)));
     }
 }
 
-/// Leave the first `count` bytes; returns the others.
+/// Keeps the first `count` bytes; returns the others.
 fn split_at(pieces: &mut Vec<Bytes>, count: usize) -> Vec<Bytes> {
     let mut left = count;
     let Some(index) = pieces.iter().position(|piece| {

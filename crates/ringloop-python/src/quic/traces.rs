@@ -1,4 +1,5 @@
-//! Logs of connections that Python reads: in memory, a connection each, as the crate writes them (qlog's JSON-SEQ).
+//! Logs of connections for Python: in memory, one per connection, in the crate's format (qlog's
+//! JSON-SEQ).
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,14 +10,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ringloop_quic::qlog::{Target, Trace};
 
-/// What one log has so far.
+/// Contents of one log.
 type Buffer = Arc<Mutex<Vec<u8>>>;
 
-/// By the client's first id for the server, and whether a client writes it.
+/// By the client's original destination id, and whether the client writes it.
 type Buffers = HashMap<(String, bool), Buffer>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Bytes are whole at any time.
+    // A poisoned buffer is still consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -83,7 +84,7 @@ impl Traces {
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // A string takes whatever is written.
+        // Writing to a string cannot fail.
         let _always_ok = write!(text, "{byte:02x}");
         text
     })

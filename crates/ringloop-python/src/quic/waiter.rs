@@ -1,9 +1,10 @@
-//! `Waiter`: what a coroutine awaits until a connection tells something.
+//! `Waiter`: the awaitable of a coroutine that waits for an event of a connection.
 //!
-//! It is a future to asyncio: tasks, `wait_for` and `shield` take it by the protocol of `_asyncio_future_blocking`
-//! (`asyncio/base_futures.py`, `isfuture`). One of asyncio's own wakes its task by way of the loop's queue, and the loop
-//! looks at the kernel once more before the task's step; where the endpoint is called by the loop itself, nothing of
-//! another task is on the stack, and the step is made at once. Other callbacks than a task's own always take the queue.
+//! It is a future to asyncio: tasks, `wait_for` and `shield` accept it by the protocol of
+//! `_asyncio_future_blocking` (`asyncio/base_futures.py`, `isfuture`). asyncio's own future wakes
+//! its task through the loop's queue, and the loop polls the kernel again before the task's step;
+//! when the loop itself calls the endpoint, no other task is on the stack, and the step is made at
+//! once. Callbacks other than a task's own always use the queue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,12 +48,12 @@ pub struct Waiter {
 pub enum Way {
     /// A task's step at once.
     Direct,
-    /// By the loop's queue.
+    /// Through the loop's queue.
     Queue,
 }
 
 impl Way {
-    /// Direct, where no task is under way.
+    /// Direct, if no task is running.
     pub fn from_the_loop(py: Python<'_>) -> PyResult<Self> {
         static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let current_task = CURRENT_TASK.get_or_try_init(py, || {
@@ -89,7 +90,7 @@ impl Waiter {
         !matches!(self.inner().outcome, Outcome::Pending)
     }
 
-    /// End it, unless it has ended; tells whether the loop's queue has anything of it now.
+    /// Completes it, unless it is done; whether the loop's queue now has something of it.
     pub fn wake(slf: &Bound<'_, Self>, way: Way) -> PyResult<bool> {
         call_all(slf, &slf.get().end(Outcome::Done), way)
     }
@@ -103,7 +104,7 @@ impl Waiter {
         std::mem::take(&mut inner.callbacks)
     }
 
-    /// Its result, for who asks: an error where there is none.
+    /// Its result; an error if there is none.
     fn outcome(&self, py: Python<'_>) -> PyResult<()> {
         let message = match &self.inner().outcome {
             Outcome::Done => return Ok(()),
@@ -120,7 +121,7 @@ impl Waiter {
     }
 }
 
-/// Call all of them, whatever one of them raises; tells whether the loop's queue has one of them now.
+/// Calls all of them, even if one raises; whether the loop's queue now has one of them.
 fn call_all(waiter: &Bound<'_, Waiter>, callbacks: &[Callback], way: Way) -> PyResult<bool> {
     let (mut queued, mut failed) = (false, Ok(()));
     for callback in callbacks {
@@ -133,7 +134,7 @@ fn call_all(waiter: &Bound<'_, Waiter>, callbacks: &[Callback], way: Way) -> PyR
     failed.map(|()| queued)
 }
 
-/// Tells whether it stands in the loop's queue now.
+/// Returns whether it is in the loop's queue now.
 fn call(waiter: &Bound<'_, Waiter>, callback: &Callback, way: Way) -> PyResult<bool> {
     let py = waiter.py();
     let Callback { callable, context } = callback;
@@ -259,7 +260,8 @@ impl Waiter {
             return failed.map(|()| Fallible(removed));
         }
         drop(inner);
-        // It ended while the callbacks were compared, which may run anything: these have not heard of it.
+        // It completed during the comparison of callbacks, which may run any code: these were not
+        // called.
         let called = call_all(slf, &kept, Way::Queue);
         failed.and(called).map(|_| Fallible(removed))
     }
@@ -284,7 +286,7 @@ impl Waiter {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.loop_)?;
-        // A lock that is taken belongs to a thread that will leave it: the next collection sees what it guards.
+        // A thread that holds the lock will release it: the next collection visits what it guards.
         let Ok(inner) = self.inner.try_lock() else {
             return Ok(());
         };

@@ -1,8 +1,8 @@
-//! Who waits for something of a connection.
+//! The waiters of connections.
 //!
-//! A waiter is made only where there is nothing to be had at the moment. One that was cancelled stays until what it
-//! waited for comes, or another one waits for the same: at most one for a stream's direction, and one for each
-//! task that accepts, opens or waits for datagrams.
+//! A waiter is made only if a call has to wait. A cancelled one stays until its event arrives, or
+//! another one waits for the same: at most one per direction of a stream, and one per task that
+//! accepts, opens or waits for datagrams.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub struct Waiters {
     by_handle: HashMap<Handle, session::Waiters<Wait, Waiting>>,
 }
 
-/// One who waits.
+/// An entry.
 struct Waiting(Py<Waiter>);
 
 impl session::Waiter for Waiting {
@@ -29,8 +29,8 @@ impl session::Waiter for Waiting {
 }
 
 impl Waiters {
-    /// Have one wait; false: another one does already, for what only one may wait for. Those that are done, and what it
-    /// replaces, are dropped once the lock is free.
+    /// Adds a waiter; false if another one waits already and only one may. Done and replaced
+    /// waiters are dropped after the lock is released.
     pub fn add(waiters: &Mutex<Self>, handle: Handle, wait: Wait, waiter: Py<Waiter>) -> bool {
         let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
         let of_one = guard.by_handle.entry(handle).or_default();
@@ -43,8 +43,8 @@ impl Waiters {
         added.is_ok()
     }
 
-    /// Wake those who wait for what has come; tells whether the loop's queue has anything of them now. All of them
-    /// are woken, whatever one of them raises.
+    /// Wakes the waiters of these events; whether the loop's queue now has something of them. All
+    /// of them are woken, even if one raises.
     pub fn wake(waiters: &Mutex<Self>, py: Python<'_>, woken: &[Wake], way: Way) -> PyResult<bool> {
         let mut found = Vec::new();
         {
@@ -79,7 +79,7 @@ impl Waiters {
         }
     }
 
-    /// Every waiter, for the collector.
+    /// Every waiter, for the garbage collector.
     pub fn all(&self) -> impl Iterator<Item = &Py<Waiter>> {
         let all = self.by_handle.values().flat_map(session::Waiters::iter);
         all.map(|waiting| &waiting.0)
