@@ -372,16 +372,16 @@ impl EndpointConfig {
     /// route datagrams to cores with one connection each. `first` is that connection's initial id
     /// (no event reports it); all ids have its length, 4 to 20 bytes.
     pub fn connection_ids(self, first: &[u8]) -> Result<Self, ConfigError> {
-        self.told_ids(first.len(), Some(first))
+        self.reported_ids(first.len(), Some(first))
     }
 
     /// The same for endpoints with any number of connections, whose first ids are in
     /// [`Connection::ids`](crate::core::Connection::ids); all have `len` bytes, 4 to 20.
     pub fn connection_id_len(self, len: usize) -> Result<Self, ConfigError> {
-        self.told_ids(len, None)
+        self.reported_ids(len, None)
     }
 
-    fn told_ids(mut self, len: usize, first: Option<&[u8]>) -> Result<Self, ConfigError> {
+    fn reported_ids(mut self, len: usize, first: Option<&[u8]>) -> Result<Self, ConfigError> {
         if !(4..=20).contains(&len) {
             return Err(ConfigError::OutOfBounds("connection_ids: 4 to 20 bytes"));
         }

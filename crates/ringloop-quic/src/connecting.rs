@@ -9,7 +9,7 @@ use crate::core::{self, Handle, Handshake};
 use crate::error::ConnectionError;
 use crate::session::{Phase, Wait};
 use crate::shared::{Futures, Inner, Session, Shared};
-use crate::wakers::Seat;
+use crate::wakers::WaitSlot;
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -134,15 +134,15 @@ impl Drop for Incoming {
 /// Keeps the connection open like a clone of it, until it is awaited.
 #[must_use = "dropping it closes the connection"]
 pub struct Connecting {
-    seat: Watching,
+    slot: Watching,
     connection: Connection,
 }
 
 /// Registration as a waiter for a handshake's steps.
-type Watching = Seat<Rc<Inner>>;
+type Watching = WaitSlot<Rc<Inner>>;
 
 fn watching(connection: &Connection) -> Watching {
-    Seat::new(Rc::clone(&connection.inner), Wait::Progress)
+    WaitSlot::new(Rc::clone(&connection.inner), Wait::Progress)
 }
 
 impl fmt::Debug for Connecting {
@@ -157,7 +157,7 @@ impl Connecting {
     pub(crate) fn new(shared: &Rc<Shared>, handle: Handle) -> Self {
         let connection = Connection::new(shared, handle);
         Self {
-            seat: watching(&connection),
+            slot: watching(&connection),
             connection,
         }
     }
@@ -178,7 +178,7 @@ impl Connecting {
         }
         let connection = self.connection.clone();
         let zero_rtt = ZeroRtt {
-            seat: watching(&connection),
+            slot: watching(&connection),
             connection: self.connection,
         };
         Ok((connection, zero_rtt))
@@ -212,7 +212,7 @@ impl Future for Connecting {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let result = this.seat.poll(cx, |_, session| {
+        let result = this.slot.poll(cx, |_, session| {
             // Even if it is closed by now: what a client sent before it closed can still be read.
             if session.phase == Phase::Complete {
                 return Some(Ok(()));
@@ -227,7 +227,7 @@ impl Future for Connecting {
 /// handshake failed.
 #[must_use = "whether early data arrived is known when it is awaited"]
 pub struct ZeroRtt {
-    seat: Watching,
+    slot: Watching,
     connection: Connection,
 }
 
@@ -241,7 +241,7 @@ impl Future for ZeroRtt {
     type Output = bool;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        self.get_mut().seat.poll(cx, |connection, session| {
+        self.get_mut().slot.poll(cx, |connection, session| {
             // Even if it is closed by now.
             if session.phase == Phase::Complete {
                 return Some(!connection.is_client() || connection.early_data_accepted());

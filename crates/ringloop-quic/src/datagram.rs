@@ -8,7 +8,7 @@ use crate::core::{self, DatagramRefusal};
 use crate::error::DatagramError;
 use crate::session::Wait;
 use crate::shared::Session;
-use crate::wakers::Seat;
+use crate::wakers::WaitSlot;
 use bytes::Bytes;
 use ringloop::time::timeout;
 use std::future::poll_fn;
@@ -82,7 +82,7 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<(), DatagramError> {
         let mut bytes = Some(bytes);
-        let mut seat = Seat::new(&*self.inner, Wait::DatagramOut);
+        let mut slot = WaitSlot::new(&*self.inner, Wait::DatagramOut);
         poll_fn(|cx| {
             let Some(next) = bytes.take() else {
                 return Poll::Ready(Ok(()));
@@ -91,7 +91,7 @@ impl Connection {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(DatagramRefusal::Blocked(back)) => {
                     bytes = Some(back);
-                    seat.poll(cx, |_, _| None)
+                    slot.poll(cx, |_, _| None)
                 }
                 Err(DatagramRefusal::Error(error)) => Poll::Ready(Err(error)),
             }

@@ -1,13 +1,15 @@
-//! QUIC on ringloop: endpoints, connections, streams and datagrams as futures, and a core without I/O.
+//! QUIC on ringloop: endpoints, connections, streams and datagrams as futures, and a core without
+//! I/O.
 //!
-//! Read the modules in this order; each opens with what it owns, who calls it, and what it never does:
+//! Read the modules in this order; each starts with what it owns and who calls it:
 //!
-//! 1. [`core`] – the protocol without sockets, clocks or tasks: datagrams in, datagrams out, events, a deadline.
-//! 2. [`session`] – what is kept of each connection above that, and who waits for which event: for the futures of this
-//!    crate, and for embedders with futures of their own.
-//! 3. [`Endpoint`] – a UDP socket of the engine around a core: `receive` (multishot, trains), `transmit` (trains,
-//!    congestion bits, source addresses), one timer. [`sender`] is for embedders, too.
-//!    Several at one address: [`Worker`].
+//! 1. [`core`] – the protocol without sockets, clocks or tasks: datagrams in, datagrams out,
+//!    events, a deadline.
+//! 2. [`session`] – the state of each connection above that, and its waiters: for the futures of
+//!    this crate, and for embedders with their own futures.
+//! 3. [`Endpoint`] – a UDP socket of ringloop around a core: `receive` (multishot, GRO), `transmit`
+//!    (GSO, ECN, source addresses), one timer. [`sender`] is for embedders too. Several endpoints
+//!    at one address: [`Worker`].
 //! 4. [`Connection`], [`SendStream`], [`RecvStream`], datagrams – thin futures over the sessions.
 //! 5. [`config`], [`tls`], [`limits`], [`stats`], [`qlog`], [`error`], [`codes`].
 //!
@@ -23,7 +25,7 @@
 //! ringloop::Runtime::new()?.block_on(async {
 //!     let tls = ServerTls::new(certificate).alpn(["echo"]);
 //!     let server = Endpoint::server(([0, 0, 0, 0], 4433).into(), ServerConfig::new(tls)?)?;
-//!     // A client that does not get in is no end of the server; `stats` counts those, by reasons.
+//!     // Failed handshakes do not end the server; `stats` counts them by reason.
 //!     server.on_handshake_failed(|client, error| eprintln!("{client}: {error}"));
 //!     while let Some(incoming) = server.accept().await {
 //!         ringloop::spawn(async move {
@@ -82,21 +84,21 @@ pub use rustls;
 pub use stream::{RecvStream, SendStream};
 pub use workers::{Steering, Worker, steering_program};
 
-/// Which way the bytes of a stream go.
+/// Direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Both ways.
+    /// Bidirectional.
     Bi,
-    /// From the one who opened it.
+    /// Unidirectional, from the end that opened it.
     Uni,
 }
 
-/// A stream's number in its connection (RFC 9000 §2.1).
+/// A stream's id in its connection (RFC 9000 §2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
 impl StreamId {
-    /// Which way its bytes go.
+    /// Its direction.
     pub fn direction(self) -> Direction {
         if self.0 & 2 == 0 {
             Direction::Bi

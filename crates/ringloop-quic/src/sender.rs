@@ -26,7 +26,7 @@ pub struct Sender {
     segments_max: usize,
     sends_ecn: bool,
     /// The socket queues ICMP errors.
-    hears: bool,
+    receives_errors: bool,
 }
 
 impl Sender {
@@ -36,7 +36,7 @@ impl Sender {
             fd,
             segments_max: segments_max.max(1),
             sends_ecn,
-            hears: false,
+            receives_errors: false,
         }
     }
 
@@ -47,14 +47,14 @@ impl Sender {
 
     /// Reads pending ICMP errors; call before receiving and before sending.
     pub fn hear(&mut self, now: Instant, core: &mut Core) {
-        let hears = core.waits_for_first_answers();
-        if hears != self.hears {
-            self.hears = hears;
+        let receives_errors = core.waits_for_first_answers();
+        if receives_errors != self.receives_errors {
+            self.receives_errors = receives_errors;
             // Optional: not every socket supports it.
-            drop(datagram::set_receive_errors(self.fd, hears));
+            drop(datagram::set_receive_errors(self.fd, receives_errors));
         }
         for _ in 0..ANSWERS_PER_TURN {
-            if !self.hears {
+            if !self.receives_errors {
                 return;
             }
             match datagram::next_error(self.fd) {

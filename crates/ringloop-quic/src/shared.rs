@@ -9,7 +9,7 @@ use crate::core::{self, Event, Handle};
 use crate::error::ConnectionError;
 use crate::session::{self, Closing, Sessions, Wait, Waiters, Wake, wakes};
 use crate::socket_drain::SocketDrain;
-use crate::wakers::{STREAM_SEAT, Seat, Waitable, Waiting, wait};
+use crate::wakers::{STREAM_SLOT, WaitSlot, Waitable, Waiting, wait};
 use crate::workers::Place;
 use bytes::Bytes;
 use ringloop::net::UdpSocket;
@@ -142,14 +142,14 @@ impl Shared {
         on: EndpointWait,
         mut look: impl FnMut(&mut State) -> Option<T>,
     ) -> T {
-        let mut seat = Seat::new(self, on);
+        let mut slot = WaitSlot::new(self, on);
         poll_fn(|cx| {
             let mut state = self.state();
             if let Some(result) = look(&mut state) {
                 return Poll::Ready(result);
             }
-            let (on, place) = seat.place();
-            let old = wait(&mut state.waiters, on, place, cx);
+            let (on, slot) = slot.key_and_slot();
+            let old = wait(&mut state.waiters, on, slot, cx);
             drop(state);
             drop(old);
             Poll::Pending
@@ -273,8 +273,8 @@ impl Inner {
         on: Wait,
         mut look: impl FnMut(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> T {
-        let mut seat = Seat::new(self, on);
-        poll_fn(|cx| seat.poll(cx, &mut look)).await
+        let mut slot = WaitSlot::new(self, on);
+        poll_fn(|cx| slot.poll(cx, &mut look)).await
     }
 
     /// The same as a poll function, for the stream's only waiting future.
@@ -284,13 +284,13 @@ impl Inner {
         on: Wait,
         look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> Poll<T> {
-        self.poll_in(cx, (on, STREAM_SEAT), look)
+        self.poll_in(cx, (on, STREAM_SLOT), look)
     }
 
     fn poll_in<T>(
         &self,
         cx: &Context<'_>,
-        (on, place): (Wait, u64),
+        (on, slot): (Wait, u64),
         look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> Poll<T> {
         // Dropped once nothing is borrowed: its drop may run application code, which may call back.
@@ -299,7 +299,7 @@ impl Inner {
             if let Some(result) = look(connection, session) {
                 return Poll::Ready(result);
             }
-            old = wait(&mut session.attached.waiters, on, place, cx);
+            old = wait(&mut session.attached.waiters, on, slot, cx);
             Poll::Pending
         });
         drop(old);
@@ -307,15 +307,15 @@ impl Inner {
     }
 }
 
-impl<P: Deref<Target = Inner>> Seat<P> {
+impl<P: Deref<Target = Inner>> WaitSlot<P> {
     /// Polls until `look` returns a result.
     pub fn poll<T>(
         &mut self,
         cx: &Context<'_>,
         look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> Poll<T> {
-        let place = self.place();
-        self.on().poll_in(cx, place, look)
+        let on_slot = self.key_and_slot();
+        self.on().poll_in(cx, on_slot, look)
     }
 }
 

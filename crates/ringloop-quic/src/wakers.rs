@@ -1,8 +1,8 @@
 //! Futures among the waiters of a connection or an endpoint.
 //!
-//! Owns: [`Seat`], a future's registration as a waiter until it is dropped; a future dropped early
-//! leaves nothing behind, or a long connection would keep every task that ever waited for its end.
-//! Wakers are returned, to be woken once nothing is borrowed.
+//! Owns: [`WaitSlot`], a future's registration as a waiter until it is dropped; a future dropped
+//! early leaves nothing behind, or a long connection would keep every task that ever waited for its
+//! end. Wakers are returned, to be woken once nothing is borrowed.
 
 use crate::session::{Waiter, Waiters};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 /// A waiting task.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    seat: u64,
+    slot: u64,
     waker: Waker,
 }
 
@@ -24,41 +24,41 @@ impl Waiting {
 }
 
 impl Waiter for Waiting {
-    /// The future was dropped or is done.
+    /// Always false: a future that no longer waits has removed its waiter.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// Id of a future that is not registered yet.
-const NO_SEAT: u64 = 0;
-/// Id of the one future that reads, writes or finishes a stream.
-pub(crate) const STREAM_SEAT: u64 = 1;
+/// Slot of a future that is not registered yet.
+const UNREGISTERED: u64 = 0;
+/// Slot of the one future that reads, writes or finishes a stream.
+pub(crate) const STREAM_SLOT: u64 = 1;
 
 thread_local! {
-    static LAST_SEAT: Cell<u64> = const { Cell::new(STREAM_SEAT) };
+    static LAST_SLOT: Cell<u64> = const { Cell::new(STREAM_SLOT) };
 }
 
-/// Registers a waker under a seat, one per future. Returns the waker of an earlier poll, to be
-/// dropped once nothing is borrowed: its drop may run application code, which may call back.
+/// Registers a waker in its future's slot. Returns the waker of an earlier poll, to be dropped once
+/// nothing is borrowed: its drop may run application code, which may call back.
 #[must_use = "it is to be dropped once nothing is borrowed"]
 pub(crate) fn wait<K: Eq + Hash>(
     waiters: &mut Waiters<K, Waiting>,
     key: K,
-    seat: u64,
+    slot: u64,
     cx: &Context<'_>,
 ) -> Option<Waiting> {
     let waker = cx.waker();
-    if let Some(known) = waiters.find(&key, |known| known.seat == seat) {
+    if let Some(known) = waiters.find(&key, |known| known.slot == slot) {
         if known.waker.will_wake(waker) {
             return None;
         }
         let waker = waker.clone();
-        return Some(std::mem::replace(known, Waiting { seat, waker }));
+        return Some(std::mem::replace(known, Waiting { slot, waker }));
     }
     let waker = waker.clone();
     // These are never done.
-    drop(waiters.add(key, Waiting { seat, waker }));
+    drop(waiters.add(key, Waiting { slot, waker }));
     None
 }
 
@@ -70,18 +70,18 @@ pub(crate) trait Waitable {
 }
 
 /// A future's registration as a waiter for `key`; removed on drop.
-pub(crate) struct Seat<P: Deref<Target: Waitable>> {
+pub(crate) struct WaitSlot<P: Deref<Target: Waitable>> {
     on: P,
     key: <P::Target as Waitable>::Key,
     number: u64,
 }
 
-impl<P: Deref<Target: Waitable>> Seat<P> {
+impl<P: Deref<Target: Waitable>> WaitSlot<P> {
     pub(crate) fn new(on: P, key: <P::Target as Waitable>::Key) -> Self {
         Self {
             on,
             key,
-            number: NO_SEAT,
+            number: UNREGISTERED,
         }
     }
 
@@ -89,23 +89,23 @@ impl<P: Deref<Target: Waitable>> Seat<P> {
         &self.on
     }
 
-    /// The key and the seat's id.
-    pub(crate) fn place(&mut self) -> (<P::Target as Waitable>::Key, u64) {
-        if self.number == NO_SEAT {
-            self.number = LAST_SEAT.get() + 1;
-            LAST_SEAT.set(self.number);
+    /// The key, and the slot of the future.
+    pub(crate) fn key_and_slot(&mut self) -> (<P::Target as Waitable>::Key, u64) {
+        if self.number == UNREGISTERED {
+            self.number = LAST_SLOT.get() + 1;
+            LAST_SLOT.set(self.number);
         }
         (self.key, self.number)
     }
 }
 
-impl<P: Deref<Target: Waitable>> Drop for Seat<P> {
+impl<P: Deref<Target: Waitable>> Drop for WaitSlot<P> {
     fn drop(&mut self) {
         let (key, number) = (self.key, self.number);
-        if number != NO_SEAT {
+        if number != UNREGISTERED {
             let left = self
                 .on
-                .with_waiters(|waiters| waiters.remove(&key, |known| known.seat == number));
+                .with_waiters(|waiters| waiters.remove(&key, |known| known.slot == number));
             drop(left);
         }
     }

@@ -30,7 +30,7 @@ pub enum Entry {
 pub struct Ready {
     queue: VecDeque<Entry>,
     /// Handles of watchers, of exited children, and of timers that were due after the wait, until
-    /// `put_brought_first`.
+    /// `prepend_io_callbacks`.
     brought: VecDeque<Entry>,
     ends: VecDeque<Entry>,
     due: VecDeque<Entry>,
@@ -129,7 +129,7 @@ impl Ready {
 
     /// Puts the callbacks of the wait before the rest; returns their number. Entries without memory
     /// are left for the next turn.
-    pub fn put_brought_first(&mut self) -> usize {
+    pub fn prepend_io_callbacks(&mut self) -> usize {
         if append(&mut self.brought, &mut self.ends) {
             append(&mut self.brought, &mut self.due);
         }
@@ -142,7 +142,7 @@ impl Ready {
     }
 
     /// Puts them after the rest: an exception that left the loop has ended the turn.
-    pub fn put_brought_last(&mut self) {
+    pub fn append_io_callbacks(&mut self) {
         let all = [&mut self.brought, &mut self.ends, &mut self.due];
         self.is_split = !all
             .into_iter()

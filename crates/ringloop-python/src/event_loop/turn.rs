@@ -76,7 +76,7 @@ impl LoopCore {
         self.collect_timers(loop_)?;
         let count = self.ready.with(|ready| ready.len())?;
         if let Err(left) = self.run_pass(loop_, count) {
-            self.ready.with(Ready::put_brought_last)?;
+            self.ready.with(Ready::append_io_callbacks)?;
             return Err(left);
         }
         let scheduled = self.ready.with(|ready| ready.len())?;
@@ -85,7 +85,7 @@ impl LoopCore {
         // completions' callbacks have scheduled.
         let (brought, waiting) = self
             .ready
-            .with(|ready| (ready.put_brought_first(), ready.len()))?;
+            .with(|ready| (ready.prepend_io_callbacks(), ready.len()))?;
         let had_events = dispatched?;
         let second = if scheduled == 0 { waiting } else { brought };
         self.run_pass(loop_, second)?;

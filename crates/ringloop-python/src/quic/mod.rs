@@ -9,42 +9,27 @@
 //! received bytes into one `bytes`. Out: `Stream.write` → the core (one copy) → packets sealed in
 //! one buffer → sendmsg(2).
 //!
-//! | file         | contents
-//! |
+//! | file         | contents                                                                      |
 //! |--------------|----------------------------------------------------------------------------------|
-//! | `shared`     | state shared by an endpoint and its connections, and the lock order
-//! |
-//! | `route`      | a connection as its objects refer to it
-//! |
-//! | `state`      | the sessions of connections, their streams' queues, admission
-//! |
-//! | `dispatch`   | routes the core's events to waiters and event queues                             |
-//! | `queued`     | written bytes without room in the send window
-//! |
-//! | `event_queue` | aioquic's events, queued until they are taken                                   |
-//! | `pings`      | pings and their acknowledgements
-//! |
-//! | `datagrams`  | a connection's datagrams, taken and sent                                         |
-//! | `waiters`, `waiter` | the waiters of connections, and the awaitable
-//! |
-//! | `ready`      | a completed awaitable
-//! |
-//! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush per pass
-//! |
-//! | `socket`     | GRO and GSO batches from and to the kernel
-//! |
-//! | `memory`     | a client's sessions and tokens of a server
-//! |
-//! | `event_connection` | connections for the interfaces of aioquic and its kin
-//! |
-//! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes      |
-//! | `traces`     | logs of connections, in memory
-//! |
-//! | `authority`  | a private CA
-//! |
-//! | `material`   | forms of certificates, keys and authorities
-//! |
-//! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors`, `exception` | conversions                                |
+//! | `shared`     | state shared by an endpoint and its connections, and the lock order           |
+//! | `route`      | a connection as its objects refer to it                                       |
+//! | `state`      | the sessions of connections, their streams' queues, admission                 |
+//! | `dispatch`   | routes the core's events to waiters and event queues                          |
+//! | `queued`     | written bytes without room in the send window                                 |
+//! | `event_queue` | aioquic's events, queued until they are taken                                |
+//! | `pings`      | pings and their acknowledgements                                              |
+//! | `datagrams`  | a connection's datagrams, taken and sent                                      |
+//! | `waiters`, `waiter` | the waiters of connections, and the awaitable                          |
+//! | `ready`      | a completed awaitable                                                         |
+//! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush per pass   |
+//! | `socket`     | GRO and GSO batches from and to the kernel                                    |
+//! | `memory`     | a client's sessions and tokens of a server                                    |
+//! | `event_connection` | connections for the interfaces of aioquic and its kin                   |
+//! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes   |
+//! | `traces`     | logs of connections, in memory                                                |
+//! | `authority`  | a private CA                                                                  |
+//! | `material`   | forms of certificates, keys and authorities                                   |
+//! | `address`, `clock`, `keywords`, `numbers`, `keylog`, `errors`, `exception` | conversions     |
 //!
 //! With the interpreter lock held, nothing here waits for a lock whose holder may wait for the
 //! interpreter: see `shared`.

@@ -5,8 +5,7 @@
 //!
 //! | lock      | guards                     | while it is held                                              |
 //! |-----------|----------------------------|---------------------------------------------------------------|
-//! | `state`   | the protocol; no Python objects | Python objects are not called, created or
-//! dropped        |
+//! | `state`   | the protocol; no Python objects | Python objects are not called, made or dropped   |
 //! | `waiters` | waiters                    | they are moved in or out, never dropped or called             |
 //! | `loop_`   | the loop's methods, timer  | as above                                                      |
 //!

@@ -248,11 +248,11 @@ fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
             break;
         }
     }
-    taken.and(look_again(this))
+    taken.and(rearm_poll(this))
 }
 
 /// Requests another notification about pending connections.
-fn look_again(this: Listener_<'_, '_>) -> PyResult<()> {
+fn rearm_poll(this: Listener_<'_, '_>) -> PyResult<()> {
     if this.stopped.get() {
         return Ok(());
     }

@@ -4,8 +4,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | salt, labels of the key derivation | rustls, with [`rustls::quic::Version::V2`] from `session`
-//! |
+//! | salt, labels of the key derivation | rustls, with [`rustls::quic::Version::V2`] from `session` |
 //! | key and nonce of the Retry integrity tag | `session` |
 //! | the two type bits of long headers | here: translated before the engine reads a datagram; written by `session`'s packet keys before they seal one |
 //!
