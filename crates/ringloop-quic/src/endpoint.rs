@@ -214,7 +214,7 @@ impl Endpoint {
         Some(Incoming::new(&self.shared, incoming))
     }
 
-    /// Sets how new clients are accepted; `None`: they are refused.
+    /// Sets how new clients are accepted; `None`: not at all.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
         self.shared.state().sessions.core.set_server(config);
     }

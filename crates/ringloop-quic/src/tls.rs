@@ -314,7 +314,7 @@ pub enum Secrets {
     /// The file named by `SSLKEYLOGFILE`, if set.
     #[default]
     FromEnvironment,
-    /// None.
+    /// Nowhere.
     Kept,
     /// A key log of the application.
     To(Arc<dyn KeyLog>),

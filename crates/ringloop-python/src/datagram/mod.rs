@@ -162,7 +162,7 @@ fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
     Ok(Armed::Running(this.base.driver(this.py(), submit)?))
 }
 
-/// Make the type.
+/// Makes the type.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;

@@ -82,7 +82,7 @@ impl<'a> Callback<'a> {
         }
     }
 
-    /// Fill a new handle.
+    /// Fills a new handle.
     #[inline(always)]
     pub fn fill(self, parts: Parts<'_, '_>) {
         let [first, second, third] = ARGUMENTS.map(|word| &self.cells[word]);
@@ -103,7 +103,7 @@ impl<'a> Callback<'a> {
         self.put(&self.cells[SOURCE_TRACEBACK], parts.source_traceback);
     }
 
-    /// Fill a new handle with a task's step.
+    /// Fills a new handle with a task's step.
     pub fn fill_step(self, callable: Obj, argument: Option<Obj>, context: Obj, loop_: Obj) {
         self.state.argument_count.set(u8::from(argument.is_some()));
         self.put(&self.cells[ARGUMENTS[0]], argument);

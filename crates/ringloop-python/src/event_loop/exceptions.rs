@@ -84,7 +84,7 @@ pub(crate) fn report(
     call_handler(loop_, &context)
 }
 
-/// Call a method of asyncio's logger: `debug`, `info` or `warning`.
+/// Calls a method of asyncio's logger: `debug`, `info` or `warning`.
 pub(crate) fn log<'py>(
     level: &Bound<'py, PyString>,
     arguments: impl PyCallArgs<'py>,

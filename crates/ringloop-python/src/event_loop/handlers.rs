@@ -202,7 +202,7 @@ impl Handlers {
         found.filter(|(key, _)| key.generation & GENERATION_MASK == generation)
     }
 
-    /// Find a handler.
+    /// Finds a handler.
     #[inline]
     pub fn get(&self, token: Token) -> Option<&Handler> {
         self.entry(token).map(|(_, handler)| handler)

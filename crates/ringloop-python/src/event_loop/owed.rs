@@ -22,7 +22,7 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Show the references to the collector.
+    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         visitor.visit(&self.object)?;
         match &self.argument {

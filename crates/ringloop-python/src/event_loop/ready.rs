@@ -72,7 +72,7 @@ impl Ready {
         self.queue.try_reserve(1).map_err(ffi::no_memory)
     }
 
-    /// Take the first.
+    /// Takes the first.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
         if self.is_split {

@@ -24,7 +24,7 @@ use crate::ffi::{
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
-/// Put the methods on the class.
+/// Puts the methods on the class.
 pub fn install(py: Python<'_>) -> PyResult<()> {
     type Target = Class<LoopCore>;
     let methods = vec![

@@ -56,7 +56,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Add a timer.
+    /// Adds a timer.
     pub fn push(&mut self, deadline_ns: i64, handle: Obj) -> PyResult<()> {
         ffi::spare()?;
         self.heap.try_reserve(1).map_err(ffi::no_memory)?;
@@ -65,7 +65,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Add a timer that is due at `now_ns`.
+    /// Adds a timer that is due at `now_ns`.
     pub fn push_due(&mut self, now_ns: i64, handle: Obj) -> PyResult<()> {
         if self
             .lane
@@ -119,7 +119,7 @@ impl Timers {
         }
     }
 
-    /// Take the earliest timer.
+    /// Takes the earliest timer.
     pub fn pop(&mut self) -> Option<Obj> {
         if self.lane_is_next() {
             self.lane.pop_front().map(|timer| timer.handle)
@@ -188,7 +188,7 @@ impl Timers {
         self.heap.is_empty() && self.lane.is_empty()
     }
 
-    /// Show the references to the collector.
+    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         for Reverse(timer) in &self.heap {
             visitor.visit(&timer.handle)?;

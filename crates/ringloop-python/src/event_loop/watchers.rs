@@ -70,7 +70,7 @@ impl Watchers {
             .any(|&direction| self.polls.contains_key(&(fd, direction)))
     }
 
-    /// Show the references to the collector.
+    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.objects
             .values()

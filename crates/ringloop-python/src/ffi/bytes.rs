@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, new_len: isize) -> std::ffi::c_int;
 }
 
-/// Receive into a new `bytes` of at most `size` bytes; the inner error is the socket's.
+/// Receives into a new `bytes` of at most `size` bytes; the inner error is the socket's.
 pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
     // An application's own socket may be blocking; the loop must not block in it.
     fill_new_bytes(py, size, |memory| {
@@ -40,7 +40,7 @@ pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Res
     })
 }
 
-/// Read into a new `bytes` of at most `size` bytes; the inner error is the file's.
+/// Reads into a new `bytes` of at most `size` bytes; the inner error is the file's.
 pub fn read_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
     fill_new_bytes(py, size, |memory| file::read(fd, memory, None))
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyString, PyTuple};
 
 use super::object::Obj;
 
-/// Call with no arguments.
+/// Calls with no arguments.
 #[inline]
 pub fn call_no_args(py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
     // SAFETY: invariant 2.
@@ -20,13 +20,13 @@ pub fn call_no_args(py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, result) }
 }
 
-/// Call with one argument.
+/// Calls with one argument.
 #[inline]
 pub fn call_one(py: Python<'_>, callable: &Obj, argument: &Obj) -> PyResult<Obj> {
     call(py, callable, &[argument])
 }
 
-/// Call with up to [`CALL_ARGUMENTS_MAX`] arguments; more go through a tuple.
+/// Calls with up to [`CALL_ARGUMENTS_MAX`] arguments; more go through a tuple.
 #[inline]
 pub fn call<const N: usize>(
     py: Python<'_>,
@@ -52,7 +52,7 @@ pub fn call<const N: usize>(
     unsafe { Obj::from_owned_ptr(py, result) }
 }
 
-/// Call the method `name` of the first argument with the others.
+/// Calls the method `name` of the first argument with the others.
 #[inline]
 pub fn call_method<const N: usize>(
     py: Python<'_>,
@@ -81,7 +81,7 @@ pub fn call_method<const N: usize>(
 /// The longest argument list that [`call`] supports.
 pub const CALL_ARGUMENTS_MAX: usize = 6;
 
-/// Call with the arguments of a tuple.
+/// Calls with the arguments of a tuple.
 pub fn call_tuple(callable: &Obj, arguments: &Bound<'_, PyTuple>) -> PyResult<Obj> {
     callable
         .bind(arguments.py())

@@ -109,7 +109,7 @@ pub fn context_new(py: Python<'_>) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, context) }
 }
 
-/// Copy the current context, as `contextvars.copy_context()`.
+/// Copies the current context, as `contextvars.copy_context()`.
 #[inline]
 pub fn context_copy_current(py: Python<'_>) -> PyResult<Obj> {
     // SAFETY: attached, as the token proves.

@@ -32,12 +32,12 @@ unsafe fn owned<T>(py: Python<'_>, pointer: *mut ffi::PyObject) -> PyResult<Boun
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
-/// Make a `str`.
+/// Makes a `str`.
 pub fn new_str<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
     PyString::from_bytes(py, text.as_bytes())
 }
 
-/// Make the `str` of a file's name, as `os.fsdecode` does.
+/// Makes the `str` of a file's name, as `os.fsdecode` does.
 pub fn new_path<'py>(py: Python<'py>, path: &OsStr) -> PyResult<Bound<'py, PyString>> {
     let bytes = path.as_bytes();
     let len = bytes.len().cast_signed();
@@ -57,7 +57,7 @@ pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBy
     unsafe { owned(py, pointer) }
 }
 
-/// Make an empty `dict`.
+/// Makes an empty `dict`.
 pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyDict_New() };
@@ -65,7 +65,7 @@ pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     unsafe { owned(py, pointer) }
 }
 
-/// Make an empty `list`.
+/// Makes an empty `list`.
 pub fn new_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyList_New(0) };
@@ -75,7 +75,7 @@ pub fn new_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 
 /// A Rust value that becomes a Python object.
 pub trait IntoObject<'py> {
-    /// Make the object.
+    /// Makes the object.
     fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
 }
 
@@ -203,7 +203,7 @@ tuples!(
     (A 0, B 1, C 2, D 3, E 4)
 );
 
-/// Make the `slice` from `start` to the end.
+/// Makes the `slice` from `start` to the end.
 pub fn new_slice(py: Python<'_>, start: usize) -> PyResult<Bound<'_, PyAny>> {
     let start = start.into_object(py)?;
     let null = std::ptr::null_mut();
@@ -213,7 +213,7 @@ pub fn new_slice(py: Python<'_>, start: usize) -> PyResult<Bound<'_, PyAny>> {
     unsafe { owned(py, pointer) }
 }
 
-/// Make a `tuple`.
+/// Makes a `tuple`.
 pub fn new_tuple<'py>(
     py: Python<'py>,
     items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
@@ -264,7 +264,7 @@ where
 /// An exception class whose instance is made at once: a lazy one of `PyO3` panics without memory
 /// for its arguments, while this becomes a `MemoryError`.
 pub trait Raise: PyTypeInfo {
-    /// Make an exception with a text.
+    /// Makes an exception with a text.
     #[cold]
     fn raise(text: impl AsRef<str>) -> PyErr {
         // SAFETY: invariant 1.
@@ -284,7 +284,7 @@ pub trait Raise: PyTypeInfo {
         PyErr::fetch(argument.py())
     }
 
-    /// Make an exception without an argument.
+    /// Makes an exception without an argument.
     #[cold]
     fn raise_bare() -> PyErr {
         // SAFETY: invariant 1.
@@ -338,7 +338,7 @@ pub fn try_copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
     Ok(copy)
 }
 
-/// Make the `OSError`, or its subclass, of an errno.
+/// Makes the `OSError`, or its subclass, of an errno.
 #[cold]
 pub fn raise_os(errno: i32, text: &str) -> PyErr {
     // SAFETY: invariant 1.

@@ -32,7 +32,7 @@ pub unsafe trait Target: Sized + 'static {
     type Receiver<'a, 'py>;
     /// The state is plain cells: one thread at a time may run an instance's methods.
     const LOCKED: bool;
-    /// Make the receiver from `self`.
+    /// Makes the receiver from `self`.
     ///
     /// # Safety
     /// `object` is an instance of the type, alive for `'a`, and the thread is attached.
@@ -121,7 +121,7 @@ pub enum Entry {
 }
 
 impl<T: Target> Method<T> {
-    /// Describe a method; use [`method!`], which also makes the entry.
+    /// Describes a method; use [`method!`], which also makes the entry.
     ///
     /// # Safety
     /// `entry` must treat `self` as an instance of `T`.
@@ -164,7 +164,7 @@ pub const fn c_text(text: &'static str) -> &'static CStr {
 }
 
 impl<T: Target> Property<T> {
-    /// Describe a property; use [`property!`], which also makes the entry.
+    /// Describes a property; use [`property!`], which also makes the entry.
     ///
     /// # Safety
     /// `get` must treat `self` as an instance of `T`.
@@ -339,7 +339,7 @@ pub fn apply<'a, 'py, T: Target, R>(
     function(this)
 }
 
-/// Make a [`Method`] of safe functions. `inspect.signature` reads the parameters.
+/// Makes a [`Method`] of safe functions. `inspect.signature` reads the parameters.
 ///
 /// * `name() => function, "doc"`: of `fn(This<T>) -> impl Return`, or of a closure like it;
 /// * `name(first, second=None) => function, "doc"`: of `fn(This<T>, Borrowed<PyAny>, Option<Borrowed<PyAny>>)`; an argument
@@ -425,7 +425,7 @@ macro_rules! argument {
     };
 }
 
-/// Make a read-only [`Property`] from `fn(This<T>) -> impl Return` or a closure like it.
+/// Makes a read-only [`Property`] from `fn(This<T>) -> impl Return` or a closure like it.
 macro_rules! property {
     ($target:ty, [$($generics:tt)*], [$($arguments:tt)*]; $name:ident => $get:expr, $doc:literal) => {{
         unsafe extern "C" fn get<$($generics)*>(
@@ -465,7 +465,7 @@ macro_rules! members {
     };
 }
 
-/// Enter `fn(This<T>) -> impl Return`.
+/// Enters `fn(This<T>) -> impl Return`.
 macro_rules! enter_getter {
     ($target:ty, $object:expr, $function:expr) => {
         $crate::ffi::entry_getter::<$target, _>($object, ::std::ptr::null_mut(), |py, this| {
@@ -477,7 +477,7 @@ macro_rules! enter_getter {
     };
 }
 
-/// Make the `__repr__` slot from `fn(This<T>) -> PyResult<Bound<PyAny>>`.
+/// Makes the `__repr__` slot from `fn(This<T>) -> PyResult<Bound<PyAny>>`.
 macro_rules! repr_slot {
     ($target:ty, $function:path) => {{
         unsafe extern "C" fn enter(object: *mut ::pyo3::ffi::PyObject) -> *mut ::pyo3::ffi::PyObject {

@@ -53,11 +53,11 @@ pub trait Payload: Sized + 'static {
 
     /// The one type object of this payload.
     fn native() -> &'static Native<Self>;
-    /// List the members.
+    /// Lists the members.
     fn define(definition: &mut Definition<Self>);
-    /// Show every reference to the garbage collector; must not call into Python.
+    /// Shows every reference to the garbage collector; must not call into Python.
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited;
-    /// Drop every reference; values are moved out of their cells before they are dropped.
+    /// Drops every reference; values are moved out of their cells before they are dropped.
     fn clear(&self);
     /// What `__del__` would do; runs at most once, may resurrect.
     fn finalize(_this: This<'_, '_, Self>) {}
@@ -142,7 +142,7 @@ pub struct Definition<T> {
 }
 
 impl<T: Payload> Definition<T> {
-    /// Add a method.
+    /// Adds a method.
     #[expect(clippy::needless_pass_by_value, reason = "a method is installed once")]
     pub fn method(&mut self, method: Method<T>) {
         self.methods.push(method.definition);
@@ -157,7 +157,7 @@ impl<T: Payload> Definition<T> {
         self.properties.push(property.definition);
     }
 
-    /// Set `__repr__`, made by `repr_slot!` for this payload.
+    /// Sets `__repr__`, made by `repr_slot!` for this payload.
     pub fn repr(&mut self, function: ffi::reprfunc) {
         self.slot(ffi::Py_tp_repr, function as *mut _);
     }
@@ -199,7 +199,7 @@ impl<T: Payload> Native<T> {
         }
     }
 
-    /// Make the type as a subclass of `base`, a class with `__slots__` throughout (or `object`).
+    /// Makes the type as a subclass of `base`, a class with `__slots__` throughout (or `object`).
     pub fn create<'py>(
         &'static self,
         py: Python<'py>,
@@ -291,13 +291,13 @@ impl<T: Payload> Native<T> {
             .then(|| unsafe { T::receive(object.py(), object.as_ptr()) })
     }
 
-    /// Say whether `object` is of this type.
+    /// Whether `object` is of this type.
     #[inline]
     pub fn is_exactly(&self, object: &Bound<'_, PyAny>) -> bool {
         object.get_type_ptr() == self.type_object.load(Ordering::Relaxed)
     }
 
-    /// Say whether [`Native::create`] has run.
+    /// Whether [`Native::create`] has run.
     #[inline]
     pub fn is_created(&self) -> bool {
         !self.type_object.load(Ordering::Relaxed).is_null()

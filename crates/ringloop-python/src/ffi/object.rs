@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 pub struct Obj(ManuallyDrop<Py<PyAny>>);
 
 impl Obj {
-    /// Take ownership of a new reference.
+    /// Takes ownership of a new reference.
     ///
     /// # Safety
     /// `pointer` is a new (owned) reference or null with an exception set.
@@ -97,7 +97,7 @@ pub type Visited = ControlFlow<i32>;
 
 /// Receives the references that an object holds, for the garbage collector.
 pub trait Visitor {
-    /// Show one reference.
+    /// Shows one reference.
     fn visit(&mut self, object: &Obj) -> Visited;
 }
 
@@ -107,12 +107,12 @@ pub trait Visitor {
 pub struct ObjCell(Cell<Option<Obj>>);
 
 impl ObjCell {
-    /// Make a cell that holds `object`.
+    /// Makes a cell that holds `object`.
     pub const fn new(object: Option<Obj>) -> Self {
         Self(Cell::new(object))
     }
 
-    /// Move the content out.
+    /// Moves the content out.
     #[inline]
     pub fn take(&self) -> Option<Obj> {
         self.0.take()
@@ -144,7 +144,7 @@ impl ObjCell {
         }
     }
 
-    /// Show the content to the collector.
+    /// Shows the content to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.peek()
             .map_or(Visited::Continue(()), |object| visitor.visit(object))

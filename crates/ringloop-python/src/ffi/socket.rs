@@ -34,7 +34,7 @@ pub struct SocketCell {
 }
 
 impl SocketCell {
-    /// Hold `socket`, which is open.
+    /// Holds `socket`, which is open.
     pub fn new(socket: &Bound<'_, PyAny>) -> PyResult<Self> {
         let fd = fileno(socket)?;
         // SAFETY: invariant 1: the class was checked.
@@ -73,7 +73,7 @@ impl SocketCell {
         }
     }
 
-    /// Move the socket out.
+    /// Moves the socket out.
     pub fn take(&self) -> Option<Obj> {
         self.socket.take()
     }
@@ -93,7 +93,7 @@ impl SocketCell {
         self.socket.is_some()
     }
 
-    /// Show the socket to the collector.
+    /// Shows the socket to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.socket.visit(visitor)
     }

@@ -63,7 +63,7 @@ trait Pipe: Payload {
     fn discard(&self) {}
 }
 
-/// Make the types.
+/// Makes the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;

@@ -163,7 +163,7 @@ pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<(
     Ok(())
 }
 
-/// Say whether an object is exactly a `socket.socket`: then the system call does what its method would.
+/// Whether an object is exactly a `socket.socket`: then the system call does what its method would.
 pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
     static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let name = intern!(socket.py(), "socket");
@@ -191,7 +191,7 @@ pub(super) fn call_socket<'py>(
     }
 }
 
-/// Say whether an exception means "try again later".
+/// Whether an exception means "try again later".
 pub(super) fn would_block(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyBlockingIOError>(py) || error.is_instance_of::<PyInterruptedError>(py)
 }

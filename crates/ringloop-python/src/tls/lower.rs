@@ -48,7 +48,7 @@ pub(super) fn write(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
     ffi::call_method(py, intern!(py, "write"), &[&lower, &data]).map(drop)
 }
 
-/// Call a method without arguments.
+/// Calls a method without arguments.
 pub(super) fn call(this: Tls<'_, '_>, method: &Bound<'_, PyString>) -> PyResult<()> {
     match this.lower.get(this.py()) {
         Some(lower) => ffi::call_method(this.py(), method, &[&lower]).map(drop),

@@ -364,7 +364,7 @@ pub(crate) fn call_soon<T: Owned>(
     core.get().call_soon_or_owe(step, this.object(), None, pay)
 }
 
-/// Schedule `connection_lost`, once.
+/// Schedules `connection_lost`, once.
 pub(crate) fn lose<T: Endpoint>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
     let py = this.py();
     let base = this.base();

@@ -3,7 +3,7 @@
 //! Owns: a socket transport's state for that. Called by: `write` of streams and of datagram
 //! endpoints, before anything is gathered.
 //!
-//! asyncio sends inside `write`. Gathering saves a third of a server's CPU time, and must not be
+//! asyncio sends inside `write`. Gathering saves a third of a server's time, and must not be
 //! observable, so it is limited to sockets that the application reaches only through the transport:
 //! created by the loop, with a descriptor that was never handed out. Other observable operations
 //! first send what was gathered: a socket option, starting a process, a signal

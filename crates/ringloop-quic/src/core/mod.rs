@@ -138,7 +138,7 @@ impl Core {
         }
     }
 
-    /// Sets how new clients are accepted; `None`: they are refused.
+    /// Sets how new clients are accepted; `None`: not at all.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
         if let Some(server) = &server {
             self.kept = Arc::new(server.kept);

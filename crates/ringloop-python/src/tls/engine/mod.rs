@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// Show the references to the collector.
+    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         if let Some(direct) = &self.direct {
             direct.visit(visitor)?;
