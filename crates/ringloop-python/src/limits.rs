@@ -136,8 +136,8 @@ pub const RECEIVE_PAUSE_MILLISECONDS_MAX: u64 = 1000;
 /// Datagrams received per system call, and by one endpoint before others run.
 pub const DATAGRAMS_PER_EVENT: usize = 32;
 
-/// Datagrams delivered by one endpoint before other callbacks run: a batch may hold GRO batches of
-/// 64.
+/// Datagrams delivered by one endpoint before other callbacks run: a batch may hold GRO batches
+/// of 64 each.
 pub const DATAGRAMS_PER_STEP: usize = 128;
 
 /// Datagrams gathered in a turn before they are sent: what one message can carry.

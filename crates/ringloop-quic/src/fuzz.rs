@@ -2,8 +2,8 @@
 //!
 //! Owns: two cores with a network and a clock between them ([`Net`]), and four interpretations of
 //! the bytes: [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/`
-//! (`make fuzz`), and the tests at the end, which replay the corpus and seeded noise on any toolchain;
-//! `violations` breaks the rules one by one. Not part of release builds.
+//! (`make fuzz`), and the tests at the end, which replay the corpus and seeded noise on any
+//! toolchain; `violations` breaks the rules one by one. Not part of release builds.
 //!
 //! Each asserts that nothing panics, that an endpoint with nothing left to send has no deadline in
 //! the past, and that every connection ends and is released.

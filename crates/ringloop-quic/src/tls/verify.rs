@@ -81,7 +81,8 @@ impl ResolvesClientCert for FixedClientCert {
 }
 
 /// Certificates that an application trusts by name, also as end-entity certificates:
-/// `openssl req -x509` creates an authority and server certificate in one, which webpki rejects as the latter.
+/// `openssl req -x509` creates an authority and server certificate in one, which webpki rejects as
+/// the latter.
 #[derive(Debug)]
 pub(super) struct Named<V: ?Sized> {
     anchors: Vec<CertificateDer<'static>>,
