@@ -1,9 +1,9 @@
-//! The blocking pool: threads for the calls that cannot be made without blocking.
+//! The blocking pool: threads for calls that can only be made blocking.
 //!
-//! Owns: the threads, the queue of work, and the requests that the readiness driver has handed over.
-//! Called by: `driver::readiness` (files, which epoll does not know), and `executor::blocking` (a
-//! program's own blocking calls, name look-up) on either driver.
-//! Never does: run anything of the ring's; a ring's data passes through no thread of ours.
+//! Owns: the threads, the queue of work, and the requests that the readiness driver has handed
+//! over. Called by: `driver::readiness` (files, which epoll does not support), and
+//! `executor::blocking` (the application's blocking calls, name look-up) on either driver. The ring
+//! driver's data never passes through it.
 //!
 //! ```text
 //!                 hand_over                     a free thread
@@ -12,14 +12,14 @@
 //!        └─────────────────────────┴───────── collect ◀── finished ──┘
 //! ```
 //!
-//! A request moves: it is in its slot, in the queue, with a thread, or among the finished, and only who
-//! has it can touch it or its buffers. A thread can not be stopped in the middle of a system call, so
-//! what has begun comes back with the call's own result; nothing of it is dropped on the thread, since
-//! what a buffer releases belongs to the loop's thread.
+//! A request moves: it is in its slot, in the queue, on a thread, or among the finished, and only
+//! its current owner touches it or its buffers. A thread cannot be stopped in the middle of a
+//! system call, so a call that has begun ends with its own result. Nothing of a request is dropped
+//! on a pool thread, since what a buffer releases belongs to the loop thread.
 //!
 //! # Invariants
-//! 1. A request is touched by one thread at a time, and dropped by the loop's thread alone; where that
-//!    cannot wait for it any longer, it is leaked.
+//! 1. One thread at a time touches a request, and only the loop thread drops it; a request that the
+//!    loop can no longer wait for is leaked.
 
 mod room;
 
@@ -39,10 +39,10 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program's own call.
+/// A blocking call of the application.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
-/// The place of one who waits; given up when it is dropped.
+/// A waiter's slot in the queue for room; freed when it is dropped.
 pub(crate) struct Place {
     pool: BlockingPool,
     spot: Option<Spot>,
@@ -56,7 +56,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Not taken yet.
+    /// No slot taken yet.
     fn new(pool: BlockingPool) -> Self {
         Self { pool, spot: None }
     }
@@ -64,7 +64,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A forked child leaves the lock alone: one of the parent's threads may hold it.
+        // In a forked child the lock may be held by a thread of the parent: do not take it.
         if let Some(spot) = self.spot
             && !self.pool.shared.generation.is_inherited()
         {
@@ -78,11 +78,11 @@ impl Drop for Place {
 #[derive(Debug)]
 struct Job {
     key: Key,
-    // Leaked unless the loop's thread takes it out.
+    // Leaked unless the loop thread takes it out.
     request: ManuallyDrop<Box<Request>>,
 }
 
-// SAFETY: invariant 1. What keeps a request from being `Send` is the owner of foreign memory, or a slot of a
+// SAFETY: invariant 1. What makes a request `!Send` is the owner of foreign memory, or a slot of a
 // ring's table; both are touched only when the request is dropped.
 unsafe impl Send for Job {}
 
@@ -91,7 +91,7 @@ impl Job {
         *ManuallyDrop::into_inner(self.request)
     }
 
-    /// The system call, as often as signals interrupt it.
+    /// Makes the system call; retries after `EINTR`.
     fn run(&mut self) -> io::Result<u32> {
         loop {
             match self.request.work() {
@@ -102,7 +102,7 @@ impl Job {
     }
 }
 
-/// Requests that nobody will take out: kept where a leak checker sees that they are meant to stay.
+/// Requests that are leaked on purpose: reachable, so that leak checkers do not report them.
 static LEFT: Mutex<Vec<Job>> = Mutex::new(Vec::new());
 
 enum Work {
@@ -110,7 +110,7 @@ enum Work {
     Call(Call),
 }
 
-/// A request that a thread is done with.
+/// A request that a thread has finished.
 pub(super) struct Finished {
     pub key: Key,
     pub request: Request,
@@ -120,16 +120,16 @@ pub(super) struct Finished {
 struct State {
     queue: VecDeque<Work>,
     finished: Vec<(Job, io::Result<u32>)>,
-    /// Who found the queue full.
+    /// Waiters that found the queue full.
     room: Room,
-    /// The loop has a request that found it full.
+    /// A request of the loop found the queue full.
     is_loop_waiting: bool,
     thread_count: usize,
     idle_count: usize,
     /// Requests that threads are working on.
     busy_count: usize,
     closed: bool,
-    /// Nobody will collect any more.
+    /// The loop collects no more results.
     abandoned: bool,
 }
 
@@ -137,13 +137,13 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     done: Condvar,
-    /// Ends the loop's wait when a request is finished. A thread does not keep it open for a loop that is
-    /// gone.
+    /// Ends the loop's wait when a request is finished. Weak: threads do not keep it open for a
+    /// closed loop.
     wake: Weak<EventFd>,
     generation: Generation,
 }
 
-/// A loop's pool threads; made when they are first needed, gone after a while without work.
+/// The pool threads of a loop: started on demand, and ended after a while without work.
 #[derive(Clone)]
 pub(crate) struct BlockingPool {
     shared: Arc<Shared>,
@@ -165,7 +165,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is room in the queue: the loop is told; the others are to be woken without the lock.
+    /// The queue has room: notifies the loop. Returns the other waiters, to be woken after the lock
+    /// is released.
     #[must_use]
     fn has_room_now(&self, state: &mut State) -> Vec<Option<Waker>> {
         if std::mem::take(&mut state.is_loop_waiting)
@@ -178,7 +179,7 @@ impl Shared {
 }
 
 impl BlockingPool {
-    /// Threads that end a wait by `wake`, as long as its loop keeps it.
+    /// Creates a pool that wakes its loop through `wake`.
     pub fn new(wake: Weak<EventFd>) -> Self {
         let state = State {
             queue: VecDeque::new(),
@@ -203,8 +204,8 @@ impl BlockingPool {
         }
     }
 
-    /// Give a request to the next free thread. It comes back where the queue is full (no error; the loop is told when
-    /// there is room), or no thread can be had at all.
+    /// Hands a request to the next free thread. Returns it if the queue is full (without an error;
+    /// the loop is notified when there is room), or if no thread can be started.
     pub(super) fn hand_over(
         &self,
         key: Key,
@@ -221,15 +222,15 @@ impl BlockingPool {
         }
     }
 
-    /// Whether there is room for a request; where there is none, the loop is told when there is.
+    /// True if the queue has room for a request; otherwise the loop is notified when it has.
     pub(super) fn has_room(&self) -> bool {
         let mut state = self.shared.lock();
         state.is_loop_waiting = state.queue.len() >= limits::BLOCKING_QUEUE;
         !state.is_loop_waiting
     }
 
-    /// Run a program's call on the next free thread. A full queue gives it back, and wakes who asks when there is room,
-    /// as long as the place that it finds there is kept; without a waker, who gave it has to ask again.
+    /// Runs an application's call on the next free thread. A full queue returns the call; `waker`,
+    /// if given, is woken when there is room, unless its place has been dropped.
     pub fn call(
         &self,
         call: Call,
@@ -246,7 +247,8 @@ impl BlockingPool {
         }
     }
 
-    /// Where the queue is full, who asks is woken once it is not; of a request the loop is told.
+    /// If the queue is full, the caller's waker, or for a request the loop, is notified when there
+    /// is room.
     fn push(
         &self,
         work: Work,
@@ -257,7 +259,7 @@ impl BlockingPool {
             return Err((work, Some(io::Error::from_raw_os_error(libc::ECANCELED))));
         }
         if state.queue.len() >= limits::BLOCKING_QUEUE {
-            // Under the same lock: room that a thread makes after it finds who waits.
+            // Under the same lock as the check: a thread makes room only after it sees this waiter.
             state.is_loop_waiting |= matches!(work, Work::Request(_));
             let replaced = asks.and_then(|(waker, place)| state.room.wait(waker, &mut place.spot));
             drop(state);
@@ -274,7 +276,7 @@ impl BlockingPool {
         }
         match self.start_thread() {
             Ok(()) => state.thread_count += 1,
-            // The threads that are there get to it.
+            // An existing thread will take it.
             Err(_) if state.thread_count > 0 => {}
             Err(error) => {
                 let work = state.queue.pop_back();
@@ -285,15 +287,15 @@ impl BlockingPool {
         Ok(())
     }
 
-    /// The threads are the parent's, and one of them may have held the lock as the process was forked: it is left alone,
-    /// and a pool that takes nothing is in its place.
+    /// Replaces the pool with a closed one: the threads are the parent's, and one of them may have
+    /// held the lock during fork(2), so it is not taken.
     pub fn leave_to_parent(&mut self) {
         let closed = Self::new(Weak::new());
         closed.shared.lock().closed = true;
         std::mem::forget(std::mem::replace(&mut self.shared, closed.shared));
     }
 
-    /// How many threads there are, while all of them are idle and nothing waits for one.
+    /// Number of threads, if all of them are idle and the queue is empty.
     pub fn idle_threads(&self) -> Option<usize> {
         let state = self.shared.lock();
         let idle = state.queue.is_empty()
@@ -308,7 +310,7 @@ impl BlockingPool {
         builder.spawn(move || shared.run()).map(drop)
     }
 
-    /// Take a request back that no thread has begun.
+    /// Takes back a request that no thread has begun.
     pub(super) fn revoke(&self, key: Key) -> Option<Request> {
         let mut state = self.shared.lock();
         let at = state.queue.iter().position(|work| match work {
@@ -325,12 +327,12 @@ impl BlockingPool {
         }
     }
 
-    /// The requests that threads are done with.
+    /// Takes the finished requests.
     pub(super) fn collect(&self) -> Vec<Finished> {
         collected(std::mem::take(&mut self.shared.lock().finished))
     }
 
-    /// As [`BlockingPool::collect`], but wait until something is there, at most until `deadline`.
+    /// Like [`BlockingPool::collect`], but waits until there is one, or until `deadline`.
     pub(super) fn collect_until(&self, deadline: Instant) -> Vec<Finished> {
         let mut state = self.shared.lock();
         while state.finished.is_empty() && state.busy_count > 0 {
@@ -344,13 +346,14 @@ impl BlockingPool {
         collected(std::mem::take(&mut state.finished))
     }
 
-    /// Nobody collects after this: what is still at work is leaked when it ends (invariant 1).
+    /// No results are collected after this: calls still running are leaked when they end (invariant
+    /// 1).
     pub(super) fn abandon(&self) {
         self.shared.lock().abandoned = true;
     }
 
-    /// Take nothing more, and let the threads end. Calls that had not begun are dropped; requests are the
-    /// driver's to revoke.
+    /// Accepts no more work and lets the threads end. Calls that have not begun are dropped; the
+    /// driver revokes its requests.
     pub fn close(&self) {
         let mut state = self.shared.lock();
         state.closed = true;
@@ -362,7 +365,7 @@ impl BlockingPool {
         waiting.extend(state.room.end_round());
         drop(state);
         self.shared.work.notify_all();
-        // Outside of the lock: what a call owns may run anything when it is dropped.
+        // Outside the lock: dropping a call may run arbitrary code.
         drop(calls);
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
@@ -379,9 +382,9 @@ fn collected(finished: Vec<(Job, io::Result<u32>)>) -> Vec<Finished> {
 }
 
 impl Shared {
-    /// A pool thread's life.
+    /// Body of a pool thread.
     fn run(&self) {
-        // Without it a program's signal handler could run here; nothing depends on it.
+        // Otherwise the application's signal handlers could run here; best effort.
         drop(block_signals());
         while let Some(work) = self.next() {
             match work {
@@ -391,7 +394,7 @@ impl Shared {
         }
     }
 
-    /// The next piece of work; `None` ends the thread, which has been counted out.
+    /// The next piece of work; `None` ends the thread, which is no longer counted.
     fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
@@ -425,7 +428,8 @@ impl Shared {
         if state.abandoned {
             drop(state);
             if let Ok(result) = result {
-                // A descriptor that nobody will own; the memory stays (invariant 1).
+                // The result may be a descriptor without an owner: close it. The memory is leaked
+                // (invariant 1).
                 job.request.discard(result as i32);
             }
             LEFT.lock()
@@ -435,7 +439,7 @@ impl Shared {
         }
         let first = state.finished.is_empty();
         state.finished.push((job, result));
-        // Under the lock: whoever collects the result may close the descriptor next.
+        // Under the lock: once the result is collected, the descriptor may be closed.
         if first && let Some(wake) = self.wake.upgrade() {
             wake.notify();
         }
@@ -535,7 +539,7 @@ mod tests {
             }
         };
         let deadline = Instant::now() + LONG;
-        // Every thread has one, and the queue is full behind them.
+        // Every thread has a call, and the queue behind them is full.
         loop {
             let all_begun = shared.1.load(Ordering::SeqCst) == limits::BLOCKING_THREADS;
             if !call(&pool, stuck()) && all_begun {
@@ -545,7 +549,8 @@ mod tests {
         }
         assert_eq!(pool.shared.lock().room.counts(), (0, 0), "no waker");
         let counts: [_; 2] = std::array::from_fn(|_| Arc::new(Count(AtomicUsize::new(0))));
-        // Clones of one have one table of functions; another compilation unit may have made the first.
+        // Clones of a waker share one vtable; another compilation unit may have created the first
+        // one.
         let wakers = counts.each_ref().map(|count| {
             let first = Waker::from(Arc::clone(count));
             Waker::clone(&first)
@@ -556,7 +561,7 @@ mod tests {
             assert!(pool.call(Box::new(stuck()), asks).is_err());
         }
         assert_eq!(pool.shared.lock().room.counts(), (2, 2));
-        // Who gives up leaves nothing, and its place is the next one's.
+        // A dropped waiter leaves nothing, and its slot is reused.
         for _ in 0..5 {
             let mut place = None;
             let asks = Some((&wakers[0], &mut place));

@@ -1,4 +1,4 @@
-//! What a driver says of an operation: where its results go, and what they carry.
+//! Completions: where an operation's results go, and what they carry.
 //!
 //! Owns: [`Token`], [`Sink`], [`BufferId`], [`Completion`], [`Taken`], [`Event`]. Called by: all of `driver`, and its callers.
 
@@ -8,7 +8,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::task::Waker;
 
-/// A number of the embedder's; it comes back with each completion of the operation.
+/// A number chosen by the embedder; it comes back with each completion of the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
@@ -23,15 +23,15 @@ pub enum Sink {
 
 /// Names a buffer of a receive pool that holds received bytes; give it back with
 /// [`super::Driver::recycle`].
-// One word of 32 bits, also where there may be none: a result and its buffer are passed on in a register.
+// One 32-bit word, also as an `Option`: a result and its buffer are passed in a register.
 #[derive(PartialEq, Eq)]
 pub struct BufferId(pub(super) NonZeroU32);
 
 impl BufferId {
-    /// Bits of the number; those above it tell the pool, counted from one.
+    /// Bits of the number; those above them are the pool, counted from one.
     const INDEX_BITS: u32 = 28;
 
-    /// `index` is the number of the buffer, or of the piece of one.
+    /// `index` is the number of the buffer, or of the piece of a buffer.
     #[inline]
     pub(super) fn new(pool: PoolKind, index: u32) -> Self {
         debug_assert!(index >> Self::INDEX_BITS == 0);
@@ -41,7 +41,7 @@ impl BufferId {
         Self(NonZeroU32::new(pool | index).unwrap_or(NonZeroU32::MAX))
     }
 
-    /// Which pool, by its number.
+    /// The pool's number.
     #[inline]
     pub(super) fn pool(&self) -> usize {
         (self.0.get() >> Self::INDEX_BITS) as usize - 1
@@ -62,7 +62,7 @@ impl std::fmt::Debug for BufferId {
 /// One result of an operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// As the kernel puts it: a count or descriptor, or a negated errno.
+    /// As the kernel reports it: a count, a descriptor, or a negated errno.
     pub result: i32,
     /// Another completion of the same operation will come.
     pub more: bool,
@@ -73,7 +73,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The result as Rust puts it.
+    /// The result as an [`io::Result`].
     pub fn result(&self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
     }
@@ -91,14 +91,14 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The result as Rust puts it.
+    /// The result as an [`io::Result`].
     #[inline]
     pub fn result(&self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
     }
 }
 
-/// A completion on its way to the embedder.
+/// A completion for the embedder.
 #[derive(Debug)]
 pub struct Event {
     /// The embedder's number.

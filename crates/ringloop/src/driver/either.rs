@@ -1,4 +1,4 @@
-//! The driver in use: the ring, readiness, or what a fork leaves of either.
+//! The driver in use: the ring, readiness, or, in a forked child, neither.
 //!
 //! Owns: [`Driver`]. Called by: `executor`.
 
@@ -28,7 +28,7 @@ pub enum Driver {
     Inherited(Kind, Box<InheritedDriver>),
 }
 
-/// Run one expression on whichever driver is in use.
+/// Evaluates an expression on the driver in use.
 macro_rules! each {
     ($driver:expr, $inner:ident => $body:expr) => {
         match $driver {
@@ -40,8 +40,8 @@ macro_rules! each {
 }
 
 impl Driver {
-    /// Give up what belongs to the process that this one is a fork of: the child's memory and descriptors, and nothing
-    /// that the parent's driver would notice.
+    /// Drops what belongs to the parent process after a fork(2): frees the child's memory and
+    /// descriptors, without any effect on the parent's driver.
     pub(crate) fn leave_to_parent(&mut self) {
         *self = Self::Inherited(self.kind(), Box::new(InheritedDriver::new()));
     }
@@ -55,7 +55,7 @@ impl Driver {
         }
     }
 
-    /// What the kernel's ring has beyond the required; nothing on the readiness driver.
+    /// Optional features of the kernel's ring; empty on the readiness driver.
     pub fn features(&self) -> Features {
         match self {
             Self::Uring(driver) => driver.features(),
@@ -63,19 +63,19 @@ impl Driver {
         }
     }
 
-    /// Make the calling thread the only one that may use the driver from now on. A ring stays with
-    /// the first thread that bound it: binding it on another one is an error.
+    /// Binds the driver to the calling thread, the only one that may use it from now on. A ring
+    /// stays with the first thread that bound it: binding it on another one is an error.
     pub fn bind(&mut self) -> io::Result<()> {
         each!(self, driver => driver.bind())
     }
 
-    /// Hand a request over. It runs at the next [`Driver::wait`] at the latest.
+    /// Submits a request. It reaches the kernel in the next [`Driver::wait`] at the latest.
     pub fn submit(&mut self, request: Request, sink: Sink) -> Key {
         self.submit_with(request, sink, 0)
     }
 
-    /// As [`Driver::submit`]. Where the request's descriptor is known not to be ready (`is_patient`) it is not tried
-    /// before it is.
+    /// Like [`Driver::submit`]. If the descriptor is known not to be ready (`is_patient`), polls it
+    /// first.
     #[inline(always)]
     pub(crate) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
         self.submit_with(request, sink, if is_patient { flag::PATIENT } else { 0 })
@@ -86,8 +86,8 @@ impl Driver {
         each!(self, driver => driver.submit_as(request, sink, flags))
     }
 
-    /// Hand requests over as a link that the kernel runs in order, without coming back in between; they
-    /// come back where the driver has no such thing.
+    /// Submits requests as a link, which the kernel runs in order without returning to the loop.
+    /// Returns them if the driver cannot link them.
     pub(crate) fn submit_linked(
         &mut self,
         requests: Vec<Request>,
@@ -101,9 +101,9 @@ impl Driver {
         }
     }
 
-    /// Try a request before it is submitted: always where the driver [tries first](Self::tries_first), else where it is
-    /// asked for. `None`: it would block, or others wait before it, on the ring those that the kernel has not heard of;
-    /// submit it.
+    /// Tries a request before it is submitted: always if the driver [tries
+    /// first](Self::tries_first), otherwise on request. `None` means submit it: it would block, or
+    /// other operations wait before it (on the ring: entries that have not been submitted).
     pub(crate) fn attempt(&mut self, request: &mut Request) -> Option<i32> {
         match self {
             Self::Uring(driver) if follows_unsubmitted(driver, request) => None,
@@ -119,14 +119,15 @@ impl Driver {
         }
     }
 
-    /// Whether an operation is tried by its system call before it is submitted.
+    /// True if the driver tries an operation's system call before it submits it.
     #[inline]
     pub(crate) fn tries_first(&self) -> bool {
         matches!(self, Self::Readiness(_))
     }
 
-    /// Whether an operation that is begun now would reach the kernel by itself: no other is queued, no completion
-    /// waits to be taken. Then a system call of its own saves an entry, a completion and a turn, and costs no batch.
+    /// True if an operation that begins now would reach the kernel alone: no other is queued, and
+    /// no completion waits to be taken. A direct system call then saves an entry, a completion and
+    /// a turn, and splits no batch.
     #[inline]
     pub(crate) fn has_no_batch(&self) -> bool {
         match self {
@@ -135,8 +136,8 @@ impl Driver {
         }
     }
 
-    /// Receive into the caller's memory without waiting, where the driver tries first; `None`: it would block, or others
-    /// wait before it.
+    /// Receives into the caller's memory without waiting, if the driver tries first. `None`: it
+    /// would block, or other operations wait before it.
     pub(crate) fn receive_first(
         &mut self,
         fd: RawFd,
@@ -148,8 +149,9 @@ impl Driver {
         }
     }
 
-    /// Send from the caller's memory without waiting; `None`: it would block, or others wait before it: on the ring those
-    /// that the kernel has not heard of. One that waits in the kernel for room is not asked after.
+    /// Sends from the caller's memory without waiting. `None`: it would block, or other operations
+    /// wait before it (on the ring: entries that have not been submitted; a send that waits in the
+    /// kernel is not checked).
     pub(crate) fn send_first(&mut self, fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
         match self {
             Self::Uring(driver) if driver.has_unsubmitted(fd) => None,
@@ -159,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// Have the ring hold on to a descriptor, where there is a ring and that can be.
+    /// Registers a descriptor with the ring; `None` if that is not possible.
     pub(crate) fn register_file(&mut self, fd: RawFd) -> Option<Slot> {
         match self {
             Self::Uring(driver) => driver.register_file(fd),
@@ -167,7 +169,7 @@ impl Driver {
         }
     }
 
-    /// Have the ring hold on to memory, where there is a ring and that can be.
+    /// Registers memory with the ring; `None` if that is not possible.
     pub(crate) fn register_buffer(&mut self, memory: &mut [u8]) -> Option<Slot> {
         match self {
             Self::Uring(driver) => driver.register_buffer(memory),
@@ -175,8 +177,8 @@ impl Driver {
         }
     }
 
-    /// The result of an operation that has ended and whose event was not taken yet, where that can be seen
-    /// without a system call: on the ring.
+    /// The result of a completed operation whose event has not been taken yet, if it can be read
+    /// without a system call (ring).
     pub fn peek(&self, key: Key) -> Option<i32> {
         match self {
             Self::Uring(driver) => driver.peek(key),
@@ -184,63 +186,66 @@ impl Driver {
         }
     }
 
-    /// Ask an operation to stop; its last completion still comes. Stale keys are ignored.
+    /// Cancels an operation; its last completion still comes. Stale keys are ignored.
     pub fn cancel(&mut self, key: Key) {
         each!(self, driver => driver.cancel(key));
     }
 
-    /// Ask every operation that waits for `fd` to stop; returns how many were asked. Their last completions
-    /// still come. Walks the table of operations.
+    /// Cancels every operation that waits for `fd`; returns how many. Their last completions still
+    /// come. Walks the table of operations.
     pub fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
         each!(self, driver => driver.cancel_descriptor(fd))
     }
 
-    /// Ask every operation to stop; returns how many were asked. Their last completions still come.
+    /// Cancels every operation; returns how many. Their last completions still come.
     pub fn cancel_all(&mut self) -> usize {
         each!(self, driver => driver.cancel_all())
     }
 
-    /// Stop an operation and hear nothing of it again; late results are given back.
+    /// Cancels an operation and discards its completions; late results are closed or recycled.
     pub fn forget(&mut self, key: Key) {
         each!(self, driver => driver.forget(key));
     }
 
-    /// As [`Driver::forget`], for an operation whose descriptor its owner may close at once: the kernel has
-    /// let go of the file when this returns; with submission polling, or a full submission queue, a moment
-    /// later. Costs a system call where it waited for it (ring).
+    /// Like [`Driver::forget`], for an operation whose owner may close the descriptor at once: the
+    /// kernel has released the file when this returns (a moment later with submission polling, or
+    /// with a full submission queue). Costs a system call if the operation was armed (ring).
     pub fn forget_now(&mut self, key: Key) {
         each!(self, driver => driver.forget_now(key));
     }
 
-    /// Whether an operation is over, also where its last completion has yet to be taken: the kernel holds
-    /// neither its file nor its memory any more. No system call; on the ring about 1 ns for each
-    /// completion that waits.
+    /// True if an operation has completed, even if its last completion has not been taken: the
+    /// kernel holds neither its file nor its memory. No system call; on the ring about 1 ns for
+    /// each queued completion.
     pub fn has_ended(&mut self, key: Key) -> bool {
         each!(self, driver => driver.has_ended(key))
     }
 
-    /// Say that `fd`, whose operations are all over or cancelled, is about to be closed by other
-    /// means than an operation. Without it the driver may take the next descriptor of that number
-    /// for this one. Costs a system call where `fd` was waited for (readiness), or where an entry
-    /// that names it has not reached the kernel yet (ring). What may name it still, on a thread or behind another operation
-    /// in a link, is waited for, [`crate::limits::DRAIN_TIMEOUT_MS`] at most: [`Driver::close`] does not have to.
+    /// Announces that `fd`, whose operations have all ended or been cancelled, is about to be
+    /// closed other than by an operation. Otherwise the driver may mistake the next descriptor of
+    /// that number for this one. Costs a system call if `fd` was waited for (readiness), or if an
+    /// entry that names it has not been submitted (ring).
+    ///
+    /// Blocks while a thread, or an operation behind another one in a link, may still name `fd`,
+    /// for [`crate::limits::DRAIN_TIMEOUT_MS`] at most; [`Driver::close`] does not block.
     pub fn release(&mut self, fd: RawFd) {
         each!(self, driver => driver.release(fd));
     }
 
-    /// Close `fd`, whose operations are all over or given up: as [`Driver::release`] and a drop, except
-    /// that a descriptor which a thread or a link may still name is closed later, and nothing waits.
+    /// Closes `fd`, whose operations have all ended or been cancelled. Like [`Driver::release`] and
+    /// a drop, but if a thread or a link may still name the descriptor, it is closed later and
+    /// nothing blocks.
     pub fn close(&mut self, fd: OwnedFd) {
         each!(self, driver => driver.close(fd));
     }
 
-    /// Submit what is queued and wait for at least one completion, until `timeout` has passed
-    /// (`None` is for ever, zero only looks), a signal arrives, or another thread wakes the driver.
+    /// Submits what is queued and waits for at least one completion, until `timeout` has passed
+    /// (`None`: no limit, zero: only polls), a signal arrives, or another thread wakes the driver.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         each!(self, driver => driver.wait(timeout))
     }
 
-    /// Whether the last wait has found anything; no system call.
+    /// True if the last wait found anything; no system call.
     pub(crate) fn has_news(&self) -> bool {
         each!(self, driver => driver.has_news())
     }
@@ -250,13 +255,13 @@ impl Driver {
         each!(self, driver => driver.next_event())
     }
 
-    /// Whether [`Driver::wait`] has anything to tell the kernel, or completions to look for.
+    /// True if [`Driver::wait`] has entries to submit, or completions to look for.
     pub fn has_work(&self) -> bool {
         each!(self, driver => driver.has_work())
     }
 
-    /// The next result of a future's operation, and with the last one what `end`, which must not call back, makes of its
-    /// request; `None` where the key is stale.
+    /// Takes the next result of a future's operation; with the last one also what `end`, which must
+    /// not call back, makes of its request. `None` if the key is stale.
     #[inline(always)]
     pub(crate) fn poll<R>(
         &mut self,
@@ -276,8 +281,8 @@ impl Driver {
         }
     }
 
-    /// The pool to receive into where `wanted` is asked for: that one where the kernel has such buffers, and the
-    /// memory for them.
+    /// The pool to receive into: `wanted` if the kernel has such buffers and there is memory for
+    /// them.
     pub(crate) fn receive_pool(&mut self, wanted: PoolKind) -> PoolKind {
         match self {
             Self::Uring(driver) => driver.receive_pool(wanted),
@@ -285,12 +290,12 @@ impl Driver {
         }
     }
 
-    /// Make a pool buffer with received bytes a value of its own; `None` where it is not the driver's.
+    /// Detaches a pool buffer with received bytes as a value; `None` if it is not this driver's.
     pub(crate) fn lease(&mut self, id: BufferId) -> Option<Lease> {
         each!(self, driver => driver.lease(id))
     }
 
-    /// Give such a buffer back; another driver's is dropped.
+    /// Returns a detached buffer to its pool; another driver's is dropped.
     pub(crate) fn give_back(&mut self, lease: Lease) {
         each!(self, driver => driver.give_back(lease));
     }
@@ -300,7 +305,7 @@ impl Driver {
         each!(self, driver => driver.buffer(id, len))
     }
 
-    /// Give a pool buffer back.
+    /// Returns a pool buffer.
     pub fn recycle(&mut self, id: BufferId) {
         each!(self, driver => driver.recycle(id));
     }
@@ -311,7 +316,7 @@ impl Driver {
     }
 }
 
-/// Whether the kernel has yet to hear of an entry that moves bytes of the same stream, perhaps. Of files there is no
+/// True if an entry that has not been submitted may move bytes of the same stream. Files have no
 /// such order.
 fn follows_unsubmitted(driver: &UringDriver, request: &Request) -> bool {
     match (request, request.need()) {

@@ -1,8 +1,9 @@
-//! The driver of a loop that a forked child has inherited: what was in flight is the parent's, and nothing begins.
+//! The driver of a loop in a forked child: what was in flight is the parent's, and nothing is
+//! submitted.
 //!
-//! Called by: `Driver`. Never does: a system call, but the close of the child's own descriptors.
+//! Called by: `Driver`. Makes no system call but to close the child's own descriptors.
 //!
-//! A request that is submitted here waits for ever; the loop's next turn says why (`Engine::park`).
+//! A request submitted here never completes; the loop's next turn reports why (`Engine::park`).
 
 use super::completion::{BufferId, Event, Sink};
 use super::lease::Lease;
@@ -13,7 +14,7 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Requests that nobody runs.
+/// Requests that never run.
 #[derive(Debug)]
 pub struct InheritedDriver {
     table: Table,

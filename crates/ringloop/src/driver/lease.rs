@@ -1,22 +1,21 @@
-//! A pool buffer with received bytes as a value of its own.
+//! A detached pool buffer with received bytes.
 //!
-//! Owns: [`Lease`]. Called by: `executor::Received`, which gives it back when it is dropped.
-//! Never does: give a buffer back by itself; a lease that is dropped or forgotten loses its buffer to the
-//! pool, and nothing else.
+//! Owns: [`Lease`]. Called by: `executor::Received`, which returns it on drop. A lease that is
+//! dropped or forgotten only costs the pool its buffer.
 
 use super::pool;
 use crate::sys::uring::Detached;
 
-/// A buffer that its driver neither writes nor hands out until it is given back.
+/// A buffer that its driver neither writes to nor hands out until it is returned.
 #[derive(Debug)]
 pub(crate) struct Lease(pub(super) Memory);
 
-/// Whose buffer it is.
+/// The pool the buffer comes from.
 #[derive(Debug)]
 pub(super) enum Memory {
-    /// Of a buffer ring.
+    /// A buffer ring.
     Ring(Detached),
-    /// Of a pool of the readiness driver.
+    /// A pool of the readiness driver.
     Pool(pool::Detached),
 }
 

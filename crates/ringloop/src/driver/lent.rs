@@ -1,7 +1,8 @@
-//! The receive pools of the ring driver: groups of provided buffers, and who waits for one.
+//! The receive pools of the ring driver: groups of provided buffers, and the receives that wait for
+//! one.
 //!
-//! Owns: the buffer rings. Called by: `driver::uring`. Never does: arm anything; it says which
-//! receives could go on.
+//! Owns: the buffer rings. Called by: `driver::uring`. Arms nothing itself; reports which receives
+//! can go on.
 //!
 //! # Invariants
 //! 1. A buffer ring is freed only by [`Lent::free`]; dropping the pools leaks what the kernel may
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 
-/// Every pool, those that nobody has used yet included.
+/// Every pool, including pools that are not open yet.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     pools: [Option<Pool>; PoolKind::COUNT],
@@ -27,13 +28,13 @@ pub(super) struct Lent {
 struct Pool {
     /// Dropped by hand (invariant 1).
     memory: ManuallyDrop<Memory>,
-    /// Buffers that hold received bytes, of those that are used whole.
+    /// Buffers that hold received bytes, in pools of whole buffers.
     claimed_count: usize,
-    /// Multishot receives that ended for want of a buffer, those that have waited longest first.
+    /// Multishot receives that ended with `ENOBUFS`, the longest waiting first.
     starved: VecDeque<Key>,
 }
 
-/// How buffers are used.
+/// How a pool's buffers are used.
 #[derive(Debug)]
 enum Memory {
     Whole(BufferRing),
@@ -45,7 +46,7 @@ impl Pool {
     fn room(&self) -> usize {
         match &*self.memory {
             Memory::Whole(ring) => usize::from(ring.count()).saturating_sub(self.claimed_count),
-            // A buffer serves many.
+            // One buffer serves many receives.
             Memory::Pieces(ring) if ring.offers_some() => usize::MAX,
             Memory::Pieces(_) => 0,
         }
@@ -53,7 +54,7 @@ impl Pool {
 }
 
 impl Lent {
-    /// Lend a pool's buffers to the kernel, where it has not got them yet.
+    /// Provides a pool's buffers to the kernel, if that has not been done.
     pub fn open(&mut self, ring: &Ring, kind: PoolKind) -> io::Result<()> {
         let pool = &mut self.pools[kind as usize];
         if pool.is_none() {
@@ -71,11 +72,11 @@ impl Lent {
         Ok(())
     }
 
-    /// Take the buffer that a completion names out of the kernel's hands.
+    /// Claims the buffer that a completion names.
     ///
     /// # Safety
-    /// As [`BufferRing::claim`]: `cqe` was popped from the ring of these pools just now, and answers an
-    /// entry that named the group of `kind`.
+    /// As [`BufferRing::claim`]: `cqe` was just popped from the ring of these pools, and belongs to
+    /// an entry that named the group of `kind`.
     pub unsafe fn claim(&mut self, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
         let pool = self.pools[kind as usize].as_mut()?;
         let index = match &mut *pool.memory {
@@ -91,7 +92,7 @@ impl Lent {
         Some(BufferId::new(kind, index))
     }
 
-    /// Take every buffer that a bundle's completion has filled out of the kernel's hands, in order.
+    /// Claims every buffer that a bundle's completion has filled, in order.
     ///
     /// # Safety
     /// As [`Lent::claim`], for the group of [`PoolKind::Bundles`].
@@ -120,8 +121,8 @@ impl Lent {
         }
     }
 
-    /// Offer a claimed buffer to the kernel again.
-    // By value: an id is given back once.
+    /// Provides a claimed buffer to the kernel again.
+    // By value: an id is returned once.
     #[allow(clippy::needless_pass_by_value)]
     pub fn recycle(&mut self, id: BufferId) {
         if let Some(pool) = &mut self.pools[id.pool()] {
@@ -135,7 +136,7 @@ impl Lent {
         }
     }
 
-    /// Make a claimed buffer a value of its own.
+    /// Detaches a claimed buffer.
     pub fn lease(&mut self, id: BufferId) -> Option<Lease> {
         let pool = self.pools[id.pool()].as_mut()?;
         let buffer = match &mut *pool.memory {
@@ -145,12 +146,12 @@ impl Lent {
         Some(Lease(lease::Memory::Ring(buffer)))
     }
 
-    /// Offer such a buffer to the kernel again.
+    /// Provides a detached buffer to the kernel again.
     pub fn give_back(&mut self, lease: Lease) {
         let lease::Memory::Ring(buffer) = lease.0 else {
             return;
         };
-        // A group is named by its place here.
+        // The group number is the index here.
         let Some(Some(pool)) = self.pools.get_mut(usize::from(buffer.group())) else {
             return;
         };
@@ -175,15 +176,15 @@ impl Lent {
         pools.flat_map(|pool| pool.starved.iter().copied())
     }
 
-    /// Whether a starved receive could go on.
+    /// True if a starved receive can go on.
     pub fn can_feed(&self) -> bool {
         let mut pools = self.pools.iter().flatten();
         pools.any(|pool| !pool.starved.is_empty() && pool.room() > 0)
     }
 
-    /// The starved receives that can go on, one a free buffer: the others would find none, and lose their place in the
-    /// queue. Asked of the pools, not of what came back since the last wait: a receive may report that it ran out after
-    /// the buffers were returned.
+    /// The starved receives that can go on, one per free buffer: the others would find none, and
+    /// lose their position in the queue. Counts the pools' free buffers rather than those returned
+    /// since the last wait: a receive may report that it ran out after the buffers were returned.
     pub fn take_fed(&mut self) -> Vec<Key> {
         if !self.can_feed() {
             return Vec::new();

@@ -1,6 +1,6 @@
-//! Opens a driver: the user's word, then what the kernel allows.
+//! Opens a driver: the user's choice first, then what the kernel allows.
 //!
-//! Never does: change its mind later; a driver is for the loop's life.
+//! The driver does not change during the loop's life.
 
 use super::blocking_pool::BlockingPool;
 use super::either::Driver;
@@ -14,8 +14,8 @@ use crate::sys::uring::Cause;
 use std::sync::Arc;
 
 impl Driver {
-    /// Set up the driver that `setup` asks for; `wake` interrupts a wait from another thread.
-    /// Returns it with one sentence that says why it is the one.
+    /// Opens the driver that `setup` asks for; `wake` interrupts a wait from another thread.
+    /// Returns it with one sentence that explains the choice.
     pub(crate) fn new(
         setup: &Setup,
         wake: Arc<EventFd>,
@@ -25,8 +25,8 @@ impl Driver {
     }
 }
 
-/// Open the driver, and say in one sentence why it is this one. Submission polling that is refused costs
-/// the ring only where the ring was demanded.
+/// Opens the driver, and explains the choice in one sentence. Refused submission polling is an
+/// error only if the ring was demanded; otherwise the ring opens without it.
 fn open(setup: &Setup, wake: Arc<EventFd>, pool: &BlockingPool) -> Result<(Driver, String), Error> {
     let choice = setup.choice;
     let readiness = |wake, reason: String| {

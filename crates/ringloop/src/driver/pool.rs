@@ -1,14 +1,14 @@
 //! The receive pools of the readiness driver: the same contract as the ring's provided buffers.
 //!
-//! Called by: `driver::readiness`. Never does: a system call.
+//! Called by: `driver::readiness`. Makes no system call.
 
 use super::completion::BufferId;
 use crate::buf::PoolKind;
 use crate::op::Key;
 use std::sync::Arc;
 
-/// A taken buffer as a value of its own. Dropping it loses the buffer to the pool.
-// One word, as it goes through many hands.
+/// A detached buffer. Dropping it loses the buffer to the pool.
+// One word, as it is moved often.
 #[derive(Debug)]
 pub(super) struct Detached(Box<Value>);
 
@@ -35,17 +35,17 @@ pub(super) struct Pool {
     kind: PoolKind,
     memory: Vec<Box<[u8]>>,
     free: Vec<u32>,
-    /// Tells this pool's buffers from another's, where they come back by value.
+    /// Identifies this pool when a detached buffer comes back.
     identity: Arc<()>,
-    /// Values of buffers that are back, without their memory, for the next ones.
-    #[allow(clippy::vec_box)] // They are handed out as they are.
+    /// Boxes of buffers that came back, without their memory, for reuse.
+    #[allow(clippy::vec_box)] // The boxes are reused.
     values: Vec<Box<Value>>,
     /// Receives that found no free buffer.
     pub starved: Vec<Key>,
 }
 
 impl Pool {
-    /// The buffers are made when they are first needed: a loop that never receives owns none.
+    /// Buffers are allocated on first use: a loop that never receives owns none.
     pub fn new(kind: PoolKind) -> Self {
         let count = u32::from(kind.buffer_count());
         Self {
@@ -58,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// Take a free buffer; the most recently returned one, which is still in the cache.
+    /// Takes the most recently returned free buffer, which is still in the cache.
     pub fn take(&mut self) -> Option<BufferId> {
         let index = self.free.pop()?;
         let buffer = &mut self.memory[index as usize];
@@ -68,7 +68,7 @@ impl Pool {
         Some(BufferId::new(self.kind, index))
     }
 
-    /// Take up to `count` free buffers with their memory, to be filled at once.
+    /// Takes up to `count` free buffers with their memory, to be filled at once.
     pub fn lend(&mut self, count: usize) -> Vec<(BufferId, Box<[u8]>)> {
         let ids = std::iter::from_fn(|| self.take()).take(count);
         let ids: Vec<_> = ids.collect();
@@ -80,12 +80,12 @@ impl Pool {
             .collect()
     }
 
-    /// Take the memory of a lent buffer back; the buffer is still taken.
+    /// Puts the memory of a taken buffer back; the buffer stays taken.
     pub fn restore(&mut self, id: &BufferId, memory: Box<[u8]>) {
         self.memory[id.index() as usize] = memory;
     }
 
-    /// Hand out a taken buffer as a value of its own.
+    /// Detaches a taken buffer.
     pub fn detach(&mut self, id: BufferId) -> Detached {
         let memory = std::mem::take(&mut self.memory[id.index() as usize]);
         if let Some(mut value) = self.values.pop() {
@@ -99,7 +99,7 @@ impl Pool {
         }))
     }
 
-    /// Take a detached buffer back as a taken one; `None` where it is another pool's.
+    /// Reattaches a detached buffer; `None` if it is another pool's.
     pub fn reattach(&mut self, buffer: Detached) -> Option<BufferId> {
         let Detached(mut value) = buffer;
         if !Arc::ptr_eq(&self.identity, &value.pool) {

@@ -1,15 +1,15 @@
-//! The results of one operation that wait for its future.
+//! The results of one operation that its future has not taken.
 //!
-//! Owns: [`Results`] (a queue whose first place is inline) and [`Kept`]. Called by: `table`.
-//! Never does: bound itself; how many may wait is the operation's shape.
+//! Owns: [`Results`] (a queue whose first entry is inline) and [`Kept`]. Called by: `table`. Not
+//! bounded here; the operation's shape says how many may wait.
 //!
-//! One result at a time is what nearly every operation has, also one with many results: that one costs no memory
-//! beside its slot.
+//! Nearly every operation, multishot ones included, has one result at a time, and so needs no
+//! memory beyond its slot.
 
 use super::completion::BufferId;
 use std::collections::VecDeque;
 
-/// A result that waits for its future. The request of the last one waits in its slot.
+/// A result that its future has not taken. The request of the last one stays in the slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub result: i32,
@@ -20,7 +20,7 @@ pub(super) struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Results {
     first: Option<Kept>,
-    /// Those behind the first one; empty while there is none.
+    /// The others; empty if there is no first one.
     // A pointer wide, for the slot's size.
     #[allow(clippy::box_collection)]
     rest: Option<Box<VecDeque<Kept>>>,
@@ -45,12 +45,12 @@ impl Results {
         first
     }
 
-    /// The first place is free: the next one gets it.
+    /// Fills the empty first entry with the next result.
     fn move_up(&mut self) {
         self.first = self.rest.as_mut().and_then(|rest| rest.pop_front());
     }
 
-    /// The newest one.
+    /// The newest result.
     pub fn newest(&mut self) -> Option<&mut Kept> {
         let newest = self.rest.as_mut().and_then(|rest| rest.back_mut());
         newest.or(self.first.as_mut())

@@ -1,13 +1,13 @@
-//! What a driver is asked for.
+//! Settings for a driver.
 
 use crate::choice::Choice;
 use std::time::Duration;
 
-/// What a driver is asked for; the sizes and the polling are the ring's.
+/// Settings for a driver; sizes and polling apply to the ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub choice: Choice,
-    /// A thread of the kernel takes the entries, and sleeps after so long without one.
+    /// Submission polling: a kernel thread takes the entries, and sleeps when idle for this long.
     pub polling: Option<Duration>,
     pub entries: u32,
     pub completion_entries: u32,

@@ -1,11 +1,10 @@
 //! The in-flight table: every operation between its submission and its last completion.
 //!
-//! Owns: the slots, the requests in them, and who gets each completion.
-//! Called by: both drivers, with their borrow held; it calls nothing but wakers.
-//! Never does: a system call.
+//! Owns: the slots, the requests in them, and where each completion goes. Called by: both drivers,
+//! with their borrow held; it calls nothing but wakers and makes no system call.
 //!
 //! ```text
-//!         insert            last completion, handler or nobody
+//!         insert            last completion, handler or none
 //!   Free ────────▶ Queued ─▶ Armed ───────────────────────────────────▶ Free
 //!                    │        │ ▲ │   (Working: as Armed, with a thread)  ▲ ▲
 //!                    │        ▼ │ └───────────────▶ Done ────────────────┘ │
@@ -18,7 +17,7 @@
 //! # Invariants
 //! 1. A slot never moves: slots live in chunks that are allocated once and never shrink, so that a
 //!    pointer into a request stays good until its last completion.
-//! 2. A key is honoured only while its generation is its slot's; a stale completion reaches nobody.
+//! 2. A key is honoured only while its generation is its slot's; a stale completion is discarded.
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
 use super::completion::{BufferId, Completion, Event, Sink, Taken, Token};
@@ -31,22 +30,22 @@ use std::task::Waker;
 const CHUNK: usize = 64;
 const NO_SLOT: u32 = u32::MAX;
 
-/// Where an operation stands.
+/// State of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The slot is on the free list.
     Free,
-    /// Accepted, but not handed to the kernel yet.
+    /// Accepted, but not submitted to the kernel yet.
     Queued,
     /// With the kernel (ring), or waiting for its descriptor (readiness).
     Armed,
-    /// With the pool threads, which own the request until they are done with it (readiness).
+    /// On a pool thread, which owns the request until it is done (readiness).
     Working,
-    /// Between two completions of a multishot operation: it is not armed, and will be; for a paused one, once
-    /// its completions are taken.
+    /// Between two completions of a multishot operation: to be re-armed; if paused, once its
+    /// completions have been taken.
     Resting,
-    /// Its last result is known to the driver, and waits for its turn to be delivered: there is
-    /// nothing left to cancel.
+    /// Its last result is known to the driver and waits to be delivered: there is nothing left to
+    /// cancel.
     Settled,
     /// Complete; the result waits for its future.
     Done,
@@ -57,40 +56,41 @@ pub(super) enum Phase {
 enum Receiver {
     Waker(Waker),
     Handler(Token),
-    /// The future was dropped: results are given back to the system.
+    /// The future was dropped: results are closed or recycled.
     Nobody,
-    /// The slot is free; this is the next one that is.
+    /// The slot is free; this is the next free slot.
     Free(u32),
 }
 
-/// What else is true of an operation; flags of its `flags`, any of which may hold together.
+/// Flags of an operation; any of them may be set together.
 pub(super) mod flag {
-    /// It has been asked to stop; it is not armed again.
+    /// It has been cancelled; it is not re-armed.
     pub const CANCELLED: u8 = 1;
-    /// It is one of a link's.
+    /// It is part of a link.
     pub const LINKED: u8 = 1 << 1;
-    /// Its descriptor is waited for before it is tried.
+    /// Poll-first: its descriptor is waited for before it is tried.
     pub const PATIENT: u8 = 1 << 2;
-    /// As many completions wait for the future as its shape allows: it is not armed again until they are taken.
+    /// As many completions wait for the future as its shape allows: it is not re-armed until they
+    /// are taken.
     pub const PAUSED: u8 = 1 << 3;
-    /// It has been stopped for a pause at least once: a result of `ECANCELED` may be of that.
+    /// It has been cancelled for a pause at least once: a result of `ECANCELED` may come from that.
     pub const WAS_STOPPED: u8 = 1 << 4;
-    /// Its system call, made for each of many results, cannot wait: the descriptor was found non-blocking.
+    /// Its system call, made once per result, cannot block: the descriptor is non-blocking.
     pub const NEVER_WAITS: u8 = 1 << 5;
 }
 
-/// One operation, in two lines of the cache: a thousand connections have a thousand of them. What a message of a
-/// multishot operation touches is in the first.
+/// One operation, in two cache lines: a thousand connections have a thousand of them. A message of
+/// a multishot operation touches only the first line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Slot {
     generation: u32,
     pub phase: Phase,
     flags: u8,
-    /// The request's, which does not change.
+    /// The request's shape, which does not change.
     shape: Shape,
     receiver: Receiver,
-    /// What waits for the future; the newest is the last one where the operation is `Done`.
+    /// Results for the future; the newest is the last one if the operation is `Done`.
     results: Results,
     request: Option<Request>,
 }
@@ -108,7 +108,7 @@ impl Slot {
         }
     }
 
-    /// Whether one of these flags is set.
+    /// True if one of these flags is set.
     #[inline]
     pub fn is(&self, flags: u8) -> bool {
         self.flags & flags != 0
@@ -123,7 +123,7 @@ impl Slot {
         self.flags &= !flags;
     }
 
-    /// Whether its request waits for a descriptor, or works on it.
+    /// True if its request waits for this descriptor, or works on it.
     pub fn names(&self, fd: RawFd) -> bool {
         match self.request().map(Operation::need) {
             Some(Need::Ready(known, _)) => known == fd,
@@ -132,14 +132,14 @@ impl Slot {
         }
     }
 
-    /// How the operation goes on after a completion.
+    /// How the operation continues after a completion.
     #[inline]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Hand a completion to the future that waits, and return whether no more may; `None`: no future does, see
-    /// [`Table::complete`].
+    /// Hands a completion to the waiting future. Returns true if no more may be queued, and `None`
+    /// if no future waits; see [`Table::complete`].
     #[inline(always)]
     pub fn complete_for_future(
         &mut self,
@@ -157,7 +157,7 @@ impl Slot {
         Some(is_full)
     }
 
-    /// The request takes note of a result.
+    /// Lets the request post-process a result.
     #[inline]
     fn finish(&mut self, result: i32) -> i32 {
         match (&mut self.request, self.shape) {
@@ -168,7 +168,8 @@ impl Slot {
         }
     }
 
-    /// The request; present from insertion until the last completion was taken, except while it is `Working`.
+    /// The request; present from insertion until the last completion is taken, except while
+    /// `Working`.
     pub fn request_mut(&mut self) -> Option<&mut Request> {
         self.request.as_mut()
     }
@@ -177,7 +178,7 @@ impl Slot {
         self.request.as_ref()
     }
 
-    /// Keep a result for the future; returns whether no more may wait.
+    /// Queues a result for the future; returns true if no more may be queued.
     #[inline(always)]
     fn keep(&mut self, kept: Kept, more: bool) -> bool {
         if !more {
@@ -192,17 +193,17 @@ impl Slot {
         self.keep_behind(kept)
     }
 
-    /// As [`Slot::keep`], where others wait.
+    /// Like [`Slot::keep`], if others are queued.
     fn keep_behind(&mut self, kept: Kept) -> bool {
         match self.results.newest() {
-            // Masks of readiness: what either said.
+            // Readiness masks: merge them.
             Some(last) if self.shape == Shape::Edge => last.result |= kept.result,
             _ => self.results.push(kept),
         }
         self.results.len() >= self.shape.untaken_max()
     }
 
-    /// Wake the future; for the last time where no more comes.
+    /// Wakes the future; without `more` for the last time.
     #[inline]
     fn wake(&mut self, more: bool) {
         if more {
@@ -216,7 +217,7 @@ impl Slot {
         }
     }
 
-    /// Another future waits, or the first one.
+    /// Sets the waker, or replaces another future's.
     #[inline(never)]
     fn set_waker(&mut self, waker: &Waker) {
         self.receiver = Receiver::Waker(waker.clone());
@@ -233,7 +234,8 @@ impl Slot {
         })
     }
 
-    /// Put the slot, whose request and results have been taken, before `next_free` on the free list.
+    /// Puts the slot, whose request and results have been taken, on the free list before
+    /// `next_free`.
     #[inline]
     fn free(&mut self, next_free: u32) {
         self.phase = Phase::Free;
@@ -241,34 +243,34 @@ impl Slot {
         self.receiver = Receiver::Free(next_free);
     }
 
-    /// Lend the request to a pool thread.
+    /// Takes the request out for a pool thread.
     pub fn take_request(&mut self) -> Option<Request> {
         self.request.take()
     }
 
-    /// Take a lent request back.
+    /// Puts the request back.
     pub fn restore_request(&mut self, request: Request) {
         self.request = Some(request);
     }
 }
 
-/// No result waits for the future.
+/// No result for the future yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// There will be one.
+    /// One will come.
     Armed,
-    /// There will be one once the driver lets the operation go on.
+    /// One will come once the driver resumes the operation.
     Paused,
 }
 
-/// What became of a completion.
+/// Outcome of a completion.
 #[derive(Debug)]
 pub(super) enum Delivery {
     /// It goes to the embedder.
     Event(Event),
-    /// A future took it, or it reached nobody; `Some` is a buffer to give back to the pool.
+    /// A future took it, or it was discarded; `Some` is a buffer to return to the pool.
     Consumed(Option<BufferId>),
-    /// A future has it, and as many more as may wait: the operation is to be paused.
+    /// A future has it, and no more may be queued: pause the operation.
     Full,
 }
 
@@ -321,13 +323,13 @@ impl Table {
         (key, slot)
     }
 
-    /// The slot a key names, while it does (invariant 2).
+    /// The slot that a key names, if the key is not stale (invariant 2).
     #[inline]
     pub fn slot(&mut self, key: Key) -> Option<&mut Slot> {
         find(&mut self.chunks, key)
     }
 
-    /// Hand a completion to whoever waits for it. Without `more` it is the operation's last.
+    /// Delivers a completion to its receiver. Without `more` it is the operation's last.
     pub fn complete(
         &mut self,
         key: Key,
@@ -378,8 +380,9 @@ impl Table {
         }
     }
 
-    /// The next result of a future's operation, and with the last one what `end` makes of its request; `None` where the
-    /// key is stale. Where there is no result, whether the operation is paused, and can go on now.
+    /// Takes the next result of a future's operation; with the last one also what `end` makes of
+    /// its request. `None` if the key is stale. If there is no result, reports whether the
+    /// operation is paused and can go on now.
     #[inline(always)]
     pub fn poll<R>(
         &mut self,
@@ -411,9 +414,8 @@ impl Table {
         })
     }
 
-    /// Nobody wants the results any more: what had arrived is closed, and its pool buffers are
-    /// returned for the driver to give back. The slot lives on until the last completion unless it
-    /// is `Done`.
+    /// The future was dropped: closes results that have arrived, and returns their pool buffers for
+    /// the driver to recycle. The slot stays until the last completion, unless it is `Done`.
     pub fn orphan(&mut self, key: Key) -> Vec<BufferId> {
         let Some(slot) = self.slot(key) else {
             return Vec::new();
@@ -473,7 +475,7 @@ impl Table {
             })
     }
 
-    /// Those of them that wait for a descriptor.
+    /// The cancellable operations that wait for a descriptor.
     pub fn cancellable_on(&self, fd: RawFd) -> Vec<Key> {
         let cancellable = self.cancellable();
         cancellable
@@ -481,13 +483,13 @@ impl Table {
             .collect()
     }
 
-    /// Whether the kernel may still touch memory of any operation.
+    /// True if the kernel may still access memory of any operation.
     pub fn lends_memory(&self) -> bool {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
         slots.filter_map(Slot::request).any(Operation::lends_memory)
     }
 
-    /// Forget the slots without dropping what they own: the kernel may still write to it.
+    /// Leaks the slots' contents: the kernel may still write to them.
     pub fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.chunks));
         self.free_head = NO_SLOT;
@@ -502,7 +504,7 @@ impl Table {
         slot.free(free_head);
         self.free_head = key.index;
         self.live_count -= 1;
-        // Dropped last: releasing a buffer may run foreign code.
+        // Dropped last: releasing a buffer may run arbitrary code.
         drop(left_over);
     }
 

@@ -1,17 +1,20 @@
-//! The ring driver: operations as submission entries, completions as they come.
+//! The ring driver: operations as submission entries, results as completions.
 //!
-//! Owns: the ring, its provided buffers, and what waits for room or to be armed again.
-//! Called by: `Driver`. Never does: a data system call of its own; only `enter`.
+//! Owns: the ring, its provided buffers, and operations that wait for room or for a re-arm. Called
+//! by: `Driver`. Makes no data system call of its own; only `enter`.
 //!
 //! # Invariants
 //! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
-//! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed arms
-//!    the operation again (multishot) or ends it (single, and a receive whose descriptor is lent).
-//! 3. An entry that names a descriptor reaches the kernel before that descriptor is released, and where the kernel looks it
-//!    up later (`late`) is over before it is closed: until then it names a number, which the next file may get.
-//! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring does
-//!    not stop the kernel from writing. What will not end in time is leaked, never freed.
-//! 5. A completion's buffers are claimed once, as it is popped, and for the pool that its operation's entry named.
+//! 2. Every completion without `F_MORE` of an operation that was neither cancelled nor failed
+//!    re-arms the operation (multishot) or ends it (single-shot, and a receive on a borrowed
+//!    descriptor).
+//! 3. An entry that names a descriptor reaches the kernel before that descriptor is released. An
+//!    operation whose descriptor the kernel looks up later (`late`) ends before it is closed: the
+//!    next file may get the same number.
+//! 4. Dropping the driver cancels and reaps everything before a buffer is freed: closing a ring
+//!    does not stop the kernel from writing. What does not end in time is leaked, never freed.
+//! 5. A completion's buffers are claimed once, as it is popped, and for the pool that its
+//!    operation's entry named.
 
 mod bundle;
 mod cancel;
@@ -48,7 +51,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// How long to wait at most while the kernel lacks the memory to take what is queued.
+/// Longest wait while the kernel lacks the memory to take what is queued.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// The ring, and everything in flight on it.
@@ -56,45 +59,45 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 pub struct UringDriver {
     ring: Ring,
     table: Table,
-    /// Freed by hand: leaked where the kernel may still write to it (invariant 4).
+    /// Freed by hand: leaked if the kernel may still write to it (invariant 4).
     pools: Lent,
     generation: Generation,
     wake: Arc<EventFd>,
     wake_armed: bool,
-    /// The thread that the kernel has tied the ring to.
+    /// The thread that the ring is bound to.
     bound: Option<ThreadId>,
     /// Operations (and cancels of them) that found the submission queue full, or that came before
     /// the ring was bound, in order.
     backlog: VecDeque<Entry>,
-    /// The descriptors that entries on the submission queue name (invariant 3).
+    /// Descriptors named by entries on the submission queue (invariant 3).
     unsubmitted: Vec<RawFd>,
-    /// Level polls whose completion was handed out: armed again at the next wait.
+    /// Level polls whose completion was handed out: re-armed at the next wait.
     resting: Vec<Key>,
-    /// Operations of links that were cancelled, perhaps before they had begun.
+    /// Cancelled operations of links, which may not have begun yet.
     late_cancels: Vec<Key>,
-    /// One of them may have begun since their cancels were sent.
+    /// One of them may have begun since its cancel was sent.
     may_have_begun: bool,
-    /// What names descriptors that the kernel has not looked up (invariant 3).
+    /// Operations whose descriptors the kernel has not looked up yet (invariant 3).
     late: Late,
-    /// Files and buffers that the kernel has at hand; none where nobody asked for it.
+    /// Registered files and buffers; empty unless used.
     registered: Registered,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
 }
 
-/// What the backlog keeps.
+/// An entry of the backlog.
 #[derive(Debug)]
 enum Entry {
     Operation(Key),
     Cancel(Key),
     /// Cancel everything on a descriptor.
     CancelDescriptor(RawFd),
-    /// Operations that go to the kernel as one.
+    /// Operations that are submitted together.
     Link(Vec<Key>),
 }
 
 impl UringDriver {
-    /// Set up a ring, disabled until [`UringDriver::bind`]; the refusal names cause and remedy.
+    /// Creates a ring, disabled until [`UringDriver::bind`]; a refusal names cause and remedy.
     pub(super) fn new(wake: Arc<EventFd>, setup: &Setup) -> Result<Self, Refusal> {
         let config = Config {
             entries: setup.entries,
@@ -103,7 +106,7 @@ impl UringDriver {
         };
         let ring = Ring::new(&config)?;
         let mut pools = Lent::default();
-        // The other one is made when it is needed.
+        // The other pools are opened on first use.
         pools
             .open(&ring, PoolKind::Streams)
             .map_err(|error| Refusal {
@@ -180,7 +183,7 @@ impl UringDriver {
     pub(super) fn submit_as(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
         let may_arm = self.bound.is_some() && self.backlog.is_empty() && self.has_room();
         let (key, slot) = self.table.insert(request, sink, flags);
-        // What nearly every operation is: an entry that names one descriptor and no pool.
+        // The common case: an entry that names one descriptor and no pool.
         if may_arm
             && slot.shape() == Shape::Once
             && let Some(Need::Ready(fd, _)) = slot.request().map(Operation::need)
@@ -193,7 +196,7 @@ impl UringDriver {
         key
     }
 
-    /// Whether the kernel has yet to hear of an entry that names `fd`, or that may.
+    /// True if an entry that has not been submitted may name `fd`.
     pub(super) fn has_unsubmitted(&self, fd: RawFd) -> bool {
         self.unsubmitted.contains(&fd) || !self.backlog.is_empty()
     }
@@ -212,7 +215,7 @@ impl UringDriver {
         }
     }
 
-    /// End an operation with a result that is not the kernel's.
+    /// Ends an operation with a result of the driver's own.
     fn settle(&mut self, key: Key, result: i32) {
         if let Some(slot) = self.table.slot(key) {
             slot.phase = Phase::Settled;
@@ -220,11 +223,11 @@ impl UringDriver {
         }
     }
 
-    /// Invariant 3. Only what was cancelled may still name `fd`, and its cancel follows it.
+    /// Invariant 3. Only cancelled operations may still name `fd`, and their cancels follow.
     fn hand_over_named(&mut self, fd: RawFd) {
         self.drop_named(fd);
         if self.unsubmitted.contains(&fd) {
-            // What fails here fails again, and is reported, at the next wait.
+            // An error here occurs again, and is reported, at the next wait.
             drop(self.hand_over());
         }
     }
@@ -242,12 +245,12 @@ impl UringDriver {
         self.forget_taken();
     }
 
-    /// Of an entry that the kernel has taken the descriptors need not be known any more. A thread of the kernel's may
-    /// always leave some of a steady stream.
+    /// Drops the descriptors of entries that the kernel has taken. With submission polling, some of
+    /// a steady stream may always be left.
     fn forget_taken(&mut self) {
         let named_max = DESCRIPTORS_MAX * self.ring.pending() as usize;
         let taken_count = self.unsubmitted.len().saturating_sub(named_max);
-        // They stand in the order of the entries.
+        // In the order of the entries.
         self.unsubmitted.drain(..taken_count);
     }
 
@@ -279,7 +282,7 @@ impl UringDriver {
         if self.wake_armed && self.backlog.is_empty() {
             return self.enter(1, timeout);
         }
-        // Something could not be queued, and may be what would end the wait.
+        // An operation could not be queued, and may be what would end the wait.
         let timeout = timeout.map_or(RETRY_AFTER, |timeout| timeout.min(RETRY_AFTER));
         self.enter(1, Some(timeout))
     }
@@ -295,17 +298,17 @@ impl UringDriver {
         entered
     }
 
-    /// Register a descriptor, where that can be.
+    /// Registers a descriptor, if possible.
     pub fn register_file(&mut self, fd: RawFd) -> Option<uring::Slot> {
         self.registered.file(&self.ring, fd)
     }
 
-    /// Register memory, where that can be.
+    /// Registers memory, if possible.
     pub fn register_buffer(&mut self, memory: &mut [u8]) -> Option<uring::Slot> {
         self.registered.buffer(&self.ring, memory)
     }
 
-    /// Everything that has to be on the submission queue before a wait.
+    /// Queues everything that has to be submitted before a wait.
     fn prepare_to_wait(&mut self) {
         if !self.wake_armed {
             self.arm_wake();
@@ -338,7 +341,7 @@ impl UringDriver {
         }
     }
 
-    /// Buffers are back: arm a receive that ended for want of one, or have it armed.
+    /// Buffers are back: re-arms a receive that had run out of them, now or from the backlog.
     fn feed(&mut self, key: Key) {
         let Some(slot) = self.table.slot(key) else {
             return;
@@ -360,8 +363,8 @@ impl UringDriver {
         }
     }
 
-    /// Push an operation's entry, which is written where the kernel reads it; `false` where the submission queue stays
-    /// full. A key that is stale or was cancelled meanwhile needs nothing and counts as done.
+    /// Pushes an operation's entry, written in place in the queue; `false` if the submission queue
+    /// stays full. A key that is stale or was cancelled meanwhile needs nothing and counts as done.
     fn arm(&mut self, key: Key) -> bool {
         if !self.has_room() {
             return false;
@@ -408,8 +411,8 @@ impl UringDriver {
     }
 
     fn arm_wake(&mut self) {
-        // Edge-triggered is what is wanted: every notification completes it, and nobody has to read
-        // the counter.
+        // Edge-triggered on purpose: every notification completes it, and the counter need not be
+        // read.
         let sqe = Sqe {
             opcode: abi::OP_POLL_ADD,
             fd: self.wake.as_raw_fd(),
@@ -421,7 +424,7 @@ impl UringDriver {
         self.wake_armed = self.push(sqe);
     }
 
-    /// Push entries as one, or none of them.
+    /// Pushes all entries, or none of them.
     fn push_linked(&mut self, entries: &[Sqe]) -> bool {
         // SAFETY: invariant 1, as in `push_operation`.
         if unsafe { self.ring.push_all(entries) } {
@@ -435,11 +438,11 @@ impl UringDriver {
     }
 
     fn push(&mut self, sqe: Sqe) -> bool {
-        // SAFETY: the entries of the driver's own point at nothing.
+        // SAFETY: the driver's own entries point at nothing.
         self.has_room() && unsafe { self.ring.push(sqe) }.is_ok()
     }
 
-    /// Whether the submission queue takes another entry; a full one is handed over first.
+    /// True if the submission queue takes another entry; a full one is submitted first.
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         self.ring.has_room() || self.make_room()
@@ -451,7 +454,7 @@ impl UringDriver {
     }
 }
 
-/// Push the entry of an operation, with its request in its slot, on a queue that has room for it.
+/// Pushes the entry of an operation, whose request is in its slot, on a queue with room for it.
 #[inline]
 fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
     let is_patient = slot.is(flag::PATIENT);
@@ -465,7 +468,7 @@ fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
             sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
         }
     };
-    // SAFETY: invariant 1; what the entry points at lives in the table until the last completion.
+    // SAFETY: invariant 1; what the entry points at stays in the table until the last completion.
     let pushed = unsafe { ring.push_with(fill) };
     if pushed {
         slot.phase = Phase::Armed;
@@ -473,7 +476,7 @@ fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
     pushed
 }
 
-/// A result in the kernel's words.
+/// A result in the kernel's form.
 fn negated(result: io::Result<u32>) -> i32 {
     match result {
         Ok(count) => count as i32,
@@ -498,14 +501,15 @@ impl Drop for UringDriver {
             if self.table.len() == 0 || late {
                 break;
             }
-            // Where the program has closed the ring's descriptor there is no waiting, but the slot still takes cancels.
+            // If the application has closed the ring's descriptor, waiting fails, but the slot
+            // still takes cancels.
             if self.wait(Some(DRAIN_STEP)).is_err() && self.enter(0, Some(Duration::ZERO)).is_err()
             {
                 break;
             }
         }
         self.late.abandon();
-        // Polls and accepts can be left to the end of the ring; what holds memory cannot.
+        // Polls and accepts can be left to the end of the ring; operations that use memory cannot.
         if self.table.lends_memory() {
             let left_count = self.table.len();
             // Invariant 4: the kernel may still write to these buffers.
@@ -522,14 +526,14 @@ impl Drop for UringDriver {
     }
 }
 
-/// Take the buffer that a completion names; each is claimed once, as it is popped (invariant 5).
+/// Claims the buffer that a completion names; once, as it is popped (invariant 5).
 #[inline]
 fn claim(pools: &mut Lent, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
     // SAFETY: invariant 5.
     unsafe { pools.claim(kind, cqe) }
 }
 
-/// Take the buffers that a bundle's completion names, as [`claim`] does.
+/// Claims the buffers that a bundle's completion names, like [`claim`].
 fn claim_bundle(pools: &mut Lent, cqe: &Cqe) -> Vec<BufferId> {
     // SAFETY: invariant 5.
     unsafe { pools.claim_bundle(cqe) }

@@ -1,13 +1,13 @@
-//! What the readiness driver has with pool threads.
+//! Requests running on the blocking pool.
 //!
-//! Owns: which operations are lent to [`BlockingPool`] and which descriptors those name, what waits for room
-//! in their queue, and descriptors that are closed when no thread can name them any more.
-//! Called by: `driver::readiness`. Never does: decide what becomes of a result.
+//! Owns: which operations [`BlockingPool`] has and which descriptors those name, the operations
+//! that wait for room in its queue, and descriptors to close when no thread can name them any more.
+//! Called by: `driver::readiness`, which handles the results.
 //!
 //! # Invariants
-//! 1. A slot's request is gone exactly while its phase is `Working`; then its key stands in `lent`.
-//! 2. A descriptor is not given back to the system while a thread may still name its number: the next
-//!    file could get it.
+//! 1. A slot has no request exactly while its phase is `Working`; then its key is in `in_pool`.
+//! 2. A descriptor is not closed while a thread may still name its number: the next file could get
+//!    it.
 
 use super::blocking_pool::{BlockingPool, Finished};
 use super::table::{Phase, Table};
@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// The operations that are with pool threads, or wait to be.
+/// The operations on pool threads, or waiting for one.
 #[derive(Debug)]
 pub(super) struct Working {
     pool: BlockingPool,
@@ -37,12 +37,12 @@ impl Working {
         }
     }
 
-    /// Whether any operation is with the pool.
+    /// True if no operation is with the pool.
     pub fn is_idle(&self) -> bool {
         self.lent.is_empty()
     }
 
-    /// Give an operation to the pool, or have it wait for room there.
+    /// Hands an operation to the pool, or queues it for room there.
     pub fn lend(&mut self, table: &mut Table, key: Key, fds: [RawFd; 2]) -> io::Result<()> {
         let Some(slot) = table.slot(key) else {
             return Ok(());
@@ -68,7 +68,7 @@ impl Working {
         }
     }
 
-    /// Take an operation back that no thread has begun; `false` where one has.
+    /// Takes back an operation that no thread has begun; `false` if one has.
     pub fn revoke(&mut self, table: &mut Table, key: Key) -> bool {
         let Some(request) = self.pool.revoke(key) else {
             return false;
@@ -81,13 +81,13 @@ impl Working {
         true
     }
 
-    /// The results of the operations that are back, whose requests are in their slots again.
+    /// Takes the results of finished operations; their requests are in their slots again.
     pub fn collect(&mut self, table: &mut Table) -> Vec<(Key, io::Result<u32>)> {
         let finished = self.pool.collect();
         self.take_back(table, finished)
     }
 
-    /// As [`Working::collect`], but wait for the first one, until `deadline`.
+    /// Like [`Working::collect`], but waits for the first one, until `deadline`.
     pub fn collect_until(
         &mut self,
         table: &mut Table,
@@ -121,14 +121,14 @@ impl Working {
         results
     }
 
-    /// Operations are back: close what they were the last to name.
+    /// Operations are back: closes descriptors that only they named.
     fn close_unnamed(&mut self) {
         for fd in std::mem::take(&mut self.closing) {
             self.close(fd);
         }
     }
 
-    /// An operation that waited for room, where there is some now.
+    /// An operation that waited for room, if there is some now.
     pub fn next_waiting(&mut self) -> Option<Key> {
         if self.waiting.is_empty() || !self.pool.has_room() {
             return None;
@@ -141,37 +141,37 @@ impl Working {
         self.waiting.iter().copied()
     }
 
-    /// The operation that waits last, having found no room once more, waits first again.
+    /// Moves the last waiting operation to the front: it found no room again.
     pub fn last_is_next(&mut self) {
         if let Some(key) = self.waiting.pop_back() {
             self.waiting.push_front(key);
         }
     }
 
-    /// Whether a thread may name `fd`.
+    /// True if a thread may name `fd`.
     pub fn names(&self, fd: RawFd) -> bool {
         self.lent.iter().any(|(_, fds)| fds.contains(&fd))
     }
 
-    /// The operations with threads that name `fd`.
+    /// The operations on threads that name `fd`.
     pub fn naming(&self, fd: RawFd) -> Vec<Key> {
         let naming = self.lent.iter().filter(|(_, fds)| fds.contains(&fd));
         naming.map(|(key, _)| *key).collect()
     }
 
-    /// Close a descriptor, now or when no thread names it (invariant 2).
+    /// Closes a descriptor, now or when no thread names it (invariant 2).
     pub fn close(&mut self, fd: OwnedFd) {
         if self.names(fd.as_raw_fd()) {
             self.closing.push(fd);
         }
     }
 
-    /// How long to wait at most for calls to end that cannot be stopped.
+    /// How long to wait at most for calls that cannot be stopped.
     pub fn drain_deadline() -> Instant {
         Instant::now() + Duration::from_millis(limits::DRAIN_TIMEOUT_MS)
     }
 
-    /// Leave what is still at work to the threads, which leak it.
+    /// Leaves running calls to their threads, which leak their requests.
     pub fn abandon(&mut self) {
         self.pool.abandon();
         eprintln!(

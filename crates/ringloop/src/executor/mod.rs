@@ -1,13 +1,12 @@
 //! Layer 3: one turn of the loop, and the tasks that run in it.
 //!
-//! Owns: [`Engine`] (driver + timers + the flag that other threads knock on), [`Local`] (an engine
-//! with its tasks) and [`Runtime`] (a thread's own loop around a `Local`).
-//! Called by: Rust programs through [`Runtime`]; embedders, which run the turn themselves, through
-//! [`Local`] and [`Engine`].
-//! Never does: a system call, or I/O policy.
+//! Owns: [`Engine`] (driver, timers and the flag by which other threads wake it), [`Local`] (an
+//! engine with its tasks) and [`Runtime`] (a thread's own loop around a `Local`). Called by:
+//! applications through [`Runtime`]; embedders, which run the turn themselves, through [`Local`]
+//! and [`Engine`]. Makes no system call, and has no I/O policy.
 //!
-//! One turn: due timers → ready tasks, up to a bound → submit and wait → reap → hand out. A completion
-//! goes to one of the sinks of `driver::Sink`.
+//! One turn: due timers → ready tasks, within a budget → submit and wait → reap → deliver. A
+//! completion goes to one of the sinks of `driver::Sink`.
 //!
 //! Byte path: from [`Engine::next_event`] to the embedder's handler, or to the task that is woken.
 

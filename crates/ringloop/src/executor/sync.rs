@@ -1,4 +1,4 @@
-//! The atomics of the executor, from `std`, or from loom when its model checker runs.
+//! The atomics of the executor, from `std`, or from loom under its model checker.
 
 #[cfg(loom)]
 pub(super) use loom::sync::{

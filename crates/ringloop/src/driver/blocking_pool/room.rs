@@ -1,15 +1,17 @@
-//! Who waits for room in the pool's queue.
+//! The waiters for room in the pool's queue.
 //!
-//! Called by: `driver::blocking_pool`, under its lock. Never does: wake or drop a waker, which may come back for the lock.
+//! Called by: `driver::blocking_pool`, under its lock. Never wakes or drops a waker, which may take
+//! the lock again.
 //!
-//! All who wait are woken together, once there is room for many of them: to wake them for each piece of work that leaves
-//! the queue would have each of thousands ask thousands of times. Until then each has one place, which it finds
-//! without a search, and gives up when it is dropped.
+//! All waiters are woken together, once there is room for many of them: waking them for every piece
+//! of work that leaves the queue would make thousands of waiters ask thousands of times. Until then
+//! each keeps one slot, found without a search and freed on drop.
 
 use crate::limits;
 use std::task::Waker;
 
-/// Pieces of work that leave the queue before those who wait are woken. So many were in it when the first one came.
+/// Pieces of work that leave the queue before the waiters are woken; at least as many were queued
+/// when the first one came.
 const ROUND_LEN: usize = if limits::BLOCKING_QUEUE > 1 {
     limits::BLOCKING_QUEUE / 2
 } else {
@@ -21,13 +23,13 @@ const ROUND_LEN: usize = if limits::BLOCKING_QUEUE > 1 {
 pub(super) struct Room {
     round: u64,
     wakers: Vec<Option<Waker>>,
-    /// Places that were given up.
+    /// Freed slots.
     free: Vec<usize>,
-    /// What has left the queue in this round.
+    /// Pieces of work that have left the queue in this round.
     left_count: usize,
 }
 
-/// The place of one who waits.
+/// The slot of a waiter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     round: u64,
@@ -35,7 +37,8 @@ pub(super) struct Spot {
 }
 
 impl Room {
-    /// Have `waker` woken at the end of this round. Returns the one in its place, to be dropped without the lock.
+    /// Wakes `waker` at the end of this round. Returns the waker it replaces, to be dropped outside
+    /// the lock.
     #[must_use]
     pub fn wait(&mut self, waker: &Waker, spot: &mut Option<Spot>) -> Option<Waker> {
         if self.is_empty() {
@@ -70,7 +73,7 @@ impl Room {
         self.wakers[spot.index].take()
     }
 
-    /// Something has left the queue. Returns who is to be woken now.
+    /// A piece of work has left the queue. Returns the wakers to wake now.
     #[must_use]
     pub fn one_left(&mut self) -> Vec<Option<Waker>> {
         self.left_count += 1;
@@ -80,7 +83,7 @@ impl Room {
         self.end_round()
     }
 
-    /// Returns all who wait.
+    /// Returns all waiters.
     #[must_use]
     pub fn end_round(&mut self) -> Vec<Option<Waker>> {
         self.round += 1;
@@ -93,7 +96,7 @@ impl Room {
         self.wakers.len() == self.free.len()
     }
 
-    /// How many wait, and how many places there are.
+    /// Number of waiters, and of slots.
     #[cfg(test)]
     pub fn counts(&self) -> (usize, usize) {
         (self.wakers.len() - self.free.len(), self.wakers.len())

@@ -1,18 +1,19 @@
-//! One try of a system call, and what it tells.
+//! One non-blocking system call, and what its result shows.
 //!
-//! Called by: `driver::readiness`, and `Driver` for what is tried first on the ring. Never does: wait, or keep anything.
+//! Called by: `driver::readiness`, and `Driver` for what is tried first on the ring. Never waits;
+//! keeps no state.
 
 use crate::op::{Need, Operation, Request};
 use crate::sys::interest::Interest;
 use std::io;
 use std::os::fd::RawFd;
 
-/// The system call of a request, without blocking; `None` is "would block".
+/// Makes the system call of a request without blocking; `None` is "would block".
 pub(in crate::driver) fn attempt(request: &mut Request) -> Option<i32> {
     outcome(request.attempt())
 }
 
-/// A result in the kernel's words; `None` is "would block".
+/// A result in the kernel's form; `None` is "would block".
 pub(super) fn outcome(result: io::Result<u32>) -> Option<i32> {
     match result {
         Ok(count) => Some(count as i32),
@@ -21,7 +22,7 @@ pub(super) fn outcome(result: io::Result<u32>) -> Option<i32> {
     }
 }
 
-/// Which direction is known to block after a try: the one that did, and reading after a receive that left
+/// The direction known to block after a try: the one that did, or reading after a receive that left
 /// room in its buffer.
 pub(super) fn blocked_after(
     request: &mut Request,

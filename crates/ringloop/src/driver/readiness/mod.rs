@@ -1,18 +1,18 @@
-//! The readiness driver: the same operations where there is no ring.
+//! The readiness driver: the same operations without a ring.
 //!
-//! Owns: the table of operations, the receive pools, and when an operation is tried; beside it
-//! [`watches`] (epoll, and which descriptor waits for what).
-//! Called by: `Driver`. Never does: block, except in `wait`.
+//! Owns: the table of operations, the receive pools, and when an operation is tried; [`watches`]
+//! has epoll and the operations that wait for each descriptor. Called by: `Driver`. Blocks only in
+//! `wait`.
 //!
-//! Regular files are always ready for epoll, and still wait for the disk: their operations go to pool
-//! threads (`driver::working`), unless a try without waiting succeeds.
+//! epoll always reports regular files as ready, though they wait for the disk: their operations go
+//! to pool threads (`driver::working`), unless a try without waiting succeeds.
 //!
 //! A single-shot operation is tried when it is submitted and again when its descriptor is ready.
 //!
 //! # Invariants
-//! 1. A key stands in a descriptor's queue exactly while its phase is `Armed`, it needs that
-//!    descriptor and, for a receive into the pool, a buffer was there when it last looked.
-//! 2. A key stands in `finished` exactly while its phase is `Settled`, and stands there once.
+//! 1. A key is in a descriptor's queue exactly while its phase is `Armed`, it needs that descriptor
+//!    and, for a receive into the pool, a buffer was free at its last try.
+//! 2. A key is in `finished` exactly while its phase is `Settled`, and only once.
 
 mod attempt;
 pub(super) mod receive;
@@ -43,34 +43,34 @@ use watches::Watches;
 
 pub(super) use attempt::attempt;
 
-/// epoll, and everything that waits on it.
+/// epoll, and all operations.
 #[derive(Debug)]
 pub struct ReadinessDriver {
     generation: Generation,
     watches: Watches,
     table: Table,
-    /// In the order of [`PoolKind`], whose other pools are the ring's.
+    /// In the order of [`PoolKind`]; the other kinds exist only on the ring.
     pools: [Pool; 2],
     /// Operations whose descriptor became ready, to be tried one at a time by `next_event`.
     runnable: VecDeque<(Key, Interest)>,
-    /// Messages that one call received, to be delivered one at a time, before anything else of their
-    /// operation: how long each is, and where.
+    /// Messages that one call received: each one's length and buffer. Delivered one at a time,
+    /// before anything else of their operation.
     arrived: VecDeque<(Key, i32, BufferId)>,
-    /// Results that are known already.
+    /// Results that are already known.
     finished: VecDeque<(Key, i32)>,
     deadlines: Deadlines<u64, Key>,
     /// Time-outs that have neither passed nor been cancelled.
     timeout_count: usize,
     /// Operations on regular files.
     working: Working,
-    /// Results that multishot operations may still have before the next wait.
+    /// Results that multishot operations may still deliver before the next wait.
     burst_left: u32,
-    /// The last wait did not ask the kernel, as there was something to try.
+    /// The last wait did not call the kernel, as there was something to try.
     has_skipped: bool,
 }
 
 impl ReadinessDriver {
-    /// Set up an epoll instance that `wake` interrupts, with threads for what blocks.
+    /// Creates an epoll instance that `wake` interrupts; `pool` runs blocking calls.
     pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
         Ok(Self {
             generation: Generation::current(),
@@ -88,7 +88,7 @@ impl ReadinessDriver {
         })
     }
 
-    // The ring has something to do here; one signature serves both.
+    // Does something on the ring; both drivers share the signature.
     #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
     pub(super) fn bind(&mut self) -> io::Result<()> {
         Ok(())
@@ -119,7 +119,7 @@ impl ReadinessDriver {
         }
     }
 
-    // The ring's buffers may be another's; one signature serves both.
+    // On the ring, buffers may be another ring's; both drivers share the signature.
     #[allow(clippy::unnecessary_wraps)]
     pub(super) fn lease(&mut self, id: BufferId) -> Option<Lease> {
         let pool = &mut self.pools[id.pool()];
@@ -138,7 +138,7 @@ impl ReadinessDriver {
         is_armed(&mut self.table, key)
     }
 
-    /// The operation is over with this result, which `next_event` delivers.
+    /// Ends an operation with this result, which `next_event` delivers.
     fn settle(&mut self, key: Key, result: i32) {
         if let Some(slot) = self.table.slot(key) {
             slot.phase = Phase::Settled;
@@ -153,7 +153,7 @@ impl ReadinessDriver {
         if let Request::Close(close) = &request {
             self.release(close.fd);
         }
-        // Asked once for all its connections.
+        // Checked once for all its connections.
         if matches!(&request, Request::Accept(accept) if accept.multi && accept.never_waits()) {
             flags |= flag::NEVER_WAITS;
         }
@@ -177,8 +177,9 @@ impl ReadinessDriver {
             }
             Need::Ready(fd, interest) if !shape.is_single() => {
                 self.park(key, fd, interest);
-                // Not tried here, where more than one result has no place; but tried: what is wrong
-                // with the descriptor may not show as readiness. Epoll tells what a poll asks.
+                // Not tried here if multishot, as there is room for one result only. Otherwise
+                // tried: an error of the descriptor may not show as readiness. A poll is answered
+                // by epoll itself.
                 if !matches!(shape, Shape::Level | Shape::Edge) {
                     self.runnable.push_back((key, interest));
                 }
@@ -191,7 +192,7 @@ impl ReadinessDriver {
         key
     }
 
-    /// Try an operation, and leave it where it will be tried again.
+    /// Tries an operation, and queues it where it is tried again.
     fn place(&mut self, key: Key) {
         if let Some(result) = self.attempt(key) {
             self.settle(key, result);
@@ -208,7 +209,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// Cancel as an operation: 0, `ENOENT` where it is over, `EALREADY` where it cannot be stopped.
+    /// Cancels as an operation: 0, `ENOENT` if it has ended, `EALREADY` if it cannot be stopped.
     fn cancel_and_tell(&mut self, target: Key) -> i32 {
         let phase = self.table.slot(target).map(|slot| slot.phase);
         if !matches!(phase, Some(Phase::Armed | Phase::Queued | Phase::Working)) {
@@ -229,7 +230,7 @@ impl ReadinessDriver {
             Phase::Armed | Phase::Resting => {}
             Phase::Queued => return self.settle(key, -libc::ECANCELED),
             Phase::Working => {
-                // What a thread has begun ends with its own result.
+                // A call that a thread has begun ends with its own result.
                 slot.set(flag::CANCELLED);
                 if self.working.revoke(&mut self.table, key) {
                     self.settle(key, -libc::ECANCELED);
@@ -277,7 +278,7 @@ impl ReadinessDriver {
         slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done))
     }
 
-    /// See [`super::Driver::forget_now`]: here no operation holds on to a file.
+    /// See [`super::Driver::forget_now`]: on this driver operations hold no reference to a file.
     pub(super) fn forget_now(&mut self, key: Key) {
         self.forget(key);
     }
@@ -289,20 +290,19 @@ impl ReadinessDriver {
         }
     }
 
-    /// Drop what the kernel knows of a descriptor that is about to be closed, and wait until no thread
-    /// names it.
+    /// Unregisters a descriptor that is about to be closed, and waits until no thread names it.
     pub(super) fn release(&mut self, fd: RawFd) {
         self.drop_named(fd);
         let deadline = Working::drain_deadline();
-        // Past the deadline a call is inside of the kernel, which holds on to the file itself.
+        // Past the deadline a call is inside the kernel, which has its own reference to the file.
         while self.working.names(fd) && Instant::now() < deadline {
             let results = self.working.collect_until(&mut self.table, deadline);
             self.take_back(results);
         }
     }
 
-    /// Forget a descriptor. What its owner has neither awaited nor dropped would be tried on the next file of its number,
-    /// and is cancelled.
+    /// Forgets a descriptor, and cancels operations that its owner has neither awaited nor dropped:
+    /// they would be tried on the next file of that number.
     fn drop_named(&mut self, fd: RawFd) {
         let mut keys = self.watches.unwatch(fd);
         for pool in &self.pools {
@@ -316,7 +316,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// Close a descriptor whose operations are over or given up.
+    /// Closes a descriptor whose operations have ended or been cancelled.
     pub(super) fn close(&mut self, fd: OwnedFd) {
         self.drop_named(fd.as_raw_fd());
         self.working.close(fd);
@@ -324,7 +324,7 @@ impl ReadinessDriver {
 
     #[allow(clippy::unused_self)]
     pub(super) fn has_work(&self) -> bool {
-        // Only the kernel knows whether a descriptor became ready.
+        // Only the kernel knows if a descriptor became ready.
         true
     }
 
@@ -335,8 +335,8 @@ impl ReadinessDriver {
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let has_none = self.runnable.is_empty();
-        // There is something to try without asking the kernel. But not twice in a row: what fails at once and is submitted
-        // again each turn would keep all others waiting.
+        // Something can be tried without a system call. But not twice in a row: an operation that
+        // fails at once and is submitted again each turn would starve all others.
         self.has_skipped = !has_none && !self.has_skipped;
         if self.has_skipped {
             self.expire();
@@ -358,7 +358,7 @@ impl ReadinessDriver {
         Ok(())
     }
 
-    /// Worker threads are done with these operations.
+    /// Pool threads have finished these operations.
     fn take_back(&mut self, results: Vec<(Key, io::Result<u32>)>) {
         for (key, result) in results {
             let cancelled = self
@@ -376,7 +376,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// Have the operations done that waited for room in the pool's queue, as far as there is some.
+    /// Hands over the operations that waited for room in the pool's queue, as far as there is room.
     fn lend_waiting(&mut self) {
         while let Some(key) = self.working.next_waiting() {
             if !self.is_queued(key) {
@@ -423,7 +423,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// Try an operation whose descriptor is ready.
+    /// Tries an operation whose descriptor is ready.
     fn run(&mut self, key: Key, interest: Interest) -> Option<Event> {
         let slot = self.table.slot(key)?;
         if slot.phase != Phase::Armed {
@@ -437,7 +437,7 @@ impl ReadinessDriver {
             Shape::MultiBuffer(_) => self.receive(key),
             Shape::OnceBuffer(_) => self.receive_once(key),
             Shape::Once if matches!(slot.request(), Some(Request::Poll(_))) => {
-                // What a poll asks has just been answered.
+                // This event is the poll's result.
                 self.unpark(key);
                 self.deliver(key, interest.poll_mask() as i32, false, None)
             }
@@ -449,7 +449,7 @@ impl ReadinessDriver {
                 }
                 self.unpark_from(key, before);
                 let Some(result) = result else {
-                    // It waits for something else now.
+                    // It waits for another descriptor or direction now.
                     self.place(key);
                     return None;
                 };
@@ -461,7 +461,7 @@ impl ReadinessDriver {
                 if !more {
                     self.unpark(key);
                 } else if self.burst_left > 0 {
-                    // More of the same burst; past the bound the level trigger brings it back.
+                    // More of the same burst; past the budget the level trigger reports it again.
                     self.burst_left -= 1;
                     self.runnable.push_back((key, interest));
                 }
@@ -492,9 +492,9 @@ impl ReadinessDriver {
         }
     }
 
-    /// Stop watching for an operation whose completions nobody takes.
+    /// Stops watching for an operation whose completions are not being taken.
     fn pause(&mut self, key: Key) {
-        // Changes are counted as one: they need no pause.
+        // Edge events merge into one: they need no pause.
         let slot = self.table.slot(key);
         if !slot.is_some_and(|slot| slot.phase == Phase::Armed && slot.shape() != Shape::Edge) {
             return;
@@ -506,7 +506,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// Its completions have been taken: let it go on, where it was paused.
+    /// Resumes a paused operation: its completions have been taken.
     pub(super) fn resume(&mut self, key: Key) {
         let Some(slot) = self.table.slot(key) else {
             return;
@@ -545,11 +545,12 @@ impl ReadinessDriver {
         result
     }
 
-    /// Try a request that is not in the table, unless it is known to block or others wait before it.
+    /// Tries a request that is not in the table, unless it is known to block or others wait before
+    /// it.
     pub(super) fn attempt_first(&mut self, request: &mut Request) -> Option<i32> {
         let (fd, interest) = match request.need() {
             Need::Ready(fd, interest) => (fd, interest),
-            // What is in memory already.
+            // Data that is already in memory.
             Need::Pool(_) => return attempt(request).map(|result| request.finish(result)),
             _ => return None,
         };
@@ -561,7 +562,7 @@ impl ReadinessDriver {
         result.map(|result| request.finish(result))
     }
 
-    /// Remember that a direction of a descriptor would block.
+    /// Notes that a direction of a descriptor would block.
     fn note(&mut self, blocked: Option<(RawFd, Interest)>) {
         if let Some((fd, interest)) = blocked {
             self.watches.note_blocked(fd, interest);
@@ -572,7 +573,7 @@ impl ReadinessDriver {
         self.table.slot(key)?.request().map(Operation::need)
     }
 
-    /// Have an operation wait for its descriptor.
+    /// Queues an operation for its descriptor.
     fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
         let shape = self.table.slot(key).map(|slot| slot.shape());
         let trigger = if shape == Some(Shape::Edge) {
@@ -585,7 +586,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// Take an operation out of its descriptor's queue; a level poll takes its registration along.
+    /// Removes an operation from its descriptor's queue; for a level poll also its registration.
     fn unpark(&mut self, key: Key) {
         let need = self.need(key);
         self.unpark_from(key, need);
@@ -599,7 +600,7 @@ impl ReadinessDriver {
         let Some(Need::Ready(fd, _)) = need else {
             return;
         };
-        // Of a level poll the descriptor belongs to somebody else, who may close it at once.
+        // A level poll's descriptor belongs to another owner, who may close it at once.
         self.watches.unpark(key, fd, level);
     }
 
@@ -618,8 +619,8 @@ impl ReadinessDriver {
 }
 
 impl Drop for ReadinessDriver {
-    /// What has arrived and was not taken is closed and given back. What pool threads are at is waited
-    /// for: it cannot be stopped, and its memory is theirs until then.
+    /// Closes results that have arrived and were not taken, and recycles their buffers. Waits for
+    /// calls on pool threads: they cannot be stopped, and use their memory until they end.
     fn drop(&mut self) {
         if self.generation.is_inherited() {
             return;

@@ -1,7 +1,7 @@
-//! Receives of the readiness driver into buffers of its pools, one system call a time, and what is tried on the caller's
-//! own memory.
+//! Receives of the readiness driver into pool buffers, one system call at a time, and tries on the
+//! caller's own memory.
 //!
-//! Called by: the driver, when the descriptor is ready. Never does: wait.
+//! Called by: the driver, when the descriptor is ready. Never waits.
 
 use super::{ReadinessDriver, negated, would_block};
 use crate::buf::PoolKind;
@@ -37,7 +37,7 @@ impl ReadinessDriver {
         }
     }
 
-    /// A single receive, into a buffer of the pool.
+    /// A single-shot receive, into a buffer of the pool.
     pub(super) fn receive_once(&mut self, key: Key) -> Option<Event> {
         let Some(Request::RecvPooled(receive)) = self.table.slot(key)?.request() else {
             return None;
@@ -68,7 +68,7 @@ impl ReadinessDriver {
         self.deliver(key, count as i32, false, Some(id))
     }
 
-    /// A receive into the caller's own memory, unless it is known to block or others wait before it.
+    /// Receives into the caller's own memory, unless it is known to block or others wait before it.
     pub fn receive_first(&mut self, fd: RawFd, into: &mut [u8]) -> Option<io::Result<usize>> {
         if self.watches.is_blocked(fd, Interest::READ) {
             return None;
@@ -87,7 +87,7 @@ impl ReadinessDriver {
         Some(received)
     }
 
-    /// A send from the caller's own memory, unless it is known to block or others wait before it.
+    /// Sends from the caller's own memory, unless it is known to block or others wait before it.
     pub fn send_first(&mut self, fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
         if self.watches.is_blocked(fd, Interest::WRITE) {
             return None;
@@ -99,7 +99,7 @@ impl ReadinessDriver {
         sent
     }
 
-    /// One receive of messages, into as many buffers of the pool as the operation asks for.
+    /// Receives messages, into as many pool buffers as the operation asks for.
     pub(super) fn receive_messages(&mut self, key: Key) -> Option<Event> {
         let pool = &mut self.pools[PoolKind::Datagrams as usize];
         let Some(Request::RecvMsgMulti(receive)) = self.table.slot(key)?.request_mut() else {
@@ -120,13 +120,13 @@ impl ReadinessDriver {
             }
         }
         match received {
-            // What arrived comes out of the queue.
+            // Messages are delivered from the queue.
             Ok(_) => None,
             Err(error) => self.receive_failed(key, &error),
         }
     }
 
-    /// Level-triggered: without this it would spin until a buffer comes back.
+    /// Out of buffers: stops watching. Level-triggered, epoll would spin until a buffer comes back.
     fn starve(&mut self, key: Key, kind: PoolKind) -> Option<Event> {
         self.unpark(key);
         self.pools[kind as usize].starved.push(key);
@@ -142,7 +142,7 @@ impl ReadinessDriver {
     }
 }
 
-/// Send without waiting; `None`: it would block.
+/// Sends without waiting; `None`: it would block.
 pub(in crate::driver) fn send(fd: RawFd, bytes: &[u8]) -> Option<io::Result<usize>> {
     match socket::send(fd, bytes, libc::MSG_DONTWAIT) {
         Err(error) if would_block(&error) => None,

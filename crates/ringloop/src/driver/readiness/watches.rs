@@ -1,14 +1,15 @@
-//! Which descriptor waits for what, and what epoll knows of it.
+//! Operations by the descriptor they wait for, and its registration with epoll.
 //!
-//! Owns: the epoll instance, and a [`Watch`] for each descriptor that was waited for. Called by: the
-//! driver. Never does: try an operation, or settle one.
+//! Owns: the epoll instance, and a [`Watch`] for each descriptor that was waited for. Called by:
+//! the driver. Neither tries nor settles an operation.
 //!
-//! A descriptor stays registered, level-triggered, after its operation is over: the next one usually
-//! comes, and a connection costs one `epoll_ctl`. An event that nobody waits for ends that. While all that wait for it
-//! ask for changes, it is registered edge-triggered.
+//! A descriptor stays registered, level-triggered, after its operation has ended: another one
+//! usually follows, and a connection costs one `epoll_ctl`. An event without a waiting operation
+//! ends the registration. While all waiting operations ask for changes, it is edge-triggered.
 //!
 //! # Invariants
-//! 1. `Watch::registered` and `Watch::trigger` are what the kernel has; they change only after the system call succeeded.
+//! 1. `Watch::registered` and `Watch::trigger` are what the kernel has; they change only after the
+//!    system call has succeeded.
 
 use crate::op::Key;
 use crate::sys::epoll::{Epoll, Ready, Trigger};
@@ -28,8 +29,8 @@ const WAKE_DATA: u64 = u64::MAX;
 struct Watch {
     registered: Interest,
     trigger: Trigger,
-    /// Directions of which the last call said that the next one would block: not tried again before epoll
-    /// reports them. It always does, being level-triggered.
+    /// Directions in which the last call found that the next would block: not tried again before
+    /// epoll reports them. It will, being level-triggered.
     blocked: Interest,
     /// Operations that wait for the descriptor, oldest first.
     waiting: Vec<Waiting>,
@@ -48,7 +49,7 @@ impl Watch {
         interests.fold(Interest::NONE, |all, interest| all | interest)
     }
 
-    /// By edge where nobody would miss what has been told.
+    /// Edge-triggered only if no waiting operation needs the current level.
     fn wanted_trigger(&self) -> Trigger {
         let mut waiting = self.waiting.iter();
         if !self.waiting.is_empty() && waiting.all(|it| it.trigger == Trigger::Edge) {
@@ -59,7 +60,7 @@ impl Watch {
     }
 }
 
-/// Watches by descriptor, in pages that are made when a number of theirs is first watched: a loop with few descriptors
+/// Watches by descriptor, in pages that are allocated on first use: a loop with few descriptors
 /// owns little, however high their numbers are.
 #[derive(Debug, Default)]
 struct Table {
@@ -88,7 +89,7 @@ impl Table {
         self.place(fd)?.take()
     }
 
-    /// The watch of the descriptor with the number `index`; a new one watches for nothing.
+    /// The watch of the descriptor with the number `index`; a new one watches nothing.
     fn get_or_make(&mut self, index: usize) -> &mut Watch {
         let page_index = index / PAGE;
         if self.pages.len() <= page_index {
@@ -114,10 +115,10 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Set up an epoll instance that `wake` interrupts.
+    /// Creates an epoll instance that `wake` interrupts.
     pub fn new(wake: Arc<EventFd>) -> io::Result<Self> {
         let epoll = Epoll::new().map_err(RefusedCall::name("epoll_create1"))?;
-        // Edge-triggered: each notification is one event, and nobody has to read the counter.
+        // Edge-triggered: each notification is one event, and the counter need not be read.
         epoll
             .add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)
             .map_err(RefusedCall::name("epoll_ctl"))?;
@@ -129,7 +130,7 @@ impl Watches {
         })
     }
 
-    /// Wait for events, and move the operations that can go on to the back of `runnable`.
+    /// Waits for events, and appends the operations that can go on to `runnable`.
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,
@@ -172,7 +173,7 @@ impl Watches {
         }
     }
 
-    /// Put an operation in its descriptor's queue, and register what the kernel does not know yet.
+    /// Queues an operation for its descriptor, and updates the registration if needed.
     pub fn park(
         &mut self,
         key: Key,
@@ -198,7 +199,7 @@ impl Watches {
         if wanted != known {
             register(&self.epoll, fd, known.0, wanted)?;
         }
-        // Only now: a number that is no descriptor must not size the table.
+        // Only now: an invalid descriptor number must not size the table.
         let watch = self.by_fd.get_or_make(index);
         (watch.registered, watch.trigger) = wanted;
         watch.waiting.push(Waiting {
@@ -209,7 +210,7 @@ impl Watches {
         Ok(())
     }
 
-    /// Take an operation out of its descriptor's queue; with `narrow` its registration goes along.
+    /// Removes an operation from its descriptor's queue; with `narrow` its registration too.
     pub fn unpark(&mut self, key: Key, fd: RawFd, narrow: bool) {
         let Some(watch) = self.by_fd.get_mut(fd) else {
             return;
@@ -220,21 +221,22 @@ impl Watches {
         }
     }
 
-    /// Drop what the kernel knows of a descriptor that is about to be closed. Returns what waited for it still.
+    /// Unregisters a descriptor that is about to be closed. Returns the operations that still
+    /// waited.
     #[must_use]
     pub fn unwatch(&mut self, fd: RawFd) -> Vec<Key> {
         let Some(watch) = self.by_fd.take(fd) else {
             return Vec::new();
         };
         if watch.registered != Interest::NONE {
-            // The descriptor may be gone already, and its registration with it.
+            // The descriptor may be closed already, and its registration with it.
             drop(self.epoll.delete(fd));
         }
         let waiting = watch.waiting.into_iter();
         waiting.map(|waiting| waiting.key).collect()
     }
 
-    /// Whether trying is known to be in vain, or would overtake.
+    /// True if a try is known to block, or would overtake a waiting operation.
     pub fn is_blocked(&self, fd: RawFd, interest: Interest) -> bool {
         self.by_fd.get(fd).is_some_and(|watch| {
             let taken = watch.wanted() | watch.blocked;
@@ -242,14 +244,14 @@ impl Watches {
         })
     }
 
-    /// Remember that a direction of a descriptor would block.
+    /// Notes that a direction of a descriptor would block.
     pub fn note_blocked(&mut self, fd: RawFd, interest: Interest) {
         if let Some(watch) = self.by_fd.get_mut(fd) {
             watch.blocked |= interest;
         }
     }
 
-    /// Tell the kernel to watch for no more than what is waited for.
+    /// Narrows the registration to what is waited for.
     fn narrow(&mut self, fd: RawFd) {
         let Some(watch) = self.by_fd.get_mut(fd) else {
             return;
@@ -264,7 +266,7 @@ impl Watches {
             self.epoll.modify(fd, wanted, fd as u64, trigger)
         };
         watch.trigger = trigger;
-        // A descriptor that was closed under the watch has lost its registration by itself.
+        // A descriptor that was closed while watched has lost its registration.
         watch.registered = if done.is_ok() { wanted } else { Interest::NONE };
         if watch.waiting.is_empty() && watch.registered == Interest::NONE {
             self.by_fd.take(fd);
@@ -288,7 +290,7 @@ fn register(
         };
     }
     match epoll.modify(fd, wanted, data, trigger) {
-        // The descriptor was closed and its number used again: the registration went with it.
+        // The descriptor was closed and its number reused: the registration went with it.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
             epoll.add(fd, wanted, data, trigger)
         }

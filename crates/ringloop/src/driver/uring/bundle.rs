@@ -1,6 +1,7 @@
-//! Receives into other buffers than the loop's common ones: several a completion, or pieces of shared ones.
+//! Receives into pools other than the common one: several buffers per completion, or pieces of
+//! shared buffers.
 //!
-//! Called by: `driver::uring`. Never does: insist; without the kernel's help a receive uses the common pool.
+//! Called by: `driver::uring`. If the kernel does not support it, a receive uses the common pool.
 
 use super::{UringDriver, claim_bundle};
 use crate::buf::PoolKind;
@@ -22,8 +23,8 @@ impl UringDriver {
         if is_there { wanted } else { PoolKind::Streams }
     }
 
-    /// Hand out all buffers of a bundle but the last, which is returned with what it holds: with it the
-    /// completion goes its ordinary way.
+    /// Delivers all buffers of a bundle but the last, which is returned with its length and
+    /// completes as usual.
     pub(super) fn hand_out_bundle(&mut self, key: Key, cqe: &Cqe) -> (i32, Option<BufferId>) {
         let ids = claim_bundle(&mut self.pools, cqe);
         let mut left = cqe.res;

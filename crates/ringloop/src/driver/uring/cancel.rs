@@ -1,6 +1,6 @@
-//! Cancelling: what is told to the kernel, and what is over without it; and the pause of what goes on later.
+//! Cancels and pauses: through the kernel, or directly for operations it does not have.
 //!
-//! Called by: `driver::uring`. Never does: free a slot before its last completion.
+//! Called by: `driver::uring`. Frees no slot before its last completion.
 
 use super::number::KIND_CANCEL;
 use super::{Entry, UringDriver, push_operation};
@@ -33,8 +33,8 @@ impl UringDriver {
         }
     }
 
-    /// See [`crate::driver::Driver::cancel_descriptor`]. The kernel finds what waits on a file by the file, in one
-    /// entry; each of the others has one of its own.
+    /// See [`crate::driver::Driver::cancel_descriptor`]. One entry cancels what waits on the file;
+    /// each other operation needs an entry of its own.
     pub(in crate::driver) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
         let keys = self.table.cancellable_on(fd);
         let mut is_armed = false;
@@ -77,14 +77,14 @@ impl UringDriver {
     /// See [`crate::driver::Driver::forget_now`].
     pub(in crate::driver) fn forget_now(&mut self, key: Key) {
         self.forget(key);
-        // Task work frees what the cancel ended. What fails here fails again, and is reported, at the
-        // next wait.
+        // Task work frees what the cancel ended. An error here occurs again, and is reported, at
+        // the next wait.
         if !self.has_ended(key) && self.bound.is_some() {
             drop(self.enter(0, Some(Duration::ZERO)));
         }
     }
 
-    /// Cancel an operation that the kernel does not know: it is over here and now.
+    /// Cancels an operation that the kernel does not have: it ends at once.
     pub(super) fn cancel_unarmed(&mut self, key: Key) -> bool {
         match self.table.slot(key) {
             Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Resting) => {
@@ -95,8 +95,9 @@ impl UringDriver {
         }
     }
 
-    /// End what its owner has neither awaited nor dropped, and what would be armed later by a number that the next file
-    /// may have got. A cancel that waits for room goes by the operations that it is for, not by that number.
+    /// Ends operations that would be armed later on a number that the next file may have, and that
+    /// their owner has neither awaited nor dropped. A queued cancel by descriptor is replaced by
+    /// cancels of its operations.
     pub(super) fn drop_named(&mut self, fd: RawFd) {
         let queued = self.backlog.iter().flat_map(|entry| match entry {
             Entry::Operation(key) => std::slice::from_ref(key),
@@ -117,7 +118,7 @@ impl UringDriver {
         }
     }
 
-    /// Of what was to be cancelled by its descriptor, have each operation cancelled by its key.
+    /// Replaces a cancel by descriptor with cancels by key.
     #[cold]
     fn cancel_one_by_one(&mut self, fd: RawFd) {
         for key in self.table.keys() {
@@ -132,8 +133,8 @@ impl UringDriver {
         }
     }
 
-    /// Cancel as an operation. A target that the kernel does not know is cancelled here; one that it
-    /// does know is not armed again.
+    /// Cancels as an operation. A target that the kernel does not have is cancelled here; one that
+    /// it has is not re-armed.
     pub(super) fn arm_cancel(&mut self, key: Key, target: Key) -> bool {
         if self.cancel_unarmed(target) {
             self.settle(key, 0);
@@ -178,12 +179,12 @@ impl UringDriver {
         pushed
     }
 
-    /// Stop an operation whose completions nobody takes; what the kernel has done by then still comes.
+    /// Stops an operation whose completions are not being taken; results up to then still come.
     pub(super) fn pause(&mut self, key: Key) {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        // Changes are counted as one: they need no pause.
+        // Edge events merge into one: they need no pause.
         if slot.is(flag::PAUSED) || slot.shape() == Shape::Edge {
             return;
         }
@@ -196,7 +197,7 @@ impl UringDriver {
         }
     }
 
-    /// Its completions have been taken: let it go on, where it was paused.
+    /// Resumes a paused operation: its completions have been taken.
     pub(in crate::driver) fn resume(&mut self, key: Key) {
         if let Some(slot) = self.table.slot(key)
             && slot.is(flag::PAUSED)
@@ -207,8 +208,8 @@ impl UringDriver {
     }
 }
 
-/// Not what is behind another in a link, which may not have begun, nor what names the descriptor beside its file: the
-/// input of a splice, the directory of a path.
+/// False behind another operation in a link, which may not have begun, and for a descriptor other
+/// than the operation's file: the input of a splice, the directory of a path.
 fn is_found_by_file(slot: &Slot) -> bool {
     let need = slot.request().map(Operation::need);
     matches!(need, Some(Need::Ready(..))) && !slot.is(flag::LINKED)

@@ -1,7 +1,7 @@
-//! Completions: who each is of, what goes on after it, and to whom its result goes.
+//! Completions: finds the operation, re-arms it, and delivers the result.
 //!
-//! Called by: `Driver`, through [`UringDriver::next_event`]. Never does: wait for one, or free a slot that has another to
-//! come.
+//! Called by: `Driver`, through [`UringDriver::next_event`]. Never waits; frees no slot before its
+//! last completion.
 //!
 //! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
 
@@ -35,26 +35,26 @@ impl UringDriver {
                     }
                 }
                 KIND_WAKE => self.wake_armed = cqe.flags & abi::CQE_F_MORE != 0,
-                // A cancel that found nothing: its target completed first.
+                // A cancel that found nothing: its target had completed.
                 _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
             }
         }
     }
 
-    /// One completion of an operation: arm it again, or pass the result on.
+    /// Handles one completion of an operation: re-arms it, or delivers the result.
     #[inline]
     pub(super) fn completed(&mut self, mut cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
         if cqe.res < 0 {
             cqe.res = self.resend(key, cqe.res)?;
         }
-        // A slot is freed with the last completion, so one that carries a buffer finds it.
+        // A slot is freed with the last completion, so a completion with a buffer finds it.
         let slot = self.table.slot(key)?;
         let shape = slot.shape();
-        // The next of its link begins.
+        // The next operation of its link begins.
         self.may_have_begun |= slot.is(flag::LINKED);
         let more = cqe.flags & abi::CQE_F_MORE != 0;
-        // What nearly every completion is.
+        // The common case.
         let mut buffer = match shape {
             Shape::Once => None,
             Shape::Edge if more => None,
@@ -73,11 +73,12 @@ impl UringDriver {
         }
     }
 
-    /// Send again what the kernel has stopped waiting to send, with nothing of it sent; `None`: it is armed again. Returns
-    /// the result of what is over.
+    /// Sends again when the kernel has stopped waiting to send, with nothing sent. `None`: it is
+    /// re-armed; otherwise returns the final result.
     ///
-    /// Nearly all sends wait by a poll of the kernel's. After 128 polls that found no room (`APOLL_MAX_RETRY`), or without
-    /// memory for one, a thread of the kernel's waits, which ends with `EAGAIN` (`SO_SNDTIMEO`) or `EINTR`.
+    /// Nearly all sends wait by a poll inside the kernel. After 128 polls without room
+    /// (`APOLL_MAX_RETRY`), or without memory for one, a kernel thread waits, which ends with
+    /// `EAGAIN` (`SO_SNDTIMEO`) or `EINTR`.
     #[cold]
     fn resend(&mut self, key: Key, result: i32) -> Option<i32> {
         let has_stopped = [-libc::EAGAIN, -libc::EINTR].contains(&result);
@@ -90,7 +91,7 @@ impl UringDriver {
                 Request::Send(_) | Request::SendMsg(_) | Request::SendDescriptors(_)
             )
         });
-        // What was behind it in a link is over.
+        // The rest of its link has ended.
         let Some(Need::Ready(fd, _)) = request
             .map(Operation::need)
             .filter(|_| !slot.is(flag::LINKED))
@@ -107,7 +108,7 @@ impl UringDriver {
         None
     }
 
-    /// A completion of an operation that may have to be armed again after it.
+    /// A completion of an operation that may have to be re-armed.
     fn completed_in_part(&mut self, key: Key, shape: Shape, mut cqe: Cqe) -> Option<Event> {
         let mut buffer = match shape {
             Shape::MultiBuffer(PoolKind::Bundles) => {
@@ -123,7 +124,7 @@ impl UringDriver {
         if cqe.res <= 0
             && let Some(id) = buffer.take()
         {
-            // Nothing is in it.
+            // It holds no bytes.
             self.recycle(id);
         }
         if cqe.flags & abi::CQE_F_MORE != 0 {
@@ -148,7 +149,7 @@ impl UringDriver {
                 Shape::OnceBuffer(_) => cqe.res == -libc::ENOBUFS,
             };
         if !goes_on {
-            // Out of buffers is a pause, not an end; what ended it is the cancel.
+            // Out of buffers is a pause, not an end; only the cancel ends it.
             let paused = shape.pool().is_some() && cqe.res == -libc::ENOBUFS;
             let result = if paused { -libc::ECANCELED } else { cqe.res };
             return self.deliver(key, result, false, buffer);
@@ -168,7 +169,7 @@ impl UringDriver {
         self.deliver(key, cqe.res, true, buffer)
     }
 
-    /// A completion of an operation that knows itself whether it is over.
+    /// A completion of an operation that decides itself if it has ended.
     fn completed_try(&mut self, key: Key, mut res: i32) -> Option<Event> {
         let slot = self.table.slot(key)?;
         if slot

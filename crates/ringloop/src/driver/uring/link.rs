@@ -1,18 +1,18 @@
-//! Links: operations that the kernel runs one after the other, without coming back in between.
+//! Links: operations that the kernel runs in order, without returning to the loop.
 //!
-//! Called by: `driver::uring`. Never does: anything for drivers without a ring; there the future runs the
-//! operations in sequence (`executor::link`).
+//! Called by: `driver::uring`. Without a ring, the future runs the operations in sequence
+//! (`executor::link`).
 //!
-//! The entries of a link reach the queue as one, since a link ends where a submission does. An operation
-//! that has not begun is nowhere in the kernel's lists, so a cancel does not find it: it ends with the one
-//! before it. Where that one was not to be stopped, the next begins all the same, and its cancel is sent
-//! again.
+//! The entries of a link are pushed together, since a link ends where a submission does. An
+//! operation that has not begun is in none of the kernel's lists, so a cancel does not find it: it
+//! ends with the one before it. If that one was not cancelled, the next begins nevertheless, and
+//! its cancel is sent again.
 //!
-//! A submission can end inside of a link all the same, where the kernel has no memory for another request.
-//! The first operation that it did not take fails with `ENOMEM` then, and those behind it end with
-//! `ECANCELED`, as behind any that fails. An operation without its time-out is cancelled: it must not wait
-//! for ever. A kernel thread that takes entries by itself would let us see it too late: with submission
-//! polling the future runs the operations in sequence.
+//! A submission can still end inside a link, if the kernel has no memory for another request. The
+//! first operation that it did not take then fails with `ENOMEM`, and those behind it end with
+//! `ECANCELED`, as after any failure. An operation that lost its time-out is cancelled: it must not
+//! wait for ever. A polling kernel thread would let us see this too late: with submission polling
+//! the future runs the operations in sequence.
 
 use super::number::KIND_CANCEL;
 use super::{Entry, UringDriver};
@@ -25,21 +25,21 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;
 
 impl UringDriver {
-    /// Whether the ring can run these as a link.
+    /// True if the ring can run these as a link.
     pub fn can_link(&self, requests: &[Request]) -> bool {
         let has = |request: &Request| match request.wants() {
             Some(feature) => self.ring.features().has(feature),
             None => true,
         };
-        // All entries have to be on the queue at once, a time-out's too.
+        // All entries have to fit on the queue together, a time-out's too.
         let (submissions, _) = self.ring.capacity();
         requests.len() <= limits::LINKED_MAX.min(submissions as usize)
             && !self.ring.polls()
-            // What is armed again would leave its place.
+            // A re-armed operation would leave the link.
             && requests.iter().all(|request| has(request) && request.shape() != Shape::Retried)
     }
 
-    /// Hand requests over as a link. Each has a completion of its own; after one that fails, or moves less
+    /// Submits requests as a link. Each has its own completion; after one that fails, or moves less
     /// than it was asked to, the others end with `ECANCELED`.
     pub fn submit_linked(&mut self, requests: Vec<Request>, waker: &Waker) -> Vec<Key> {
         let insert = |request| {
@@ -53,7 +53,7 @@ impl UringDriver {
         keys
     }
 
-    /// Push the entries of a link; `false` where the submission queue stays too full.
+    /// Pushes the entries of a link; `false` if the submission queue stays too full.
     pub(super) fn arm_linked(&mut self, keys: &[Key]) -> bool {
         if !keys.iter().all(|key| self.is_queued(*key)) {
             // One was cancelled while the link waited for room.
@@ -105,7 +105,7 @@ impl UringDriver {
         slot.is_some_and(|slot| slot.phase == Phase::Queued)
     }
 
-    /// End what is left of a link that the kernel has taken in part.
+    /// Ends the rest of a link that the kernel has taken in part.
     pub(super) fn end_split_link(&mut self) {
         let Some(split) = self.ring.take_back_split(KIND_CANCEL << 56) else {
             return;
@@ -120,11 +120,13 @@ impl UringDriver {
         }
     }
 
-    /// Send the cancels again that may have come before their operation began. Each that finds nothing has a completion,
-    /// which ends a wait: so not before something has ended that one of them may have stood behind.
+    /// Sends cancels again that may have come before their operation began. Each that finds nothing
+    /// has a completion, which ends a wait: so only after an operation has ended that one of them
+    /// may have been behind.
     #[cold]
     pub(super) fn cancel_late(&mut self) {
-        // What stands behind an operation that has ended is begun by task work: it is not found before that has run.
+        // Task work begins what is behind an ended operation: a cancel does not find it before that
+        // has run.
         self.may_have_begun = self.ring.needs_enter();
         for key in std::mem::take(&mut self.late_cancels) {
             if self
@@ -132,7 +134,7 @@ impl UringDriver {
                 .slot(key)
                 .is_some_and(|slot| slot.phase == Phase::Armed)
             {
-                // A full queue is no harm: it is sent again as long as the operation is there.
+                // A full queue does no harm: it is sent again while the operation is there.
                 self.may_have_begun |= !self.push_cancel(key);
                 self.late_cancels.push(key);
             }

@@ -1,4 +1,4 @@
-//! Numbers that the ring driver's files share.
+//! Constants of the ring driver.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ pub(super) const KIND_OP: u64 = 0;
 pub(super) const KIND_CANCEL: u64 = 1;
 pub(super) const KIND_WAKE: u64 = 2;
 
-/// How many descriptors an entry names at most.
+/// Most descriptors that an entry names.
 pub(super) const DESCRIPTORS_MAX: usize = 2;
 
 /// How long a closing driver waits at a time for operations to end.

@@ -1,14 +1,14 @@
-//! Files and buffers that the ring has at hand.
+//! Files and buffers registered with the ring.
 //!
-//! Called by: `driver::uring`. Never does: insist; where the kernel does not register something, operations
-//! on it go without.
+//! Called by: `driver::uring`. If the kernel does not register something, operations use it
+//! unregistered.
 
 use crate::limits;
 use crate::sys::uring::{Ring, Slot, SlotTable, Slots};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The two tables, each made when it is first needed.
+/// The two tables, each created on first use.
 #[derive(Debug, Default)]
 pub(super) struct Registered {
     files: Option<Slots>,
@@ -16,21 +16,21 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Have the kernel let go of what is not used any more.
+    /// Unregisters what is no longer used.
     pub fn empty_returned(&mut self, ring: &Ring) {
         for slots in [&mut self.files, &mut self.buffers].into_iter().flatten() {
             slots.empty_returned(ring);
         }
     }
 
-    /// Register a descriptor, where that can be.
+    /// Registers a descriptor, if possible.
     pub fn file(&mut self, ring: &Ring, fd: RawFd) -> Option<Slot> {
         let count = limits::REGISTERED_FILES;
         let files = table(ring, &mut self.files, SlotTable::Files, count);
         files.ok()?.put_file(ring, fd).ok().flatten()
     }
 
-    /// Register memory, where that can be.
+    /// Registers memory, if possible.
     pub fn buffer(&mut self, ring: &Ring, memory: &mut [u8]) -> Option<Slot> {
         let count = limits::REGISTERED_BUFFERS;
         let buffers = table(ring, &mut self.buffers, SlotTable::Buffers, count);

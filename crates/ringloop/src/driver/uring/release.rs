@@ -1,4 +1,4 @@
-//! Ends the use of a descriptor: the driver closes it, or its owner may.
+//! Ends the use of a descriptor, which the driver or its owner closes.
 
 use super::UringDriver;
 use super::number::{DRAIN_STEP, KIND_OP};
@@ -15,7 +15,7 @@ impl UringDriver {
         self.late.close(&mut self.table, fd);
     }
 
-    /// See [`crate::driver::Driver::release`]: the number may be another file's when this returns.
+    /// See [`crate::driver::Driver::release`]: the number may be another file's after this.
     pub(in crate::driver) fn release(&mut self, fd: RawFd) {
         self.hand_over_named(fd);
         let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
@@ -25,14 +25,16 @@ impl UringDriver {
             self.may_have_begun |= ended_count > ended_before;
             self.prepare_to_wait();
             let (waiting_count, (_, room)) = (self.ring.ready(), self.ring.capacity());
-            // What fails here fails again, and is reported, at the next wait. A full queue shows no others.
+            // An error here occurs again, and is reported, at the next wait. A full queue shows no
+            // others.
             if waiting_count >= room || self.enter(waiting_count + 1, Some(DRAIN_STEP)).is_err() {
                 return;
             }
         }
     }
 
-    /// How many operations of links have ended whose completions wait to be taken: those behind them have begun.
+    /// Number of ended operations of links whose completions are not taken yet: those behind them
+    /// have begun.
     fn linked_ended(&mut self) -> usize {
         let (ring, table) = (&self.ring, &mut self.table);
         let ended = ring.waiting().filter(|cqe| {
@@ -44,7 +46,8 @@ impl UringDriver {
         ended.count()
     }
 
-    /// Whether the kernel may look the number up yet, for what was cancelled: nothing else is to end.
+    /// True if the kernel may still look the number up for a cancelled operation; nothing else will
+    /// end.
     fn is_named_late(&mut self, fd: RawFd) -> bool {
         let mut naming = self.late.noted.iter().filter(|(_, fds)| fds.contains(&fd));
         naming.any(|(key, _)| {

@@ -1,5 +1,5 @@
-//! The ring driver where the kernel has no memory for all that it is asked for. The seam is `Ring::takes_at_most`:
-//! the kernel is told of fewer entries than there are, and does with them what it does where it stops by itself.
+//! The ring driver when the kernel runs out of memory. `Ring::takes_at_most` simulates it: the
+//! kernel sees fewer entries than there are, and acts as it does when it stops by itself.
 
 mod resend;
 
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A driver with nothing on its queue.
+/// A driver with an empty queue.
 pub fn driver() -> UringDriver {
     driver_that_polls(None)
 }
@@ -34,7 +34,7 @@ fn driver_that_polls(polling: Option<Duration>) -> UringDriver {
     };
     let mut driver = UringDriver::new(Arc::new(EventFd::new().unwrap()), &setup).unwrap();
     driver.bind().unwrap();
-    // The wake's poll, so that what follows is the link's alone.
+    // The wake's poll, so that what follows is only the link's.
     driver.wait(Some(Duration::ZERO)).unwrap();
     driver
 }
@@ -43,7 +43,7 @@ fn submit(driver: &mut UringDriver, request: Request, sink: Sink) -> Key {
     driver.submit_as(request, sink, 0)
 }
 
-/// Turns until the operation is over.
+/// Runs turns until the operation has ended.
 fn result(driver: &mut UringDriver, key: Key) -> (i32, Option<Request>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -78,7 +78,7 @@ fn link_that_memory_fails_in_the_middle_of_ends_there() {
         driver.ring.takes_at_most = taken;
         let links = [b"1", b"2", b"3", b"4"].map(|byte| write(near.as_raw_fd(), byte));
         let keys = driver.submit_linked(links.into(), Waker::noop());
-        // An operation beside it, behind it on the queue, is not harmed.
+        // An operation behind it on the queue, not in the link, is unaffected.
         let beside = submit(
             &mut driver,
             Request::Nop(Nop),
@@ -123,7 +123,7 @@ fn operation_that_lost_its_timeout_is_cancelled() {
     ];
     let keys = driver.submit_linked(requests, Waker::noop());
     let results: Vec<_> = keys.iter().map(|key| result(&mut driver, *key).0).collect();
-    // A link that a submission cuts short is begun by a thread of the kernel's, whose waits end so.
+    // A kernel thread begins a link that a submission cuts short; its waits end like this.
     assert!([libc::ECANCELED, libc::EINTR].contains(&-results[0]));
     assert_eq!(results[1..], [-libc::ENOMEM, -libc::ECANCELED]);
     assert_eq!(driver.in_flight(), 0);
@@ -202,7 +202,7 @@ fn driver_dropped_while_the_kernel_has_no_memory_frees_what_it_never_took() {
     }
     driver.wait(Some(Duration::ZERO)).unwrap();
     drop(driver);
-    // Nobody takes what comes now.
+    // The results are not taken.
     std::io::Write::write_all(&mut far, b"bytes").unwrap();
     let mut near = near;
     near.set_nonblocking(true).unwrap();
@@ -218,7 +218,7 @@ fn descriptors_of_what_a_polling_thread_took_are_forgotten_under_load() {
     for _ in 0..50 {
         let sink = Sink::Waker(Waker::noop().clone());
         let key = submit(&mut driver, write(near.as_raw_fd(), b"1"), sink);
-        // Over before the loop looks, which then makes no system call.
+        // Completes before the loop polls, which then makes no system call.
         while driver.ring.pending() > 0 || driver.ring.ready() == 0 {
             assert!(Instant::now() < deadline, "nothing is taken");
             std::thread::yield_now();
@@ -249,7 +249,7 @@ fn descriptors_of_what_the_kernel_left_are_known_still() {
         driver.unsubmitted
     );
     assert!(driver.unsubmitted.len() <= 4, "two an entry");
-    // Released, they have been handed over.
+    // Released: they have been submitted.
     driver.ring.takes_at_most = u32::MAX;
     driver.release(fds[1]);
     assert_eq!((driver.ring.pending(), driver.unsubmitted.len()), (0, 0));
@@ -280,7 +280,7 @@ fn operation_on_two_descriptors_that_was_tried_first_names_both() {
     }
 }
 
-/// Turns until nothing is in flight.
+/// Runs turns until nothing is in flight.
 fn finish(driver: &mut UringDriver) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while driver.in_flight() > 0 {
@@ -306,7 +306,8 @@ fn truncate_that_waited_for_a_thread_of_the_kernels_hits_no_other_file_of_its_nu
     for released in [false, true] {
         let mut driver = driver();
         let sink = || Sink::Waker(Waker::noop().clone());
-        // Each takes a thread until somebody writes to the FIFO: as many as there are for such calls.
+        // Each occupies a kernel thread until a peer writes to the FIFO: as many as there are for
+        // such calls.
         for _ in 0..16 {
             let open = Open {
                 dir: crate::sys::path::HERE,
@@ -336,7 +337,7 @@ fn truncate_that_waited_for_a_thread_of_the_kernels_hits_no_other_file_of_its_nu
         let next = open_next(&format!("next-{released}"));
         next.set_len(4).unwrap();
         let _writer = std::fs::File::options().read(true).write(true).open(&fifo);
-        // The threads go on, whether the driver is entered or not.
+        // The threads run on, whether the driver is entered or not.
         let deadline = Instant::now() + Duration::from_millis(50);
         while Instant::now() < deadline && next.metadata().unwrap().len() == 4 {
             std::thread::yield_now();

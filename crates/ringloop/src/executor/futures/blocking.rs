@@ -1,7 +1,7 @@
-//! A program's own blocking calls, on the loop's pool threads.
+//! Blocking calls of the application, on the loop's pool threads.
 //!
-//! Owns: [`Blocking`], the future of a call's result. Called by: Rust programs ([`spawn_blocking`]) and
-//! `net` (name look-up). Never does: run a call on the loop's thread.
+//! Owns: [`Blocking`], the future of a call's result. Called by: applications ([`spawn_blocking`])
+//! and `net` (name look-up).
 
 use crate::driver::{Call, Place};
 use crate::executor::runtime::local::Local;
@@ -14,13 +14,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What the call's thread and the future share.
+/// Shared by the call's thread and the future.
 struct Shared<T> {
     result: Option<Result<T, JoinError>>,
     waker: Option<Waker>,
 }
 
-/// Fills the result in, or `Cancelled` where the call was dropped without having run.
+/// Stores the result, or `Cancelled` if the call was dropped without having run.
 struct Reply<T>(Arc<Mutex<Shared<T>>>);
 
 impl<T> Reply<T> {
@@ -48,14 +48,14 @@ fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the result of [`spawn_blocking`]; dropping it lets the call run on, or drops the call where that still waits
-/// for room in the queue.
+/// The result of [`spawn_blocking`]. Dropping it detaches the call, or drops a call that still
+/// waits for room in the queue.
 #[must_use = "the result of the call is lost without it"]
 pub struct Blocking<T> {
     shared: Arc<Mutex<Shared<T>>>,
-    /// The call, where the queue was full: it is tried again when there is room.
+    /// The call, if the queue was full: retried when there is room.
     waiting: Option<(Local, Call)>,
-    /// Where it waits for that.
+    /// Its place among the waiters.
     place: Option<Place>,
 }
 
@@ -67,15 +67,19 @@ impl<T> fmt::Debug for Blocking<T> {
     }
 }
 
-/// Run `call`, which may block, on a thread beside the loop.
+/// Runs `call`, which may block, on a pool thread.
 ///
-/// Shape: it begins at once where one of at most [`crate::limits::BLOCKING_THREADS`] threads is free, else
-/// as soon as one is; past [`crate::limits::BLOCKING_QUEUE`] calls that wait, not before the future is
-/// polled.
-/// Errors: [`JoinError::Panicked`] with the call's panic, [`JoinError::Cancelled`] where the runtime ended
-/// before the call began, [`JoinError::Refused`] where the system has no thread for it.
-/// Cancel safety: a call cannot be stopped. Dropping the future detaches it. Past [`crate::limits::BLOCKING_QUEUE`] calls
-/// that wait, the future keeps the call until there is room: dropped before that, it drops the call unrun.
+/// It begins at once if one of at most [`crate::limits::BLOCKING_THREADS`] threads is free, otherwise
+/// as soon as one is. With [`crate::limits::BLOCKING_QUEUE`] calls queued, it is not queued before the
+/// future is polled.
+///
+/// # Errors
+/// [`JoinError::Panicked`] with the call's panic, [`JoinError::Cancelled`] if the runtime ended before
+/// the call began, [`JoinError::Refused`] if the system has no thread for it.
+///
+/// # Cancel safety
+/// A call cannot be stopped: dropping the future detaches it. If the queue was full, the future keeps
+/// the call until there is room, and drops it unrun if it is dropped before that.
 ///
 /// ```
 /// let runtime = ringloop::Runtime::new()?;

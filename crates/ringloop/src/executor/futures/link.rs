@@ -1,22 +1,22 @@
 //! Linked operations: each begins when the one before it has succeeded.
 //!
-//! Owns: [`Link`] (the builder), [`Linked`] (its future). Called by: Rust programs, `fs`.
-//! Never does: decide what success is; that is the kernel's rule, told by `op`.
+//! Owns: [`Link`] (the builder), [`Linked`] (its future). Called by: applications, `fs`. What
+//! counts as success is the kernel's rule, implemented in `op`.
 //!
-//! On the ring the kernel runs the whole link and comes back once; on the readiness driver the future runs
-//! the operations in sequence, with the same results:
-//! * an operation that fails ends the link: those behind it are not begun, and end with `ECANCELED`;
-//! * so does a transfer that moves less than its buffer holds (a read at the end of a file, a short write or
-//!   splice); a receive from a socket may be short;
-//! * a send whose wait for room the kernel gives up (`EAGAIN`, `EINTR`; rare, on Unix sockets) ends the link on the ring,
-//!   where what is behind it is over by then; alone it would be made again;
-//! * an operation bounded by [`Link::timeout`] that is not over in time is cancelled, and ends with
-//!   `ETIMEDOUT`; where it was over after all, with its own result.
+//! On the ring the kernel runs the whole link and returns once; on the readiness driver the future
+//! runs the operations in sequence, with the same results:
+//! * an operation that fails ends the link: those behind it do not begin, and end with `ECANCELED`;
+//! * so does a transfer that moves less than its buffer holds (a read at the end of a file, a short
+//!   write or splice); a receive from a socket may be short;
+//! * a send that the kernel stops waiting for (`EAGAIN`, `EINTR`; rare, on Unix sockets) ends the link
+//!   on the ring, as the operations behind it have ended by then; outside a link it would be re-armed;
+//! * an operation bounded by [`Link::timeout`] that has not ended in time is cancelled, and ends with
+//!   `ETIMEDOUT`; if it completed after all, with its own result.
 //!
 //! # Invariants
-//! 1. What the write of a [`ReadThenWrite`] sends has been filled by the read before it.
-//! 2. A descriptor that a link was to close is closed once, and by the driver, which may still name its number: by a
-//!    pool thread, on the queue, or in what epoll was told.
+//! 1. The bytes that the write of a [`ReadThenWrite`] sends were filled by the read before it.
+//! 2. A descriptor that a link was to close is closed once, and by the driver, which may still name
+//!    its number: on a pool thread, in the queue, or in an epoll registration.
 
 use crate::buf::{RecvBuf, Shared};
 use crate::driver::{Key, Sink};
@@ -38,12 +38,12 @@ pub struct Step {
     limit: Option<Duration>,
 }
 
-/// Operations in order, and what their results become.
+/// Operations in order, and the outputs made of their results.
 pub trait Chain {
-    /// What awaiting the link yields.
+    /// Output of the awaited link.
     type Outputs;
 
-    /// What the results need beside the requests.
+    /// State that the outputs need beside the results.
     type Rest;
 
     /// The requests, in order.
@@ -57,15 +57,15 @@ pub trait Chain {
 #[derive(Debug)]
 pub struct First<K>(K);
 
-/// A link with one operation more; its outputs are nested to the left: `((a, b), c)`.
+/// A link with one more operation; its outputs are nested to the left: `((a, b), c)`.
 #[derive(Debug)]
 pub struct Then<C, K>(C, K);
 
-/// A link whose last operation is bounded in time.
+/// A link whose last operation has a time limit.
 #[derive(Debug)]
 pub struct Limited<C>(C, Duration);
 
-/// A read whose bytes are written as soon as they are there.
+/// A read whose bytes are written once they have arrived.
 #[derive(Debug)]
 pub struct ReadThenWrite {
     read: Read,
@@ -143,7 +143,7 @@ impl Chain for ReadThenWrite {
     type Rest = Hold;
 
     fn into_steps(self, steps: &mut Vec<Step>) -> Hold {
-        // SAFETY: invariant 1: the write's bytes are looked at by itself alone, which begins after a full read.
+        // SAFETY: invariant 1: only the write looks at its bytes, and it begins after a full read.
         let (into, from, shared) = unsafe { Shared::share(self.read.buf) };
         let read = Read {
             buf: into,
@@ -164,7 +164,7 @@ impl Chain for ReadThenWrite {
         let (written, from) = Write::output(next(outcomes));
         let filled = into.filled().len();
         drop((into, from));
-        // SAFETY: the first face counted so many bytes at the start of the same memory.
+        // SAFETY: the read's half counted this many bytes at the start of the same memory.
         let buf = unsafe { shared.into_buf(filled) };
         (
             read,
@@ -174,14 +174,16 @@ impl Chain for ReadThenWrite {
     }
 }
 
-/// Operations that run one after the other, each if the one before it has succeeded.
+/// Operations that run in order, each if the one before it has succeeded.
 ///
-/// Shape: awaiting it yields each operation's output, nested to the left: `((a, b), c)`.
-/// Cancel safety: dropping it cancels what has not ended; an operation that could not be stopped may be
-/// followed by the next one before that is stopped. The kernel finds the file of an operation when that begins, so until then
-/// the descriptor must stay open: files and sockets of this crate see to that, and what else has been named is given to
-/// [`Local::close`], or to [`Local::release`] before it is closed.
-/// Source: `io_uring_enter(2)`, `IOSQE_IO_LINK`; `io_uring_prep_link_timeout(3)`.
+/// Awaiting it yields each operation's output, nested to the left: `((a, b), c)`. See
+/// `io_uring_enter(2)`, `IOSQE_IO_LINK`; `io_uring_prep_link_timeout(3)`.
+///
+/// # Cancel safety
+/// Dropping it cancels what has not ended; after an operation that could not be stopped, the next one
+/// may begin before it is stopped. The kernel looks up an operation's file when it begins, so until
+/// then the descriptor must stay open: files and sockets of this crate see to that; close any other
+/// descriptor by [`Local::close`], or call [`Local::release`] before closing it.
 ///
 /// ```
 /// use ringloop::embed::Link;
@@ -208,18 +210,19 @@ pub struct Link<C> {
 }
 
 impl<K: Kind> Link<First<K>> {
-    /// Begin with `kind`.
+    /// Starts a link with `kind`.
     pub fn new(kind: K) -> Self {
         Self { chain: First(kind) }
     }
 }
 
 impl Link<First<Read>> {
-    /// Write what was read to `to`, out of the same buffer, without coming back in between.
+    /// Writes what was read to `to`, out of the same buffer, without returning to the loop in
+    /// between.
     ///
-    /// Shape: the outputs are the bytes read, the bytes written, and the buffer. The write takes place where
-    /// the read fills the buffer's whole room; the rest of a file, which is less, ends the link with
-    /// `ECANCELED` and is there to be written.
+    /// The outputs are the bytes read, the bytes written, and the buffer. The write begins only if the
+    /// read fills the whole buffer; after a shorter read, at the end of a file, it ends with `ECANCELED`,
+    /// and the caller writes the bytes.
     pub fn then_write(self, to: RawFd, offset: Option<u64>) -> Link<ReadThenWrite> {
         let First(read) = self.chain;
         Link {
@@ -229,15 +232,15 @@ impl Link<First<Read>> {
 }
 
 impl<C: Chain> Link<C> {
-    /// Go on with `kind` once the operation before it has succeeded.
+    /// Adds `kind`, which begins once the operation before it has succeeded.
     pub fn then<K: Kind>(self, kind: K) -> Link<Then<C, K>> {
         Link {
             chain: Then(self.chain, kind),
         }
     }
 
-    /// Cancel the operation added last where it is not over `limit` after it began; it ends with
-    /// `ETIMEDOUT` then.
+    /// Limits the operation added last: if it has not ended `limit` after it began, it is cancelled
+    /// and ends with `ETIMEDOUT`.
     pub fn timeout(self, limit: Duration) -> Link<Limited<C>> {
         Link {
             chain: Limited(self.chain, limit),
@@ -277,7 +280,7 @@ impl<C: Chain> fmt::Debug for Linked<C> {
 
 enum State {
     Unsubmitted(Vec<Step>),
-    /// With the kernel, all of it.
+    /// All with the kernel.
     Ring(Local, Vec<Flight>),
     /// One operation at a time.
     Sequence(Local, Sequence),
@@ -293,7 +296,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// The result, once it is final. `ECANCELED` because of the time-out reads `ETIMEDOUT`.
+    /// The final result. `ECANCELED` because of the time-out becomes `ETIMEDOUT`.
     fn finish(&mut self) -> Outcome {
         let mut outcome = self.outcome.take().unwrap_or(Outcome {
             result: Err(cancelled()),
@@ -305,7 +308,7 @@ impl Flight {
         outcome
     }
 
-    /// Take what has come for the operation; whether it is over.
+    /// Takes the operation's completion; returns true if it has ended.
     fn poll_operation(&mut self, local: &Local, waker: &Waker) -> bool {
         if self.outcome.is_none()
             && let Poll::Ready(outcome) = poll_outcome(local, self.key, waker)
@@ -315,7 +318,7 @@ impl Flight {
         self.outcome.is_some()
     }
 
-    /// Take what has come for the time-out; whether it is over.
+    /// Takes the time-out's completion; returns true if it has ended.
     fn poll_timer(&mut self, local: &Local, waker: &Waker) -> bool {
         let Some(timer) = self.timer else {
             return true;
@@ -341,7 +344,7 @@ impl Flight {
     }
 }
 
-/// A cancelled wait on a thread of the kernel's ends with `EINTR`.
+/// A cancelled wait on a kernel thread ends with `EINTR`.
 fn is_cancelled(outcome: &Outcome) -> bool {
     let errno = outcome.result.as_ref().map_err(io::Error::raw_os_error);
     matches!(errno, Err(Some(libc::ECANCELED | libc::EINTR)))
@@ -392,7 +395,8 @@ impl Sequence {
         }
     }
 
-    /// Nobody wants the results: as on the ring, what has not begun was begun with the rest, and is cancelled.
+    /// Discards the results. As on the ring, operations that have not begun count as submitted, and
+    /// are cancelled.
     fn forget(&mut self, local: &Local) {
         if let Some(mut flight) = self.current.take() {
             flight.forget(local);
@@ -403,7 +407,7 @@ impl Sequence {
             .for_each(|outcome| discard(local, outcome));
     }
 
-    /// What has not begun ends here.
+    /// Ends the operations that have not begun.
     fn give_up(&mut self) {
         let given_up = self.waiting.drain(..).map(|mut step| {
             step.request.finish(-libc::ECANCELED);
@@ -416,7 +420,7 @@ impl Sequence {
     }
 }
 
-/// Give back what nobody takes any more: a descriptor, which an outcome names by its number alone.
+/// Discards an outcome; closes its descriptor, of which it has only the number.
 fn discard(local: &Local, outcome: Outcome) {
     let result = match outcome.result {
         Ok(count) => count as i32,
@@ -424,7 +428,7 @@ fn discard(local: &Local, outcome: Outcome) {
     };
     match outcome.request {
         Some(Request::Close(Close { fd })) if result == -libc::ECANCELED && fd >= 0 => {
-            // SAFETY: invariant 2: the request, which owned it and is gone now, was given up before it ran.
+            // SAFETY: invariant 2: the request that owned it is gone, cancelled before it ran.
             local.close(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         Some(mut request) => request.discard(result),
@@ -469,7 +473,7 @@ fn requests(steps: Vec<Step>) -> (Vec<Request>, Vec<Option<Duration>>) {
     (requests, limits)
 }
 
-/// The other way: what the driver did not take.
+/// The inverse: steps of the requests that the driver did not take.
 fn steps(requests: Vec<Request>, limits: Vec<Option<Duration>>) -> Vec<Step> {
     let mut requests = requests.into_iter();
     let mut steps = Vec::new();
@@ -510,7 +514,9 @@ fn submit(local: &Local, steps_given: Vec<Step>, waker: &Waker) -> State {
 impl<C: Chain> Future for Linked<C> {
     type Output = C::Outputs;
 
-    /// Panics: when it is polled after it gave the results, as an `async` block does.
+    /// # Panics
+    ///
+    /// If it is polled after it has completed, like an `async` block.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Outputs> {
         if let State::Unsubmitted(steps) = &mut self.state {
             let steps = std::mem::take(steps);
@@ -548,7 +554,7 @@ impl<C: Chain> Future for Linked<C> {
 impl<C: Chain> Drop for Linked<C> {
     fn drop(&mut self) {
         match &mut self.state {
-            // The first one first: those behind it end with it.
+            // In order: those behind the first end with it.
             State::Ring(local, flights) => {
                 for flight in flights {
                     flight.forget(local);

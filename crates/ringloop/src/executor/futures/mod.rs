@@ -1,6 +1,6 @@
-//! What a task awaits: operations, links of them, streams of completions, blocking calls.
+//! Futures that a task awaits: operations, links of them, streams of completions, blocking calls.
 //!
-//! Never does: keep a buffer; that is the driver's from submission to completion.
+//! They keep no buffers: the driver owns them from submission to completion.
 
 pub(crate) mod blocking;
 pub(crate) mod link;

@@ -1,10 +1,10 @@
 //! A multishot operation as a sequence of completions.
 //!
-//! Owns: [`Multi`], one operation, submitted again after it ended. Called by: `net`'s streams. Never does: decide what
-//! a completion means, or when a sequence is over.
+//! Owns: [`Multi`], one operation, resubmitted after it has ended. Called by: `net`'s streams,
+//! which interpret the completions and decide when a sequence ends.
 //!
-//! Bounded: as many completions as `op::Shape::untaken_max` says wait for their taker; then the driver
-//! stops the operation until they are taken.
+//! Bounded: at most `op::Shape::untaken_max` completions are queued; then the driver stops the
+//! operation until they are taken.
 
 use super::received::Received;
 use crate::driver::{Key, Sink};
@@ -13,8 +13,8 @@ use crate::op::Request;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// A multishot operation, or none before the first poll and after its last completion.
-/// Dropping it cancels the operation; what had arrived is closed or given back.
+/// A multishot operation, or none before the first poll and after its last completion. Dropping it
+/// cancels the operation; results that have arrived are closed or recycled.
 #[derive(Debug, Default)]
 pub(crate) struct Multi {
     in_flight: Option<(Local, Key)>,
@@ -23,32 +23,32 @@ pub(crate) struct Multi {
 /// One completion of a multishot operation.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    /// As the kernel puts it.
+    /// As the kernel reports it.
     pub result: i32,
     pub buffer: Option<Received>,
 }
 
 impl Arrival {
-    /// The result as Rust puts it.
+    /// The result as an [`io::Result`].
     pub fn result(&self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
     }
 }
 
 impl Multi {
-    /// Whether the next poll submits.
+    /// True if the next poll submits.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_none()
     }
 
-    /// Ask it to stop: what has arrived still comes, and behind it `ECANCELED`, or what ended it before.
+    /// Cancels it: results that have arrived still come, then `ECANCELED`, or what ended it before.
     pub fn stop(&self) {
         if let Some((local, key)) = &self.in_flight {
             local.engine().driver_mut().cancel(*key);
         }
     }
 
-    /// The next completion; `request` is asked for where no operation is in flight.
+    /// The next completion; `request` is called if no operation is in flight.
     pub fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -57,8 +57,8 @@ impl Multi {
         self.poll_to_the_end(cx, request, drop)
     }
 
-    /// As [`Multi::poll_next`]; `ended`, which must not call back, gets the request, with the last
-    /// completion.
+    /// Like [`Multi::poll_next`]; passes the request, with the last completion, to `ended`, which
+    /// must not call back.
     #[inline]
     pub fn poll_to_the_end(
         &mut self,
@@ -76,7 +76,7 @@ impl Multi {
         let mut engine = local.engine();
         let driver = engine.driver_mut();
         let Some((taken, _)) = ready!(driver.poll(*key, cx.waker(), ended)) else {
-            // The driver was torn down under the stream.
+            // The driver was closed under the stream.
             drop(engine);
             self.in_flight = None;
             return Poll::Ready(Arrival {

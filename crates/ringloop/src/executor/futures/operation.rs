@@ -1,8 +1,7 @@
-//! An operation as a future: submitted at its first poll, cancelled when it is dropped.
+//! An operation as a future: submitted at its first poll, cancelled on drop.
 //!
-//! Owns: [`Op`], and [`Flight`], what is left of one once it is submitted. Called by: `net`, `time`, and users of the
-//! operation set.
-//! Never does: keep the buffer; that is the driver's from submission to completion.
+//! Owns: [`Op`], and [`Flight`], its state once submitted. Called by: `net`, `time`, and users of
+//! the operation set. The driver owns the buffer from submission to completion.
 
 use crate::driver::Key;
 use crate::executor::futures::link::{First, Limited, Link, Linked};
@@ -17,8 +16,9 @@ use std::time::Duration;
 
 /// An operation as a future, on the runtime that polls it first.
 ///
-/// Cancel safety: dropping it cancels the operation. Bytes a dropped receive had already taken are
-/// lost; use a stream of receives where that matters.
+/// # Cancel safety
+/// Dropping it cancels the operation. Bytes that a dropped receive had already taken are lost; use a
+/// stream of receives if that matters.
 #[derive(Debug)]
 #[must_use = "an operation does nothing until it is awaited"]
 pub struct Op<K: Kind> {
@@ -33,17 +33,17 @@ enum State<K: Kind> {
     Over,
 }
 
-/// An operation in flight, whose request the driver has: what a future keeps of it. Dropping it cancels the operation.
+/// An operation in flight, whose request the driver has. Dropping it cancels the operation.
 #[derive(Debug)]
 pub(crate) struct Flight<K> {
-    /// There until its outcome was taken.
+    /// Present until the outcome is taken.
     local: Option<Local>,
     key: Key,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Flight<K> {
-    /// Begin an operation on the loop that runs; one that is over at once returns its output.
+    /// Begins an operation on the current loop; returns the output if it completes at once.
     #[inline]
     pub fn begin(
         local: Local,
@@ -91,8 +91,8 @@ impl<K: Kind> Op<K> {
         }
     }
 
-    /// As [`Op::new`], but the system call is tried at the first poll, and only what would block is submitted:
-    /// for large copies, and where the descriptor is known to be ready.
+    /// Like [`Op::new`], but tries the system call at the first poll, and submits only if it would
+    /// block: for large copies, and for descriptors known to be ready.
     pub fn eager(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
@@ -100,11 +100,11 @@ impl<K: Kind> Op<K> {
         }
     }
 
-    /// As [`Op::new`], for a descriptor that is known not to be ready: a receive from a socket that was emptied, a
-    /// wait for readiness. It is not tried before the descriptor is ready, which saves the try; where it is ready
-    /// after all, it goes on at once.
+    /// Like [`Op::new`], but polls first: for a descriptor known not to be ready (a receive from a
+    /// drained socket, a wait for readiness). Saves the try; if the descriptor is ready after all,
+    /// the operation goes on at once.
     ///
-    /// Source: `io_uring_prep_recv(3)`, `IORING_RECVSEND_POLL_FIRST`, kernel 5.19.
+    /// See `io_uring_prep_recv(3)`, `IORING_RECVSEND_POLL_FIRST`, kernel 5.19.
     pub fn patient(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
@@ -112,11 +112,11 @@ impl<K: Kind> Op<K> {
         }
     }
 
-    /// Cancel the operation where it is not over `limit` after it began: it ends with `ETIMEDOUT` then. On
-    /// the ring the kernel keeps the time ([`Link::timeout`]).
+    /// Limits the operation: if it has not ended `limit` after it began, it is cancelled and ends
+    /// with `ETIMEDOUT`. On the ring the kernel runs the timer ([`Link::timeout`]).
     ///
     /// # Panics
-    /// Where it has been polled.
+    /// If it has been polled.
     #[track_caller]
     pub fn timeout(mut self, limit: Duration) -> Linked<Limited<First<K>>> {
         match std::mem::replace(&mut self.state, State::Over) {
@@ -125,7 +125,7 @@ impl<K: Kind> Op<K> {
         }
     }
 
-    /// The key, once it is in flight; for [`crate::op::Cancel`].
+    /// The key, once the operation is in flight; for [`crate::op::Cancel`].
     pub fn key(&self) -> Option<Key> {
         match &self.state {
             State::InFlight(flight) => Some(flight.key),

@@ -1,7 +1,7 @@
-//! Received bytes as a value, and what becomes of it while they are sent.
+//! Received bytes as a value, which can be sent.
 //!
-//! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Never does: I/O, or copy, except
-//! out of a pool buffer whose few bytes are sent, or when too many of them are lent.
+//! Owns: [`Received`]. Called by: `multi` and `net`, which make one of each receive. Copies only a
+//! few bytes of a pool buffer to send them, or more if too many buffers are being sent from.
 
 use crate::buf::{Held, Outgoing, SendBuf};
 use crate::driver::Lease;
@@ -13,27 +13,28 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// Received bytes in a buffer of the loop's, which gets it back when this is dropped.
+/// Received bytes in a buffer of the loop, which is returned on drop.
 ///
-/// Shape: reads as `[u8]`, and can be sent as it is (`write_all`). One that is forgotten (`mem::forget`) loses its
-/// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end; nothing else.
-/// Cost: no copy. Hold it shortly: while every buffer of the pool is held, all streams of the loop wait.
+/// Derefs to `[u8]`, and can be passed to `write_all`. Forgetting one (`mem::forget`) only loses its
+/// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end.
+/// Costs no copy. Hold it briefly: while every buffer of the pool is held, all streams of the loop
+/// wait.
 pub struct Received {
     home: Home,
     memory: Memory,
-    /// Where the bytes begin and end in their buffer.
+    /// Range of the bytes in their buffer.
     span: Range<u32>,
 }
 
-/// Where received bytes are.
+/// Owner of a received buffer.
 enum Memory {
     /// In a buffer of the receive pool.
     Pool(Lease),
-    /// In one of the few large ones. Empty while an operation sends it, or where it was lost to one.
+    /// A large buffer. Empty while an operation sends it, or if it was lost to one.
     Large(Vec<u8>),
-    /// Copied out of a pool buffer to be sent. Empty as a large one.
+    /// Copied out of a pool buffer to be sent. Empty like a large one.
     Copied(Vec<u8>),
-    /// In no buffer: they are lost to an operation.
+    /// No buffer: lost to an operation.
     None,
 }
 
@@ -60,7 +61,7 @@ impl Received {
         }
     }
 
-    /// The bytes of one of `local`'s large buffers.
+    /// The bytes of a large buffer of `local`.
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
         let span = span(lead_len(&bytes), bytes.len());
         Self {
@@ -70,7 +71,7 @@ impl Received {
         }
     }
 
-    /// Drop the first `count` bytes, which have been used; more than there are counts as all.
+    /// Drops the first `count` bytes; more than there are drops all.
     pub fn advance(&mut self, count: usize) {
         let start = self.span.start as usize + count.min(self.len());
         self.span.start = start as u32;
@@ -82,7 +83,7 @@ impl Received {
     }
 }
 
-/// No buffer of a loop's is as long as 4 GiB.
+/// No buffer of a loop is 4 GiB long.
 #[inline]
 fn span(start: usize, end: usize) -> Range<u32> {
     start as u32..end as u32
@@ -116,7 +117,8 @@ impl fmt::Debug for Received {
     }
 }
 
-/// Received bytes that an operation sends from where they lie; the loop counts them ([`limits::LENT_BUFFERS`]).
+/// Received bytes that an operation sends in place; the loop counts them
+/// ([`limits::LENT_BUFFERS`]).
 #[derive(Debug)]
 struct Lent(Received);
 
@@ -139,18 +141,18 @@ impl AsRef<[u8]> for Lent {
     }
 }
 
-// A lease is never written to, and nobody gets the buffer until it is given back.
+// A lease is never written to, and its buffer is not reused before it is returned.
 impl Held for Lent {}
 
-/// What received bytes that are being sent leave behind.
+/// What the caller keeps of received bytes while they are sent.
 #[derive(Debug)]
 pub struct Sending(Kept);
 
 #[derive(Debug)]
 enum Kept {
-    /// Themselves without their memory, which the operation has.
+    /// Without their memory, which the operation has.
     Emptied(Received),
-    /// The other hold on them.
+    /// The other reference.
     Lent(Rc<Lent>),
 }
 
@@ -162,14 +164,14 @@ impl Outgoing for Received {
         Some(self)
     }
 
-    /// A copy of many bytes costs more than a system call.
+    /// Copying many bytes costs more than a system call.
     #[inline]
     fn is_urgent(&self) -> bool {
         self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
     }
 
-    /// Few bytes of a pool buffer are copied, and the buffer given back: were all held until their bytes are sent, the
-    /// few of the pool would be what all streams wait for.
+    /// Copies a few bytes of a pool buffer, and returns the buffer: if all were held until their
+    /// bytes are sent, all streams would wait for the pool.
     #[inline]
     fn lend(mut self) -> (SendBuf, Sending) {
         if self.may_be_lent() {
@@ -201,15 +203,15 @@ impl Outgoing for Received {
         if let Memory::Large(place) | Memory::Copied(place) = &mut received.memory {
             *place = bytes;
         }
-        // Where the buffer was lost to the operation there are none.
+        // If the operation lost the buffer, no bytes are left.
         received.span = span((received.span.start as usize).min(end), end);
         received
     }
 }
 
 impl Received {
-    /// Whether they are sent from where they lie, with the next batch: many bytes of a pool buffer, while that leaves
-    /// the others enough of them.
+    /// True if they are sent in place, with the next batch: many bytes of a pool buffer, while
+    /// enough other buffers are free.
     #[inline]
     fn may_be_lent(&self) -> bool {
         self.span.len() >= limits::EAGER_SEND_BYTES_MIN
@@ -217,7 +219,7 @@ impl Received {
             && self.home.may_lend()
     }
 
-    /// Take a copy of the bytes out, and give their pool buffer back.
+    /// Copies the bytes out, and returns their pool buffer.
     fn copy_out(&mut self) -> Vec<u8> {
         let copy = self.to_vec();
         self.span = span(0, copy.len());
@@ -228,7 +230,7 @@ impl Received {
         copy
     }
 
-    /// They are sent from no more; none where an operation still has them.
+    /// Takes them back after the last send; `None` if an operation still has them.
     fn end_of(lent: Rc<Lent>) -> Self {
         let none = Self {
             home: lent.0.home.clone(),

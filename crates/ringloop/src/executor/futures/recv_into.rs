@@ -1,10 +1,10 @@
-//! A receive into the caller's own memory, which the kernel never sees.
+//! A receive into the caller's own memory, which the kernel never gets.
 //!
-//! Owns: [`RecvInto`]. Called by: runtimes whose readers bring a slice and may go away at any time (`ringloop-coro`).
-//! Never does: lend the slice for longer than a system call; while no byte is there it lends nothing at all.
+//! Owns: [`RecvInto`]. Called by: runtimes whose readers pass a slice and may end at any time
+//! (`ringloop-coro`). Uses the slice only during a system call or a copy.
 //!
-//! Byte path: on the ring from a pool buffer to the slice, by a copy when the future is polled; on the readiness
-//! driver by recv(2) into the slice where that does not block, else as on the ring.
+//! Byte path: on the ring from a pool buffer to the slice, by a copy when the future is polled; on the
+//! readiness driver by recv(2) into the slice if that does not block, otherwise as on the ring.
 
 use crate::driver::{Key, Sink};
 use crate::executor::runtime::local::Local;
@@ -15,12 +15,16 @@ use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Receive some bytes of a stream into a slice; 0 is the end of the stream.
+/// Receives some bytes of a stream into a slice; 0 is the end of the stream.
 ///
-/// Shape: at most [`crate::limits::SINGLE_POOL_BUFFER_BYTES`] at a time.
-/// Errors: `ECONNRESET` and those of recv(2).
-/// Cancel safety: bytes that had arrived when it is dropped are lost.
-/// Cost: a copy of what came. A receive that waits holds no memory.
+/// At most [`crate::limits::SINGLE_POOL_BUFFER_BYTES`] at a time. Costs a copy; a receive that waits
+/// holds no memory.
+///
+/// # Errors
+/// `ECONNRESET` and those of recv(2).
+///
+/// # Cancel safety
+/// Bytes that had arrived when it is dropped are lost.
 #[derive(Debug)]
 #[must_use = "nothing is received until it is awaited"]
 pub struct RecvInto<'a> {
@@ -36,7 +40,7 @@ enum State {
 }
 
 impl<'a> RecvInto<'a> {
-    /// Receive from the socket `fd`.
+    /// Receives from the socket `fd`.
     pub fn new(fd: RawFd, into: &'a mut [u8]) -> Self {
         Self {
             into,
@@ -87,7 +91,7 @@ impl Future for RecvInto<'_> {
             Some((taken, _)) => {
                 let result = taken.result().map(|count| count as usize);
                 if let (Ok(count), Some(id)) = (&result, taken.buffer) {
-                    // The kernel was told how many fit.
+                    // The submission limited the length to the slice's.
                     let bytes = driver.buffer(&id, *count);
                     let (into, _) = this.into.split_at_mut(bytes.len());
                     into.copy_from_slice(bytes);
@@ -95,7 +99,7 @@ impl Future for RecvInto<'_> {
                 }
                 result
             }
-            // The driver was torn down under the future.
+            // The driver was closed under the future.
             None => Err(io::Error::from_raw_os_error(libc::ECANCELED)),
         };
         drop(engine);

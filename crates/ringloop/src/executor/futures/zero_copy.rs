@@ -1,7 +1,7 @@
-//! A zero-copy send as two futures: the first tells how many bytes went out, the second gives the buffers
-//! back once the network has let go of them.
+//! A zero-copy send as two futures: the first yields the number of bytes sent, the second returns
+//! the buffers once the kernel has released them.
 //!
-//! Owns: [`SendZeroCopy`], [`Lent`]. Called by: `net`. Never does: retry; `net` falls back to a plain send.
+//! Owns: [`SendZeroCopy`], [`ZeroCopyBufs`]. Called by: `net`, which falls back to a plain send.
 
 use super::multi::{Arrival, Multi};
 use crate::buf::SendBuf;
@@ -12,9 +12,10 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Sends; ready when the bytes were taken by the network.
+/// A send; ready when the kernel has accepted the bytes.
 ///
-/// Cancel safety: dropping it cancels the send; a part of the bytes may have gone out.
+/// # Cancel safety
+/// Dropping it cancels the send; part of the bytes may have been sent.
 #[derive(Debug)]
 #[must_use = "an operation does nothing until it is awaited"]
 pub struct SendZeroCopy {
@@ -23,7 +24,7 @@ pub struct SendZeroCopy {
 }
 
 impl SendZeroCopy {
-    /// Send by `request`: one of the zero-copy sends, or a plain one.
+    /// Sends by `request`: one of the zero-copy sends, or a plain one.
     pub(crate) fn new(request: Request) -> Self {
         Self {
             request: Some(request),
@@ -31,7 +32,7 @@ impl SendZeroCopy {
         }
     }
 
-    /// Whether the loop that runs can send without copying.
+    /// True if the current loop can send without copying.
     pub(crate) fn is_possible() -> bool {
         Local::current().engine().sends_zero_copy()
     }
@@ -56,7 +57,7 @@ fn poll_next(
     cx: &mut Context<'_>,
     request: &mut Option<Request>,
 ) -> Poll<(Arrival, Option<Request>)> {
-    // A request is taken once: polled again after its end, there is nothing to do and nothing to say.
+    // A request is taken once: polled again after its end, it has no effect and no result.
     let nothing = || Request::Nop(crate::op::Nop);
     let mut back = None;
     let submit = || request.take().unwrap_or_else(nothing);
@@ -64,25 +65,26 @@ fn poll_next(
     polled.map(|arrival| (arrival, back))
 }
 
-/// The buffers of a send, ready when the network has let go of them: over TCP, when the peer has
-/// acknowledged the bytes. Tells too whether they were copied after all.
+/// The buffers of a send, ready when the kernel has released them: over TCP, when the peer has
+/// acknowledged the bytes. Also reports if they were copied after all.
 ///
-/// Cancel safety: dropping it leaves the buffers to the driver, which frees them when the network is done.
+/// # Cancel safety
+/// Dropping it leaves the buffers to the driver, which frees them when the kernel has released them.
 #[derive(Debug)]
 #[must_use = "the buffers come back when it is awaited"]
 pub struct Lent(Loan);
 
-/// What a zero-copy send gives back at its end.
+/// The end of a zero-copy send.
 #[derive(Debug)]
 pub struct Returned {
-    /// The buffers, as they were handed in.
+    /// The buffers that were sent.
     pub bufs: Vec<SendBuf>,
-    /// How the bytes went.
+    /// How the bytes were transferred.
     pub transfer: Transfer,
 }
 
 impl Returned {
-    /// The buffer of a send of one.
+    /// The buffer of a send with one buffer.
     pub fn into_vec(mut self) -> Vec<u8> {
         let first = self.bufs.drain(..).next();
         first.and_then(SendBuf::into_vec).unwrap_or_default()
@@ -91,14 +93,14 @@ impl Returned {
 
 #[derive(Debug)]
 enum Loan {
-    /// The network may still read them.
+    /// The kernel may still read them.
     Out(Multi),
-    /// They are back.
+    /// The kernel has released them.
     Back(Option<Request>),
 }
 
 impl Lent {
-    /// The buffers of a send that lent nothing.
+    /// The buffers of a send that has ended already.
     pub(crate) fn back(request: Request) -> Self {
         Self(Loan::Back(Some(request)))
     }

@@ -1,6 +1,6 @@
 //! A runtime: `block_on` and `spawn`, on one thread or several.
 //!
-//! Called by: Rust programs. Never does: start a thread that was not asked for.
+//! Called by: applications.
 
 use super::engine::Options;
 use super::local::Local;
@@ -14,7 +14,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-/// A runtime; it belongs to the thread that made it, which is worker 0.
+/// A runtime. It belongs to the thread that created it, which is worker 0.
 ///
 /// ```compile_fail,E0277
 /// fn may_leave_the_thread<T: Send>() {}
@@ -27,7 +27,7 @@ pub struct Runtime {
     local: Local,
 }
 
-/// How a runtime is set up; [`Runtime::builder`] makes one with every choice at its default.
+/// Configures a runtime; [`Runtime::builder`] starts with the defaults.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
@@ -50,27 +50,28 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Which driver to use; else the one in `RINGLOOP_DRIVER`, or the best that the kernel has.
+    /// Which driver to use. Default: `RINGLOOP_DRIVER`, or the best that the kernel supports.
     pub fn driver(mut self, driver: Choice) -> Self {
         self.driver = Some(driver);
         self
     }
 
-    /// How many threads, each with a loop and a ring of its own. The calling thread is one of them, so 1
-    /// (the default, and the least) starts none.
+    /// Number of threads, each with its own loop and ring. The calling thread is one of them, so 1
+    /// (the default, and the minimum) starts none.
     pub fn workers(mut self, count: usize) -> Self {
         self.plan.workers = count.max(1);
         self
     }
 
-    /// What the threads are named before their number: `ringloop-1` and so on. The kernel shows 15 bytes.
+    /// Name of the threads, followed by their number: `ringloop-1` and so on. The kernel shows 15
+    /// bytes.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.plan.thread_name = name.into();
         self
     }
 
-    /// Tie each worker to a processor of its own (the calling thread too), in the order of those that the
-    /// process may use. Pays off where nothing else runs on them.
+    /// Pins each worker, the calling thread too, to its own CPU, in the order of the CPUs that the
+    /// process may use. Pays off if nothing else runs on them.
     pub fn pin_to_processors(mut self, pinned: bool) -> Self {
         self.plan.pinned = pinned;
         self
@@ -88,28 +89,29 @@ impl Builder {
         self
     }
 
-    /// How many tasks may wait for one worker to start them (default [`crate::limits::INBOX_MESSAGES`]).
+    /// Tasks that may be queued for a worker to start (default [`crate::limits::INBOX_MESSAGES`]).
     pub fn inbox_messages(mut self, count: usize) -> Self {
         self.plan.options.inbox_messages = count;
         self
     }
 
-    /// Submissions taken by a thread of the kernel; see [`Options::submission_polling`].
+    /// Submission polling by a kernel thread; see [`Options::submission_polling`].
     pub fn submission_polling(mut self, idle: Option<Duration>) -> Self {
         self.plan.options.submission_polling = idle;
         self
     }
 
-    /// How long to look for completions before a worker sleeps; see [`Options::busy_polling`].
+    /// How long a worker polls for completions before it sleeps; see [`Options::busy_polling`].
     pub fn busy_polling(mut self, bound: Option<Duration>) -> Self {
         self.plan.options.busy_polling = bound;
         self
     }
 
-    /// Make the runtime and start its other workers.
+    /// Creates the runtime and starts its other workers.
     ///
-    /// Errors: an unknown word in `RINGLOOP_DRIVER`; a driver that cannot run here; threads or rings that
-    /// cannot be made. Workers that had started by then are ended.
+    /// # Errors
+    /// An unknown value of `RINGLOOP_DRIVER`; a driver that cannot run here; threads or rings that cannot
+    /// be created. Workers that have started are stopped.
     pub fn build(mut self) -> Result<Runtime, Error> {
         self.plan.options.driver = match self.driver {
             Some(driver) => driver,
@@ -122,12 +124,12 @@ impl Builder {
 }
 
 impl Runtime {
-    /// A runtime of one thread, as the environment says (`RINGLOOP_DRIVER`).
+    /// Creates a runtime of one thread, configured by the environment (`RINGLOOP_DRIVER`).
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A runtime with more to say about it.
+    /// Configures a runtime.
     ///
     /// ```
     /// let runtime = ringloop::Runtime::builder()
@@ -141,52 +143,53 @@ impl Runtime {
         Builder::default()
     }
 
-    /// A runtime of one thread with these options.
+    /// Creates a runtime of one thread with these options.
     pub fn with_options(options: Options) -> Result<Self, Error> {
         let mut builder = Self::builder().driver(options.driver);
         builder.plan.options = options;
         builder.build()
     }
 
-    /// Which driver runs it.
+    /// The driver in use.
     pub fn kind(&self) -> Kind {
         self.local.engine().kind()
     }
 
-    /// Why this driver, in one sentence.
+    /// Why this driver is in use, in one sentence.
     pub fn reason(&self) -> String {
         self.local.engine().reason().to_owned()
     }
 
-    /// All workers, this thread being number 0.
+    /// All workers; this thread is number 0.
     pub fn workers(&self) -> Workers {
         Workers::of(self.local.seat().team)
     }
 
-    /// Start a task on this thread; it runs while `block_on` does.
+    /// Starts a task on this thread; it runs during `block_on`.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         self.local.spawn(future)
     }
 
-    /// Run until `future` is ready, and everything spawned beside it. The first call binds the
+    /// Runs until `future` is ready, along with everything spawned. The first call binds the
     /// runtime to the calling thread.
     ///
     /// # Errors
-    /// Where the driver fails; a task's own errors are its own.
+    /// If the driver fails; a task's own errors are not reported here.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         self.local.engine().bind()?;
         turn::run(&self.local, future)
     }
 
-    /// End every worker and drop all tasks, as dropping the runtime does, and say whether all went well.
+    /// Stops every worker and drops all tasks, as dropping the runtime does, and reports failures.
     ///
     /// # Errors
-    /// [`Error::WorkerFailed`]: the first worker whose loop had ended before its time.
+    /// [`Error::WorkerFailed`]: the first worker whose loop ended early.
     pub fn shut_down(mut self) -> Result<(), Error> {
         self.end()
     }
 
-    /// The calling thread's tasks end while the others' do: what a task's drop waits for may be on another worker.
+    /// Ends the calling thread's tasks while the other workers stop: a task's drop may wait for one
+    /// of them.
     fn end(&mut self) -> Result<(), Error> {
         let local = &self.local;
         self.threads.end(|| turn::shut_down(local))
@@ -195,7 +198,7 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // Said already, on standard error.
+        // Reported already, on standard error.
         drop(self.end());
     }
 }

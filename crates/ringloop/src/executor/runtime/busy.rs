@@ -1,23 +1,24 @@
-//! How long a loop looks for completions before it sleeps.
+//! How long a loop polls for completions before it sleeps.
 //!
-//! Owns: the span, and what it learns from each wait. Called by: `Engine::park`. Never does: look, wait, or read a clock.
+//! Owns: the polling time, and how it adapts to each wait. Called by: `Engine::park`, which polls,
+//! waits and reads the clock.
 //!
-//! A thread that sleeps is woken by an interrupt of its processor, which on a virtual machine may take longer than the
-//! request that it is woken for. Who looks for the answer meanwhile does not pay that, but pays with processor time,
-//! and in vain where nothing comes soon. So the loop looks for as long as its waits mostly take, within the user's bound:
+//! A sleeping thread is woken by an interrupt, which on a virtual machine may take longer than the
+//! request itself. Polling avoids that, but costs CPU time, for nothing if no completion comes soon.
+//! So the loop polls for as long as most of its waits take, within the user's limit:
 //!
 //! ```text
-//!   a wait that was over within the bound       ─▸ look for so long the next time
-//!   a wait that took longer                     ─▸ half as long; below a sixteenth of the bound not at all
+//!   a wait that ended within the limit     ─▸ poll for the whole limit the next time
+//!   a wait that took longer                ─▸ half as long; below a sixteenth of the limit, not at all
 //! ```
-//! Hence an idle loop sleeps: after five long waits in a row it looks for nothing any more.
+//! Hence an idle loop sleeps: after five long waits in a row it does not poll at all.
 
 use std::time::Duration;
 
-/// Into how many parts the bound is halved before the loop sleeps at once.
+/// Fraction of the limit below which the loop does not poll.
 const PARTS: u64 = 16;
 
-/// What a loop knows of its waits.
+/// Adapts the polling time to past waits.
 #[derive(Debug)]
 pub(crate) struct BusyPolling {
     bound_ns: u64,
@@ -25,7 +26,7 @@ pub(crate) struct BusyPolling {
 }
 
 impl BusyPolling {
-    /// `None`: never look.
+    /// `None`: never poll.
     pub fn new(bound: Option<Duration>) -> Self {
         let bound_ns = bound.map_or(0, |bound| bound.as_nanos().try_into().unwrap_or(u64::MAX));
         Self {
@@ -34,17 +35,17 @@ impl BusyPolling {
         }
     }
 
-    /// Whether the loop ever looks before it sleeps.
+    /// True if the loop ever polls before it sleeps.
     pub fn is_on(&self) -> bool {
         self.bound_ns > 0
     }
 
-    /// How long to look before the next sleep; 0 is not at all.
+    /// How long to poll before the next sleep; 0: not at all.
     pub fn span_ns(&self) -> u64 {
         self.span_ns
     }
 
-    /// Take note of how long a wait took, with what was looked for before it.
+    /// Adapts to the duration of a wait, polling included.
     pub fn learn(&mut self, waited_ns: u64) {
         if waited_ns <= self.bound_ns {
             self.span_ns = self.bound_ns;

@@ -1,4 +1,4 @@
-//! An engine: a driver with timers, and a way for other threads to interrupt its wait.
+//! An engine: a driver with timers, whose wait other threads can interrupt.
 //!
 //! Owns: [`Engine`], [`Options`]. Called by: `local`, and embedders, which run the turn themselves.
 
@@ -16,30 +16,30 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How an engine is set up.
+/// Settings of an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Which driver to use.
     pub driver: Choice,
-    /// On the ring: have a thread of the kernel take submissions (`IORING_SETUP_SQPOLL`), so that a busy
-    /// loop makes no system call for them. The thread spins, and sleeps once nothing came for this
-    /// long; it costs a core while it spins. Needs no privilege since Linux 5.13, but room under
-    /// `RLIMIT_NPROC` and a security policy that allows it. Refused: an error with
-    /// [`Choice::Uring`], a ring without it with [`Choice::Auto`] ([`Engine::reason`] says so).
-    /// Without effect on epoll.
+    /// Submission polling: a kernel thread takes submissions (`IORING_SETUP_SQPOLL`), so that a
+    /// busy loop makes no system call for them. The thread spins, which costs a core, and sleeps
+    /// after this long without submissions. Needs no privilege since Linux 5.13, but room under
+    /// `RLIMIT_NPROC` and a security policy that allows it. If refused: an error with
+    /// [`Choice::Uring`], a ring without it with [`Choice::Auto`] ([`Engine::reason`] says so). No
+    /// effect on epoll.
     pub submission_polling: Option<Duration>,
-    /// Look for completions for so long at most before the loop sleeps, where its waits are mostly over by then
-    /// (`None`, the default: sleep at once). For few connections whose answers come soon: a thread that looks
-    /// need not be woken, which on a virtual machine can take longer than the request. It costs the processor time
-    /// of the wait; an idle loop sleeps after a few waits that were longer. On the ring a look is a load from
-    /// memory, on epoll a system call. 50 µs are a good beginning. Nothing for a machine whose every processor is
-    /// needed by somebody else.
+    /// Polls for completions for at most this long before the loop sleeps, if most waits end within
+    /// it (`None`, the default: sleep at once). For few connections with short response times: a
+    /// polling thread need not be woken, which on a virtual machine can take longer than the
+    /// request. Costs the CPU time of the wait; an idle loop sleeps after a few longer waits. A
+    /// poll is a memory load on the ring, a system call on epoll. 50 µs is a good start. Not for
+    /// machines whose CPUs are all busy.
     pub busy_polling: Option<Duration>,
     /// Entries of the ring's submission queue; a fuller turn submits twice.
     pub ring_entries: u32,
     /// Entries of the ring's completion queue.
     pub completion_entries: u32,
-    /// Messages that other threads may have waiting for a [`Local`].
+    /// Messages from other threads that a [`Local`] may have queued.
     pub inbox_messages: usize,
 }
 
@@ -57,7 +57,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As the environment says: `RINGLOOP_DRIVER` is auto (also where unset), uring or epoll.
+    /// Reads the environment: `RINGLOOP_DRIVER` is auto (also if unset), uring or epoll.
     pub fn from_env() -> Result<Self, Error> {
         Ok(Self {
             driver: Choice::from_env()?,
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// A driver with timers, and a way for other threads to interrupt its wait.
+/// A driver with timers, whose wait other threads can interrupt.
 #[derive(Debug)]
 pub struct Engine {
     driver: Driver,
@@ -88,7 +88,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Set up the driver; it belongs to no thread until [`Engine::bind`].
+    /// Opens the driver; it is bound to no thread before [`Engine::bind`].
     pub fn new(options: Options) -> Result<Self, Error> {
         let (unpark, event) = Unpark::new()?;
         let pool = BlockingPool::new(Arc::downgrade(&event));
@@ -104,8 +104,8 @@ impl Engine {
         })
     }
 
-    /// Make the calling thread the engine's own. On a ring the first thread stays the owner; another
-    /// one gets an error and needs an engine of its own.
+    /// Binds the engine to the calling thread. A ring stays with its first thread; another thread
+    /// gets an error and needs its own engine.
     ///
     /// # Errors
     /// [`Error::Inherited`] in a forked child.
@@ -113,7 +113,7 @@ impl Engine {
         self.driver_mut().bind()
     }
 
-    /// Which driver is in use.
+    /// The driver in use.
     pub fn kind(&self) -> Kind {
         self.driver.kind()
     }
@@ -123,7 +123,7 @@ impl Engine {
         &self.reason
     }
 
-    /// The driver, to submit operations.
+    /// The driver, for submitting operations.
     #[inline]
     pub fn driver_mut(&mut self) -> &mut Driver {
         if self.generation.is_inherited() {
@@ -132,7 +132,7 @@ impl Engine {
         &mut self.driver
     }
 
-    /// The process is a fork of the one that made this engine: it keeps the child's memory, and no more.
+    /// After a fork(2), in the child: drops the driver's state, which is the parent's.
     #[cold]
     fn leave_to_parent(&mut self) {
         if !matches!(self.driver, Driver::Inherited(..)) {
@@ -141,12 +141,12 @@ impl Engine {
         }
     }
 
-    /// Whether the driver can send without copying.
+    /// True if the driver can send without copying.
     pub fn sends_zero_copy(&self) -> bool {
         self.driver.features().has(Feature::SendZeroCopy)
     }
 
-    /// The threads for what blocks.
+    /// The pool threads for blocking calls.
     pub(crate) fn blocking_pool(&mut self) -> &BlockingPool {
         if self.generation.is_inherited() {
             self.leave_to_parent();
@@ -154,7 +154,7 @@ impl Engine {
         &self.pool
     }
 
-    /// Whether the driver waits for a child by an operation of its own; polling its pidfd does where not.
+    /// True if the driver has an operation that waits for a child; otherwise poll its pidfd.
     pub fn waits_for_children(&self) -> bool {
         match &self.driver {
             Driver::Uring(_) => self.driver.features().has(Feature::Waitid),
@@ -172,12 +172,12 @@ impl Engine {
         self.unpark.clone()
     }
 
-    /// Submit what is queued and wait for completions, until `timeout` (`None`: for ever; zero: only
-    /// look), the next timer of this engine, a signal, or an unpark. Calls nothing back, so an
-    /// embedder may give up its own lock around it.
+    /// Submits what is queued and waits for completions, until `timeout` (`None`: no limit; zero:
+    /// only polls), the next timer of this engine, a signal, or an unpark. Makes no callbacks, so
+    /// an embedder may release its own lock around it.
     ///
     /// # Errors
-    /// [`Error::Inherited`] in a forked child; what the driver's wait fails with.
+    /// [`Error::Inherited`] in a forked child; errors of the driver's wait.
     pub fn park(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if self.generation.is_inherited() {
             return Err(Error::Inherited.into());
@@ -201,7 +201,7 @@ impl Engine {
         waited
     }
 
-    /// Look for completions, as long as that is worth it, and only then sleep. Whoever notifies meanwhile makes no
+    /// Polls for completions while that pays off, then sleeps. A notification meanwhile makes no
     /// system call.
     fn look_then_sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
@@ -227,24 +227,25 @@ impl Engine {
         slept
     }
 
-    /// Whether a look at the driver could find anything; `false` saves the call.
+    /// True if the driver may have completions or entries; `false` saves a call to
+    /// [`Engine::park`].
     pub fn has_work(&self) -> bool {
         !self.generation.is_inherited() && self.driver.has_work()
     }
 
-    /// The next completion for the embedder. Futures' completions wake their tasks on the way.
+    /// The next completion for the embedder. Wakes the tasks of futures' completions on the way.
     pub fn next_event(&mut self) -> Option<Event> {
         self.driver_mut().next_event()
     }
 
-    /// Wake the futures whose timers are due.
+    /// Wakes the futures whose timers are due.
     pub fn fire_timers(&mut self) {
         self.timers.fire();
     }
 }
 
 impl Drop for Engine {
-    /// No more calls begin; the driver's own requests are its to wait for.
+    /// No more calls begin; the driver waits for its own requests.
     fn drop(&mut self) {
         if self.generation.is_inherited() {
             self.leave_to_parent();

@@ -1,7 +1,7 @@
-//! A loop, for what belongs to it and may outlive it: descriptors, buffers.
+//! A weak handle to a loop, for descriptors and buffers that may outlive it.
 //!
-//! Owns: [`Home`]. Called by: sockets and files (before a descriptor is closed), received bytes (when
-//! they are dropped). Never does: keep the loop alive.
+//! Owns: [`WeakLocal`]. Called by: sockets and files (before a descriptor is closed), received
+//! bytes (on drop). Does not keep the loop alive.
 
 use super::shared::Shared;
 use crate::driver::Lease;
@@ -9,8 +9,8 @@ use crate::limits;
 use std::os::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 
-/// The loop whose driver knows a descriptor: it is told before the descriptor is closed, wherever
-/// that happens. The default is nobody's.
+/// A weak handle to the loop whose driver uses a descriptor, and must release it before it is
+/// closed. The default is no loop.
 #[derive(Clone, Default)]
 pub(crate) struct Home(Weak<Shared>);
 
@@ -25,12 +25,12 @@ impl Home {
         Self(Rc::downgrade(shared))
     }
 
-    /// Whether it is this loop.
+    /// True if it is this loop.
     pub(super) fn is(&self, shared: &Rc<Shared>) -> bool {
         std::ptr::eq(self.0.as_ptr(), Rc::as_ptr(shared))
     }
 
-    /// Have the driver forget a descriptor that is its owner's to keep.
+    /// Makes the driver forget a descriptor that stays open.
     pub(crate) fn release(&self, fd: RawFd) {
         if let Some(shared) = self.0.upgrade()
             && let Ok(mut engine) = shared.engine.try_borrow_mut()
@@ -39,7 +39,7 @@ impl Home {
         }
     }
 
-    /// Cancel what is in flight on a descriptor; returns how many operations.
+    /// Cancels what is in flight on a descriptor; returns how many operations.
     pub(crate) fn cancel_descriptor(&self, fd: RawFd) -> usize {
         let Some(shared) = self.0.upgrade() else {
             return 0;
@@ -50,7 +50,7 @@ impl Home {
         }
     }
 
-    /// Give a pool buffer back to the driver it is of; a driver that is gone needs none.
+    /// Returns a pool buffer to its driver, if that still exists.
     #[inline(never)]
     pub(crate) fn give_back(&self, lease: Lease) {
         if let Some(shared) = self.0.upgrade() {
@@ -58,13 +58,13 @@ impl Home {
         }
     }
 
-    /// Whether one more pool buffer may be held until its bytes are sent ([`limits::LENT_BUFFERS`]).
+    /// True if another pool buffer may be held until its bytes are sent ([`limits::LENT_BUFFERS`]).
     pub(crate) fn may_lend(&self) -> bool {
         let shared = self.0.upgrade();
         shared.is_some_and(|shared| shared.lent_count.get() < limits::LENT_BUFFERS)
     }
 
-    /// So many more are.
+    /// Counts `more` buffers that are being sent from.
     pub(crate) fn count_lent(&self, more: isize) {
         if let Some(shared) = self.0.upgrade() {
             let count = &shared.lent_count;
@@ -72,21 +72,21 @@ impl Home {
         }
     }
 
-    /// Give a large buffer back; an empty vector stands for one that is lost.
+    /// Returns a large buffer; an empty vector stands for one that was lost.
     pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
         if let Some(shared) = self.0.upgrade() {
             shared.large.borrow_mut().keep(buffer);
         }
     }
 
-    /// Close a descriptor whose operations are over or given up.
+    /// Closes a descriptor whose operations have ended or been cancelled.
     pub(crate) fn close(&self, fd: OwnedFd) {
         let Some(shared) = self.0.upgrade() else {
             return;
         };
         match shared.engine.try_borrow_mut() {
             Ok(mut engine) => engine.driver_mut().close(fd),
-            // By a waker's own drop; the next turn closes it.
+            // Called from a waker's drop; the next turn closes it.
             Err(_) => shared.closing.borrow_mut().push(fd),
         }
     }

@@ -1,26 +1,28 @@
-//! The few large buffers of a loop, for bytes that come in bulk.
+//! The large buffers of a loop, for bulk receives.
 //!
-//! Owns: [`Large`] (the free ones, and how many are held). Called by: `local`, for streams of receives.
-//! Never does: I/O.
+//! Owns: [`Large`] (the free ones, and how many are held). Called by: `local`, for streams of
+//! receives.
 //!
-//! A buffer is a vector whose room begins on a page, behind a lead that is never read. Allocators put a large block
-//! 16 bytes behind the beginning of a page, and what the kernel copies from mostly begins on one: up to 63 bytes
-//! apart, counted within a page, `rep movsb` runs at a third to a seventh of its speed on AMD's Zen 3 and 4.
+//! A buffer is a vector whose room begins on a page, after a lead that is never read. Allocators place
+//! a large block 16 bytes after the beginning of a page, and the kernel mostly copies from the
+//! beginning of one: on AMD's Zen 3 and 4, `rep movsb` runs at a third to a seventh of its speed if
+//! source and destination are up to 63 bytes apart within a page.
 
 use crate::limits;
 
 const PAGE: usize = 4096;
 
-/// Large buffers, made when they are needed.
+/// Large buffers, allocated on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Large {
-    /// The last one back on top: it is the one that the processor has at hand.
+    /// The most recently returned is last: it is still in the cache.
     free: Vec<Vec<u8>>,
     held_count: usize,
 }
 
 impl Large {
-    /// The one that was used last, filled up to its room ([`limits::LARGE_BUFFER_BYTES`]); `None` where all are held.
+    /// The most recently used one, filled up to its room ([`limits::LARGE_BUFFER_BYTES`]); `None`
+    /// if all are held.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         if self.held_count == limits::LARGE_BUFFERS {
             return None;
@@ -33,7 +35,7 @@ impl Large {
         Some(buffer)
     }
 
-    /// Take one back; an empty vector stands for one that is lost.
+    /// Takes a buffer back; an empty vector stands for one that was lost.
     pub fn keep(&mut self, buffer: Vec<u8>) {
         self.held_count -= 1;
         if buffer.capacity() >= limits::LARGE_BUFFER_BYTES + PAGE {
@@ -42,14 +44,14 @@ impl Large {
     }
 }
 
-/// A buffer of `capacity` bytes, a page of them for its lead, filled up to its room.
+/// A buffer of `capacity` bytes after a lead of up to a page, filled up to its room.
 fn on_a_page(capacity: usize) -> Vec<u8> {
     let mut buffer = Vec::with_capacity(capacity);
     buffer.resize(lead_len(&buffer), 0);
     buffer
 }
 
-/// How many bytes of such a buffer lie before its room.
+/// Length of the lead of such a buffer.
 pub(crate) fn lead_len(buffer: &[u8]) -> usize {
     buffer.as_ptr().align_offset(PAGE).min(PAGE)
 }

@@ -1,8 +1,7 @@
-//! An engine with its tasks: what a thread's loop is made of.
+//! An engine with its tasks: the loop of a thread.
 //!
-//! Owns: the engine, the futures, the ready queue.
-//! Called by: [`crate::Runtime`], and embedders that run the turn themselves.
-//! Never does: block, or hold a borrow while a future is polled.
+//! Owns: the engine, the futures, the ready queue. Called by: [`crate::Runtime`], and embedders
+//! that run the turn themselves. Does not block, and holds no borrow while it polls a future.
 
 use super::engine::{Engine, Options};
 use super::home::Home;
@@ -29,12 +28,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker, ready};
 
-/// Loops that were made so far, and one: the next one's number.
+/// The next loop's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static CURRENT: RefCell<Option<Local>> = const { RefCell::new(None) };
-    /// Its number; 0 is nobody's.
+    /// The current loop's number; 0 is none.
     static CURRENT_ID: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -44,18 +43,18 @@ pub struct Local {
     pub(super) shared: Rc<Shared>,
 }
 
-/// When an operation is tried for the first time.
+/// How an operation is first tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// As its driver does it.
+    /// The driver's default.
     Plain,
-    /// At once, by the system call.
+    /// Try-first: at once, by the system call.
     Eager,
-    /// Once its descriptor is ready.
+    /// Poll-first: once its descriptor is ready.
     Patient,
 }
 
-/// What became of an operation at its beginning.
+/// Outcome of beginning an operation.
 pub(crate) enum Begun {
     Over(Outcome),
     InFlight(Key),
@@ -84,7 +83,7 @@ impl Drop for Entered {
 }
 
 impl Local {
-    /// Set up an engine without tasks.
+    /// Creates an engine without tasks.
     pub fn new(options: Options) -> Result<Self, Error> {
         let engine = Engine::new(options)?;
         let hub = Arc::new(Hub::new(engine.unpark(), options.inbox_messages));
@@ -109,87 +108,88 @@ impl Local {
         })
     }
 
-    /// Ask every operation in flight on this loop to stop; returns how many were asked. Each ends with
-    /// `ECANCELED`, or with the result that won the race; timers of `time` are none.
+    /// Cancels every operation in flight on this loop; returns how many. Each ends with
+    /// `ECANCELED`, or with its own result if that came first. Timers of `time` are not operations.
     pub fn cancel_all(&self) -> usize {
         let cancel_count = &self.shared.cancel_count;
         cancel_count.update(|count| count.wrapping_add(1));
         self.engine().driver_mut().cancel_all()
     }
 
-    /// How often that was asked for.
+    /// How often [`Local::cancel_all`] was called.
     pub(crate) fn cancels(&self) -> u32 {
         self.shared.cancel_count.get()
     }
 
-    /// The one that the calling code runs in.
+    /// The current loop.
     ///
     /// # Panics
-    /// Outside of a runtime, where there is nothing to run an operation on.
+    /// Outside a runtime.
     #[track_caller]
     pub fn current() -> Self {
         Self::with_current(Self::clone)
     }
 
-    /// As [`Local::current`], for as long as `look` takes: it must not call back.
+    /// Calls `look`, which must not call back, with the current loop.
     #[track_caller]
     pub(crate) fn with_current<T>(look: impl FnOnce(&Self) -> T) -> T {
-        // Not from inside of a closure, whose line would be the one that the panic names.
+        // Not inside the closure: the panic would name the closure's line.
         let looked = CURRENT.with(|current| current.borrow().as_ref().map(look));
         looked.expect(
             "no ringloop runtime on this thread: call this inside Runtime::block_on or a task",
         )
     }
 
-    /// The one that the calling code runs in, if any.
+    /// The current loop, if any.
     pub fn try_current() -> Option<Self> {
         let current = CURRENT.try_with(|current| current.try_borrow().ok()?.clone());
         current.ok().flatten()
     }
 
-    /// The number of the one that the calling code runs in, if any: no other loop of the process has had it, nor
-    /// will. 0 is nobody's.
+    /// The number of the current loop, if any, unique within the process. Never 0.
     #[inline]
     pub fn current_id() -> Option<u64> {
         Some(CURRENT_ID.get()).filter(|id| *id != 0)
     }
 
-    /// Whether the calling code runs in it.
+    /// True if this is the current loop.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         CURRENT_ID.get() == self.shared.id
     }
 
-    /// Have the driver forget a descriptor that its owner keeps, or closes by other means: its operations are over
-    /// or given up. Waits for those that a thread may be at, or a link, [`limits::DRAIN_TIMEOUT_MS`] at most.
+    /// Makes the driver forget a descriptor that stays open, or is closed by other means: its
+    /// operations have ended or been cancelled. Waits while a thread or a link may still use it,
+    /// for [`limits::DRAIN_TIMEOUT_MS`] at most.
     pub fn release(&self, fd: RawFd) {
         self.home().release(fd);
     }
 
-    /// Close a descriptor whose operations are over or given up: now, or once no thread and no link may name it.
+    /// Closes a descriptor whose operations have ended or been cancelled: now, or once no thread
+    /// and no link may name it.
     pub fn close(&self, fd: OwnedFd) {
         self.home().close(fd);
     }
 
-    /// Whether the loop was made before a fork and this is the child, where nothing of it runs any more
+    /// True in a forked child of the process that made the loop: it does not run there
     /// ([`Error::Inherited`]).
     pub fn is_inherited(&self) -> bool {
         self.shared.hub.is_inherited()
     }
 
-    /// Make this the thread's current one while the guard lives.
+    /// Makes this the current loop of the thread while the guard lives.
     pub fn enter(&self) -> Entered {
         let previous = CURRENT.with(|current| current.replace(Some(self.clone())));
         CURRENT_ID.set(self.shared.id);
         Entered { previous }
     }
 
-    /// The engine, for the moment: the borrow must end before anything is called that may come back.
+    /// The engine. End the borrow before any call that may come back to this loop.
     pub fn engine(&self) -> RefMut<'_, Engine> {
         self.shared.engine.borrow_mut()
     }
 
-    /// Cancel an operation whose future was dropped.
+    /// Cancels an operation whose future was dropped.
     pub(crate) fn forget(&self, key: Key) {
         match self.shared.engine.try_borrow_mut() {
             Ok(mut engine) => engine.driver_mut().forget(key),
@@ -197,37 +197,37 @@ impl Local {
         }
     }
 
-    /// Forget a timer whose future was dropped. One that cannot be reached now is left to fire: its
-    /// waker does no harm.
+    /// Removes a timer whose future was dropped. If the engine is borrowed, the timer is left to
+    /// fire, which is harmless.
     pub(crate) fn remove_timer(&self, key: TimerKey) {
         if let Ok(mut engine) = self.shared.engine.try_borrow_mut() {
             engine.timers_mut().remove(key);
         }
     }
 
-    /// The home of the loop that the calling code runs in, if any.
+    /// A weak handle to the current loop, if any.
     pub(crate) fn current_home() -> Option<Home> {
         Self::try_current().map(|local| local.home())
     }
 
-    /// Whether it is this loop's.
+    /// True if the handle is this loop's.
     pub(crate) fn is_home(&self, home: &Home) -> bool {
         home.is(&self.shared)
     }
 
-    /// The loop, for a descriptor that is used with its driver and may outlive it.
+    /// A weak handle to this loop.
     pub(crate) fn home(&self) -> Home {
         Home::of(&self.shared)
     }
 
-    /// Start a task on this loop.
+    /// Starts a task on this loop.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         JoinHandle {
             task: task::start(&self.shared.hub, future),
         }
     }
 
-    /// Start a task on this loop, with a handle that may leave the thread.
+    /// Starts a task on this loop, with a handle that may leave the thread.
     #[cfg(feature = "hyper")]
     pub(crate) fn spawn_remote<T: 'static>(
         &self,
@@ -238,7 +238,8 @@ impl Local {
         handle
     }
 
-    /// Poll the tasks that were ready when the call began, up to a bound. Returns whether more wait.
+    /// Polls the tasks that were ready when the call began, up to a cap. Returns true if more are
+    /// ready.
     pub fn run_tasks(&self) -> bool {
         self.tidy();
         let count = self.shared.hub.ready_count().min(limits::TASKS_PER_TURN);
@@ -250,7 +251,7 @@ impl Local {
         self.has_ready()
     }
 
-    /// Take what other threads have sent, and what was given up while the engine was borrowed.
+    /// Takes messages of other threads, and what was dropped while the engine was borrowed.
     pub(crate) fn tidy(&self) {
         if self.shared.hub.has_arrivals() {
             self.take_arrivals();
@@ -275,17 +276,19 @@ impl Local {
                 Arrival::Start(start) => start(&self.shared.hub),
             }
         }
-        // Its memory serves the next batch.
+        // Its memory is reused for the next batch.
         self.shared.arrivals.replace(arrivals);
     }
 
-    /// A task is about to be polled, with a new allowance of operations that are done at once
-    /// ([`limits::ATTEMPTS_PER_POLL`]). A task that runs others calls it before each.
+    /// Renews the budget of operations that one poll may complete at once
+    /// ([`limits::ATTEMPTS_PER_POLL`]). Called before each poll of a task, also by a task that runs
+    /// others.
     pub fn begin_poll(&self) {
         self.shared.attempts_left.set(limits::ATTEMPTS_PER_POLL);
     }
 
-    /// Count something that was over when it was asked for, as what is done at once; `false`: this poll has had
+    /// Spends one unit of the budget, for an operation that completes at once; `false`: the budget
+    /// is used up.
     /// its share.
     pub(crate) fn spend_attempt(&self) -> bool {
         let left = self.shared.attempts_left.get();
@@ -293,8 +296,8 @@ impl Local {
         left > 0
     }
 
-    /// As [`Self::spend_attempt`], of the one that the calling code runs in; where none runs nobody is kept waiting. An
-    /// executor inside of a task begins no polls, and has a new share after some refusals: it must come to an end.
+    /// Like [`Self::spend_attempt`], for the current loop; unlimited without one. An executor
+    /// inside a task never renews the budget, so it is renewed after some refusals.
     pub(crate) fn spend_share() -> bool {
         let spent = CURRENT.try_with(|current| {
             let current = current.try_borrow().ok()?;
@@ -315,13 +318,13 @@ impl Local {
         spent.ok().flatten().unwrap_or(true)
     }
 
-    /// Whether the running task is the only one with something to do: what it asks for would go to the kernel as a
-    /// batch of one.
+    /// True if no other task is ready and no submission is pending: an operation would be submitted
+    /// in a batch of one.
     pub(crate) fn is_alone(&self) -> bool {
         !self.has_ready() && self.engine().driver_mut().has_no_batch()
     }
 
-    /// Begin an operation: do it at once, by the driver's own judgement, or submit it.
+    /// Begins an operation: completes it at once if the driver can, or submits it.
     pub(crate) fn begin(&self, mut request: Request, beginning: Beginning, waker: &Waker) -> Begun {
         let mut engine = self.engine();
         let driver = engine.driver_mut();
@@ -337,28 +340,28 @@ impl Local {
         Begun::InFlight(driver.submit_as(request, Sink::Waker(waker.clone()), is_patient))
     }
 
-    /// A buffer for bytes that come in bulk, to be received behind what it holds ([`limits::LARGE_BUFFER_BYTES`]): the
-    /// one that was used last; `None` where all are held.
+    /// The most recently used large buffer, for a bulk receive after the bytes it holds
+    /// ([`limits::LARGE_BUFFER_BYTES`]); `None` if all are held.
     pub(crate) fn large_buffer(&self) -> Option<Vec<u8>> {
         self.shared.large.borrow_mut().take()
     }
 
-    /// Give such a buffer back; an empty vector stands for one that is lost.
+    /// Returns a large buffer; an empty vector stands for one that was lost.
     pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
         self.shared.large.borrow_mut().keep(buffer);
     }
 
-    /// Poll the task that has been ready for the longest time; `false` where none is.
+    /// Polls the task that has been ready the longest; `false` if none is.
     #[inline]
     pub(crate) fn run_one(&self) -> bool {
         self.begin_poll();
-        // The queue is free again before the task runs.
+        // The queue's borrow ends before the task runs.
         let next = Next::of(&self.shared.hub);
         next.map(Next::run).is_some()
     }
 
-    /// Whether nothing that this loop knows of will wake a task: none is ready, and there is no message, operation,
-    /// timer or call on a pool thread. Then how many pool threads it has, all of them idle.
+    /// True, as `Some` with the number of idle pool threads, if nothing known to this loop will
+    /// wake a task: no ready task, message, operation, timer or blocking call.
     pub fn waits_for_nothing(&self) -> Option<usize> {
         let mut engine = self.shared.engine.try_borrow_mut().ok()?;
         let busy = self.has_ready()
@@ -372,23 +375,23 @@ impl Local {
         }
     }
 
-    /// Whether tasks are ready.
+    /// True if tasks are ready.
     pub(crate) fn has_ready(&self) -> bool {
         self.shared.hub.ready_count() > 0
     }
 
-    /// Where other threads reach this loop.
+    /// The part of this loop that other threads use.
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.shared.hub
     }
 
-    /// Make this loop one of a runtime's workers.
+    /// Makes this loop one of a runtime's workers.
     pub(crate) fn sit(&self, team: Arc<Team>, worker: usize) {
-        // A loop is seated once, by whoever made it.
+        // Set once, by the creator of the loop.
         drop(self.shared.seat.set(Seat { team, worker }));
     }
 
-    /// Which worker this is; a loop that is nobody's is a team of its own.
+    /// This loop's team and worker number; a loop without a runtime is a team of one.
     pub(crate) fn seat(&self) -> Seat {
         let alone = || Seat {
             team: Team::of_one(self.hub()),
@@ -397,23 +400,23 @@ impl Local {
         self.shared.seat.get_or_init(alone).clone()
     }
 
-    /// Drop every task: their operations are cancelled, and their handles told.
+    /// Drops every task: cancels their operations, and completes their handles.
     pub(crate) fn shut_down(&self) {
         shared::cancel_tasks(&self.shared.hub);
         drop(self.shared.hub.close_inbox());
     }
 }
 
-/// Start a task on the loop that the calling code runs in.
+/// Starts a task on the current loop.
 ///
 /// # Panics
-/// Outside of a runtime.
+/// Outside a runtime.
 #[track_caller]
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     Local::with_current(|local| local.spawn(future))
 }
 
-/// What an operation of one result has ended with.
+/// Polls a single-shot operation for its outcome.
 #[inline(always)]
 pub(crate) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outcome> {
     let mut engine = local.engine();
@@ -423,7 +426,7 @@ pub(crate) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outco
             result: taken.result(),
             request: request.flatten(),
         },
-        // The driver was torn down under the future.
+        // The driver was closed under the future.
         None => Outcome {
             result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
             request: None,

@@ -1,7 +1,7 @@
 //! The loop: an engine with its tasks, turn after turn, on one thread or several.
 //!
-//! Reading order: [`local`] the loop ▸ [`builder`] a program's runtime ▸ [`workers`] its other threads.
-//! Never does: I/O of its own; that is what `futures` begins.
+//! Reading order: [`local`] the loop ▸ [`builder`] a runtime ▸ [`workers`] its other threads. I/O
+//! is in `futures`.
 
 pub(crate) mod builder;
 pub(crate) mod busy;

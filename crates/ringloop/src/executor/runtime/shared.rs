@@ -1,4 +1,4 @@
-//! What a loop consists of, behind its handles.
+//! The state of a loop, shared by its handles.
 
 use super::engine::Engine;
 use super::large::Large;
@@ -15,22 +15,22 @@ pub(super) struct Shared {
     pub(super) engine: RefCell<Engine>,
     pub(super) hub: Arc<Hub>,
     pub(super) arrivals: RefCell<VecDeque<Arrival>>,
-    /// Operations whose future was dropped while the engine was borrowed (by a waker's own drop).
+    /// Operations whose future was dropped while the engine was borrowed (from a waker's drop).
     pub(super) dropped: RefCell<Vec<Key>>,
-    /// Pool buffers that were dropped meanwhile.
+    /// Pool buffers that were dropped while it was borrowed.
     pub(super) returned: RefCell<Vec<Lease>>,
     /// Pool buffers that operations send from.
     pub(super) lent_count: Cell<usize>,
     pub(super) large: RefCell<Large>,
-    /// How often everything was asked to stop.
+    /// How often [`Local::cancel_all`](super::local::Local::cancel_all) was called.
     pub(super) cancel_count: Cell<u32>,
-    /// Descriptors that were given up meanwhile.
+    /// Descriptors to close that were dropped while the engine was borrowed.
     pub(super) closing: RefCell<Vec<OwnedFd>>,
-    /// Operations that the poll that runs may still have done at once.
+    /// Operations that the current poll may still complete at once.
     pub(super) attempts_left: Cell<u32>,
-    /// How often a share was refused, up to the next that is renewed.
+    /// Refusals since the budget was last renewed.
     pub(super) refused: Cell<u32>,
-    /// Set once, when the loop becomes one of several.
+    /// Set once the loop becomes one of several.
     pub(super) seat: OnceCell<Seat>,
 }
 
@@ -39,7 +39,7 @@ impl Shared {
     pub(super) fn give_back(&self, lease: Lease) {
         match self.engine.try_borrow_mut() {
             Ok(mut engine) => engine.driver_mut().give_back(lease),
-            // By a waker's own drop; the next turn does it.
+            // Called from a waker's drop; the next turn does it.
             Err(_) => self.returned.borrow_mut().push(lease),
         }
     }
@@ -52,7 +52,7 @@ impl Drop for Shared {
     }
 }
 
-/// Drop the futures of all tasks, and of those that start meanwhile.
+/// Drops the futures of all tasks, and of tasks started meanwhile.
 pub(super) fn cancel_tasks(hub: &Hub) {
     let mut found = true;
     while std::mem::take(&mut found) {
@@ -61,7 +61,7 @@ pub(super) fn cancel_tasks(hub: &Hub) {
             found |= task.cancel();
             next = after;
         }
-        // Those that were never polled, and the memory of those that are over.
+        // Tasks that were never polled, and the memory of tasks that have ended.
         while let Some(next) = Next::of(hub) {
             found |= next.dismiss();
         }

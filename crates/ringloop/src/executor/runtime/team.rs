@@ -1,4 +1,4 @@
-//! The loops of a runtime by number, and which of them a loop is.
+//! The loops of a runtime by worker number.
 
 use crate::executor::task::core::Hub;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A loop by itself.
+    /// The team of a loop without a runtime.
     pub fn of_one(hub: &Arc<Hub>) -> Arc<Self> {
         Arc::new(Self {
             hubs: vec![Arc::clone(hub)],
@@ -18,7 +18,7 @@ impl Team {
     }
 }
 
-/// Which of a runtime's workers a loop is.
+/// A loop's team and worker number.
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
     pub team: Arc<Team>,

@@ -1,10 +1,10 @@
-//! The timers of futures: one heap of deadlines, first in first out on ties, never early.
+//! Timers of futures: a heap of deadlines, first in first out on ties, never early.
 //!
-//! Owns: the heap, and a slot a timer for its waker. Called by: `Engine` (`bound`, `fire`) and
-//! `time::Sleep`. Never does: read the clock to wait; the next deadline is an argument of the driver's wait.
+//! Owns: the heap, and a slot per timer for its waker. Called by: `Engine` (`bound`, `fire`) and
+//! `time::Sleep`. The driver waits; it gets the next deadline as an argument.
 //!
-//! A timer that is forgotten gives its slot back at once; its entry stays in the heap, where the slot's generation
-//! shows that it is over, until it comes up or the heap is cleaned.
+//! Removing a timer frees its slot at once; its entry stays in the heap, where the slot's generation
+//! shows that the slot has been reused, until it comes up or the heap is cleaned.
 
 use crate::deadlines::Deadlines;
 use crate::slab::{Key, Slab};
@@ -12,7 +12,7 @@ use crate::sys::clock;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Names a timer.
+/// Names a timer: its slot, and a sequence number unique among all timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
     // Compared first: it breaks ties in order of insertion.
@@ -33,12 +33,12 @@ impl Timers {
         Self::default()
     }
 
-    /// Timers that have neither fired nor been forgotten.
+    /// Timers that have neither fired nor been removed.
     pub(crate) fn live_count(&self) -> usize {
         self.wakers.len()
     }
 
-    /// Wake `waker` once the monotonic clock has reached `deadline_ns`.
+    /// Wakes `waker` once the monotonic clock has reached `deadline_ns`.
     pub(crate) fn insert(&mut self, deadline_ns: u64, waker: Waker) -> TimerKey {
         let key = TimerKey {
             sequence: self.sequence,
@@ -49,13 +49,13 @@ impl Timers {
         key
     }
 
-    /// Change the waker of a timer; `false` when it has fired.
+    /// Changes the waker of a timer; `false` if it has fired.
     pub(crate) fn update(&mut self, key: TimerKey, waker: &Waker) -> bool {
         let known = self.wakers.get_mut(key.slot);
         known.map(|known| known.clone_from(waker)).is_some()
     }
 
-    /// Forget a timer; its place in the heap is cleared later.
+    /// Removes a timer; its heap entry is removed later.
     pub(crate) fn remove(&mut self, key: TimerKey) {
         drop(self.wakers.remove(key.slot));
         let wakers = &self.wakers;
@@ -71,7 +71,7 @@ impl Timers {
         self.deadlines.bound(timeout)
     }
 
-    /// Wake everything whose deadline has passed, in order of deadline.
+    /// Wakes everything whose deadline has passed, in order of deadline.
     pub(crate) fn fire(&mut self) {
         if self.deadlines.is_empty() {
             return;

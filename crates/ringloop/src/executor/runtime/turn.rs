@@ -1,4 +1,4 @@
-//! Turn after turn of a loop, until a future is ready.
+//! Runs turns of a loop until a future is ready.
 
 use super::local::Local;
 use crate::executor::task::join::JoinHandle;
@@ -11,13 +11,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Drop every task, with their loop still the current one.
+/// Drops every task while their loop is the current one.
 pub(crate) fn shut_down(local: &Local) {
     let _entered = local.enter();
     local.shut_down();
 }
 
-/// A task that stands in the queue for a future which is no task: it may borrow from the caller's stack.
+/// A queue entry for a future that is no task: it may borrow from the caller's stack.
 struct Root {
     called: Rc<RefCell<Called>>,
     task: JoinHandle<()>,
@@ -46,7 +46,7 @@ impl Root {
         self.called.borrow().woken
     }
 
-    /// The waker to poll with, when it was woken since the last time.
+    /// The waker to poll with, if it was woken since the last call.
     fn take(&self) -> Option<Waker> {
         let mut called = self.called.borrow_mut();
         if std::mem::take(&mut called.woken) {
@@ -64,13 +64,13 @@ impl Drop for Root {
     }
 }
 
-/// Turn after turn, until `future` is ready.
+/// Runs turns until `future` is ready.
 pub(crate) fn run<T>(local: &Local, future: impl Future<Output = T>) -> io::Result<T> {
     let _entered = local.enter();
     let root = Root::new(local);
     let ended = turns(local, &root, future);
     drop(root);
-    // What the future's end cancelled and closed must not wait for the next call.
+    // Cancels and closes of the future's end must not wait for the next call.
     ended.and_then(|value| {
         local.engine().park(Some(Duration::ZERO))?;
         Ok(value)
@@ -83,7 +83,7 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
         local.tidy();
         let mut left = limits::TASKS_PER_TURN;
         while left > 0 {
-            // The future has its turn behind the tasks that were ready first: it may be what they wake.
+            // The future is polled after the tasks that were ready first: it may be what they wake.
             let batch = local.hub().ready_count().min(left);
             for _ in 0..batch {
                 local.run_one();
@@ -103,7 +103,7 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
         let mut engine = local.engine();
         engine.park(is_ready.then_some(Duration::ZERO))?;
         engine.fire_timers();
-        // Only futures submit here, so a completion never comes out as an event.
+        // Only futures submit here, so no completion comes out as an event.
         while engine.next_event().is_some() {}
     }
 }

@@ -1,14 +1,14 @@
-//! Several threads with a loop each, and how a task gets from one to another.
+//! Several threads with a loop each, and how tasks are sent between them.
 //!
-//! Owns: the threads of a runtime, and the table of its loops' inboxes.
-//! Called by: `runtime`. Never does: move a task that has started: it stays where it was made, so it
-//! need not be `Send`.
+//! Owns: the threads of a runtime, and the table of its loops' inboxes. Called by: `runtime`. A
+//! task that has started never moves to another thread, so it need not be `Send`.
 //!
-//! Worker 0 is the thread that calls `block_on`; the others run from `build` until the runtime is dropped.
+//! Worker 0 is the thread that calls `block_on`; the others run from `build` until the runtime is
+//! dropped.
 //!
-//! The end, in this order: each worker is told, drops its tasks (their operations are cancelled, their
-//! handles told), refuses what comes later, and gives its ring up, all on its own thread; the threads are
-//! joined; worker 0's tasks go last, on the thread that drops the runtime.
+//! Shutdown, in this order: each worker is notified, drops its tasks (cancelling their operations and
+//! completing their handles), closes its inbox, and closes its ring, all on its own thread; the
+//! threads are joined; worker 0's tasks go last, on the thread that drops the runtime.
 
 use super::engine::Options;
 use super::local::Local;
@@ -25,10 +25,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// The workers of a runtime: start tasks on any of them, from any thread.
+/// The workers of a runtime: starts tasks on any of them, from any thread.
 ///
-/// Tasks that were sent to a worker run while it does; worker 0 runs while [`crate::Runtime::block_on`]
-/// does.
+/// A worker runs the tasks sent to it until the runtime ends; worker 0 runs during
+/// [`crate::Runtime::block_on`].
 #[derive(Debug, Clone)]
 pub struct Workers {
     team: Arc<Team>,
@@ -39,26 +39,27 @@ impl Workers {
         Self { team }
     }
 
-    /// The workers of the runtime that the calling code runs in.
+    /// The workers of the current runtime.
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// Outside a runtime.
     #[track_caller]
     pub fn current() -> Self {
         Self::of(Local::current().seat().team)
     }
 
-    /// How many there are.
+    /// Number of workers.
     pub fn count(&self) -> usize {
         self.team.hubs.len()
     }
 
-    /// Start a task on one worker: `make` runs there, and what it returns need not be `Send`.
+    /// Starts a task on a worker: `make` runs there, and the future it returns need not be `Send`.
     ///
-    /// Shape: the closure and the result cross threads, the future does not. The handle may be awaited
-    /// anywhere.
-    /// Errors: [`Error::NoSuchWorker`]; [`Error::InboxFull`], when the worker is stuck or the sender never
-    /// waits; [`Error::Closed`] once the worker has ended.
+    /// The closure and the result cross threads, the future does not. The handle may be awaited anywhere.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchWorker`]; [`Error::InboxFull`], if the worker is stuck or the sender never waits;
+    /// [`Error::Closed`] once the worker has ended.
     ///
     /// ```
     /// use std::rc::Rc;
@@ -70,13 +71,13 @@ impl Workers {
     /// assert_eq!(runtime.block_on(handle)?.unwrap(), 42);
     /// # Ok::<(), ringloop::Error>(())
     /// ```
-    /// What only one thread may hold does not get into the closure:
+    /// Values that are not `Send` cannot go into the closure:
     /// ```compile_fail,E0277
     /// # let runtime = ringloop::Runtime::new().unwrap();
     /// let local = std::rc::Rc::new(1);
     /// runtime.workers().spawn_on(0, move || async move { *local });
     /// ```
-    /// Nor does it come back as the result:
+    /// Nor come back as the result:
     /// ```compile_fail,E0277
     /// # let runtime = ringloop::Runtime::new().unwrap();
     /// runtime.workers().spawn_on(0, || async { std::rc::Rc::new(1) });
@@ -97,16 +98,18 @@ impl Workers {
         };
         let (settle, handle) = remote::pair();
         hub.send_start(Box::new(move |hub: &Arc<Hub>| {
-            // Made inside of the task, so that a panic of `make` is the task's.
+            // Called inside the task, so that a panic of `make` is the task's.
             let task = remote::drive(async move { make().await }, settle);
             drop(core::start(hub, task));
         }))?;
         Ok(handle)
     }
 
-    /// Start the same on every worker; `make` is given the worker's number. The handles come in its order.
+    /// Starts the same on every worker; `make` gets the worker's number. The handles come in that
+    /// order.
     ///
-    /// Errors: as [`Workers::spawn_on`]; what has started by then runs on.
+    /// # Errors
+    /// As [`Workers::spawn_on`]; tasks that have started run on.
     pub fn spawn_on_all<F, Fut>(&self, make: F) -> Result<Vec<RemoteJoinHandle<Fut::Output>>, Error>
     where
         F: FnOnce(usize) -> Fut + Clone + Send + 'static,
@@ -121,10 +124,10 @@ impl Workers {
     }
 }
 
-/// Start a task on a worker of the runtime that the calling code runs in; see [`Workers::spawn_on`].
+/// Starts a task on a worker of the current runtime; see [`Workers::spawn_on`].
 ///
 /// # Panics
-/// Outside of a runtime.
+/// Outside a runtime.
 #[track_caller]
 pub fn spawn_on<F, Fut>(worker: usize, make: F) -> Result<RemoteJoinHandle<Fut::Output>, Error>
 where
@@ -135,16 +138,16 @@ where
     Workers::current().spawn_on(worker, make)
 }
 
-/// The number of the worker that the calling code runs on; 0 in a runtime of one thread.
+/// The number of the current worker; 0 in a runtime of one thread.
 ///
 /// # Panics
-/// Outside of a runtime.
+/// Outside a runtime.
 #[track_caller]
 pub fn worker() -> usize {
     Local::current().seat().worker
 }
 
-/// What the threads of a runtime are started with.
+/// Settings of a runtime's threads.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub options: Options,
@@ -153,7 +156,7 @@ pub(crate) struct Plan {
     pub pinned: bool,
 }
 
-/// The threads beside the caller's.
+/// The threads other than the caller's.
 #[derive(Debug)]
 pub(crate) struct Threads {
     running: Vec<Running>,
@@ -168,18 +171,18 @@ struct Running {
     stop: Settle<()>,
 }
 
-/// What a new thread says of itself.
+/// What a new thread reports.
 struct Hello {
     worker: usize,
     hub: Arc<Hub>,
-    /// Where it waits for the table of all.
+    /// Sends it the team, once all have started.
     team: mpsc::Sender<Arc<Team>>,
 }
 
-/// Start the threads of `plan`; `local` becomes worker 0.
+/// Starts the threads of `plan`; `local` becomes worker 0.
 pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
-    // Before the channel, so that a failure drops the channel first: a worker waits for the table of all, or for its
-    // sender's end, and the sender may still be in the channel.
+    // Before the channel, so that a failure drops the channel first: a worker waits for the team,
+    // or for its sender's end, and the sender may still be in the channel.
     let mut threads = Threads {
         running: Vec::new(),
         generation: Generation::current(),
@@ -202,7 +205,7 @@ pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
     for _ in 1..plan.workers {
         match reports.recv() {
             Ok(Ok(hello)) => hellos.push(hello),
-            // Those that have started end with `threads`.
+            // Dropping `threads` stops those that have started.
             Ok(Err(error)) => return Err(error),
             Err(mpsc::RecvError) => return Err(Error::Closed),
         }
@@ -223,12 +226,12 @@ pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
 }
 
 impl Threads {
-    /// End all workers, do `meanwhile`, and wait for them; the first failure of one is returned, each is on standard
-    /// error.
+    /// Stops all workers, calls `meanwhile`, and joins them. Returns the first failure; each is
+    /// reported on standard error.
     pub fn end(&mut self, meanwhile: impl FnOnce()) -> Result<(), Error> {
         let running = std::mem::take(&mut self.running);
         if self.generation.is_inherited() {
-            // They are the parent's: there is nobody to tell, and nobody to wait for.
+            // The threads are the parent's: they can be neither notified nor joined.
             std::mem::forget(running);
             meanwhile();
             return Ok(());
@@ -258,12 +261,12 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Said already, on standard error.
+        // Reported already, on standard error.
         drop(self.end(|| ()));
     }
 }
 
-/// The life of a worker's thread.
+/// Body of a worker thread.
 fn run(
     worker: usize,
     plan: &Plan,
@@ -314,7 +317,7 @@ fn open(worker: usize, plan: &Plan) -> Result<Local, Error> {
     Ok(local)
 }
 
-/// Tie the calling thread to one of the processors that it may use.
+/// Pins the calling thread to one of the CPUs that it may use.
 fn pin(worker: usize) -> Result<(), Error> {
     let allowed = sys_thread::allowed_processors()?;
     if let Some(processor) = allowed.get(worker % allowed.len().max(1)) {

@@ -2,7 +2,7 @@
 //!
 //! Owns: the memory of a task, one allocation from its start to the last reference to it.
 //! Called by: `local` (which runs tasks), `join` (which waits for them) and wakers on any thread.
-//! Never does: touch the future, or the result, from any thread but the loop's.
+//! Only the loop thread touches the future or the result.
 //!
 //! ```text
 //!            wake, here or by the inbox        taken off the queue
@@ -11,27 +11,32 @@
 //!    │                                    └──pending, woken ─────────┤   └ a panic, an abort: Over too
 //!    └───────────────────────────────────────pending─────────────────┘
 //! ```
-//! Everything on the picture is plain memory of the loop's thread, reached through `Here`. What other
-//! threads share is two atomics: their half of the count of wakers (`count`), and one flag that says a wake
-//! is on its way in the loop's inbox (`knock`), so that a hundred wakes from elsewhere send one message.
+//! All of the picture is plain memory of the loop thread, reached through `Here`. Other threads
+//! share two atomics: their half of the count of wakers (`count`), and a flag that is set while a
+//! wake is in the loop's inbox (`remote_wake`), so that a hundred wakes from other threads send one
+//! message.
 //!
-//! The memory of a task is most of what a short one costs, so the header is packed: 40 bytes, and the
-//! future or the result behind it, told apart by its flags. Two places, and no more, name a task for the loop: the ready queue, and the hub's
-//! list of tasks that wait, which it joins when a poll leaves it pending for the first time.
+//! A task's memory is most of the cost of a short task, so the header is packed: 40 bytes, followed by
+//! the future or the result, told apart by its flags. Only two places name a task for the loop: the
+//! ready queue, and the hub's list of pending tasks, which it joins when a poll first leaves it
+//! pending.
 //!
 //! # Invariants
-//! 1. A task's memory is freed once, when it is over, out of the queue, without a handle, and its last
-//!    waker is gone: so a `TaskRef` in the queue or on the list of those that wait, a `Handle` and a waker
-//!    name memory.
-//! 2. The stage, which holds the future or the result, is touched on the loop's thread only, and by one
-//!    caller at a time: by `poll` and `cancel` while the task is not over, by the handle after that.
+//! 1. A task's memory is freed once: when the task has ended, is not queued, has no handle, and its
+//!    last waker is dropped. So a `TaskRef` in the queue or on the list of pending tasks, a
+//!    `Handle` and a waker name live memory.
+//! 2. The stage, which holds the future or the result, is touched on the loop thread only, and by
+//!    one caller at a time: by `poll` and `cancel` until the task has ended, by the handle after
+//!    that.
 //! 3. The functions of a `VTable` are of the future type that the task was made with.
 //! 4. A future is not moved until it is dropped.
-//! 5. A task's hub lives as long as the task's memory: together the tasks hold one count of its `Arc`.
-//! 6. The cells of a header are touched on the loop's thread only: a `Here` is made where the hub says
-//!    that this is the thread, for a `Handle` and a `Next`, which cannot leave it, and where a caller's
-//!    promise is invariant 2.
-//! 7. In the stage is the future, from the start until `finish`, which is called once; after that the
+//! 5. A task's hub lives as long as the task's memory: together the tasks hold one count of its
+//!    `Arc`.
+//! 6. The cells of a header are touched on the loop thread only: a `Here` is made after the hub has
+//!    confirmed the thread, for a `Handle` and a `Next`, which cannot leave it, and under a
+//!    caller's promise of invariant 2.
+//! 7. The stage holds the future from the start until `finish`, which is called once; after that
+//!    the result while the flag `RESULT` is set.
 //!    result while the flag `RESULT` is set.
 
 use super::count::SplitCount;
@@ -50,51 +55,51 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-/// Where a task stands.
+/// State of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
     Queued,
     /// Being polled, or dropped.
     Running,
-    /// Running, and to be queued again after that.
+    /// Running, and to be queued again after this poll.
     Woken,
     Over,
 }
 
-/// What else is true of a task; flags of its `flags`.
+/// Flags of a task.
 mod flag {
-    /// It stands in the ready queue; also one that was cancelled there.
+    /// In the ready queue; possibly cancelled there.
     pub const QUEUED: u8 = 1;
-    /// Somebody may ask for the result.
+    /// A handle may still take the result.
     pub const HANDLE: u8 = 1 << 1;
     pub const ABORTED: u8 = 1 << 2;
     /// The result is in the stage.
     pub const RESULT: u8 = 1 << 3;
 }
 
-/// The slot of a task that is not on the list of those that wait.
+/// The slot of a task that is not on the list of pending tasks.
 const NO_SLOT: u32 = u32::MAX;
 
 /// The part of a task that does not depend on its future's type.
 struct Header {
     vtable: &'static VTable,
     hub: NonNull<Hub>,
-    /// How many wakers there are: the other threads' half.
+    /// Count of wakers: the other threads' half.
     wakers: SplitCount,
     knock: Knock,
-    // From here on of the loop's thread alone (invariant 6).
+    // From here on for the loop thread only (invariant 6).
     phase: Cell<Phase>,
     flags: Cell<u8>,
-    /// Its place on the list of those that wait.
+    /// Its slot on the list of pending tasks.
     slot: Cell<u32>,
-    /// How many wakers there are: this thread's half.
+    /// Count of wakers: the loop thread's half.
     wakers_here: Cell<i32>,
-    /// Who waits for the result.
+    /// Waker of the handle that waits for the result.
     waiter: WaiterCell,
 }
 
-/// What the loop's thread alone may touch; there is one on that thread only (invariant 6).
+/// The part of a task for the loop thread only; exists only there (invariant 6).
 #[derive(Clone, Copy)]
 struct Here(TaskRef);
 
@@ -131,18 +136,18 @@ impl Here {
         self.header().waiter.take(&WAKER)
     }
 
-    /// Keep `waiter` in place of the one before.
+    /// Replaces the waiter.
     fn put_waiter(self, waiter: Waker) {
         self.header().waiter.put(waiter, &WAKER);
     }
 }
 
 struct VTable {
-    /// Poll the future; returns whether the task is over, with its result stored.
+    /// Polls the future; returns true if the task has ended, with its result stored.
     poll: unsafe fn(NonNull<Header>) -> bool,
-    /// Drop the future, and store that it was aborted.
+    /// Drops the future, and stores that it was aborted.
     cancel: unsafe fn(NonNull<Header>),
-    /// Move the result to a `Stored<T>`.
+    /// Moves the result to a `Stored<T>`.
     take: unsafe fn(NonNull<Header>, *mut ()),
     free: unsafe fn(NonNull<Header>),
 }
@@ -163,12 +168,12 @@ union Stage<F: Future> {
     result: ManuallyDrop<Stored<F::Output>>,
 }
 
-/// A task's result, in less memory than [`JoinError`] takes; without a payload it was aborted.
+/// A task's result, smaller than [`JoinError`]; an error without a payload is an abort.
 type Stored<T> = Result<T, Option<Box<Payload>>>;
 
 type Payload = Box<dyn Any + Send>;
 
-/// Make a task, queued; its loop is the calling thread's.
+/// Creates a task, queued on the calling thread's loop.
 pub(crate) fn start<F>(hub: &Arc<Hub>, future: F) -> Handle<F::Output>
 where
     F: Future + 'static,
@@ -203,12 +208,12 @@ where
     }
 }
 
-/// Let the tasks hold a count of their hub (invariant 5).
+/// Lets the tasks hold a count of their hub (invariant 5).
 pub(crate) fn open_hub(hub: &Arc<Hub>) {
     std::mem::forget(Arc::clone(hub));
 }
 
-/// Give that count up: now, or when the last task's memory is freed.
+/// Drops that count: now, or when the last task's memory is freed.
 pub(crate) fn close_hub(hub: &Arc<Hub>) {
     if hub.close_cells() {
         // SAFETY: invariant 5; it is the count of `open_hub`, and no task is left to use it.
@@ -216,17 +221,18 @@ pub(crate) fn close_hub(hub: &Arc<Hub>) {
     }
 }
 
-/// Where a loop's tasks meet.
+/// Shared state of a loop's tasks.
 pub(crate) type Hub = hub::Hub<TaskRef, RemoteWake>;
 
-/// What other threads send to a loop.
+/// A message from another thread to a loop.
 pub(crate) type Arrival = hub::Arrival<TaskRef, RemoteWake>;
 
-/// A task by name, for the queue and the list of tasks (invariant 1).
+/// Names a task, for the queue and the list of tasks (invariant 1).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskRef(NonNull<Header>);
 
-// SAFETY: what a task's own thread alone may touch is behind `Here` (invariant 6); the rest is for every thread.
+// SAFETY: what only the task's own thread may touch is behind `Here` (invariant 6); the rest is
+// thread-safe.
 unsafe impl Send for TaskRef {}
 
 impl std::fmt::Debug for TaskRef {
@@ -260,11 +266,11 @@ impl TaskRef {
             Phase::Idle | Phase::Queued => {}
             // Cancelled while it was queued.
             Phase::Over => return self.release(here),
-            // Taken off the queue by a turn within its own end, which frees it.
+            // Popped by a turn inside its own end, which frees it.
             Phase::Running | Phase::Woken => return,
         }
         here.set_phase(Phase::Running);
-        // SAFETY: invariant 3; invariant 2: not over, and `Running` keeps everybody else away.
+        // SAFETY: invariant 3; invariant 2: not ended, and `Running` excludes every other caller.
         if unsafe { (self.header().vtable.poll)(self.0) } {
             return self.end(here);
         }
@@ -278,7 +284,7 @@ impl TaskRef {
         }
     }
 
-    /// Drop the future; its handle is told. Returns whether it was done: not to a running task.
+    /// Drops the future and completes its handle. Returns `false` if the task is running.
     pub fn cancel(self) -> bool {
         let Some(here) = self.here() else {
             return false;
@@ -302,7 +308,7 @@ impl TaskRef {
         self.cancel()
     }
 
-    /// The result is stored: tell who waits, last, since that may call back.
+    /// The result is stored: wakes the waiter, last, since that may call back.
     fn end(self, here: Here) {
         here.set_phase(Phase::Over);
         let slot = here.header().slot.replace(NO_SLOT);
@@ -338,7 +344,7 @@ impl TaskRef {
         }
     }
 
-    /// Wake the task from another thread than its loop's.
+    /// Wakes the task from another thread than its loop's.
     #[cold]
     fn wake_there(self) {
         if self.header().knock.raise() {
@@ -347,7 +353,8 @@ impl TaskRef {
         }
     }
 
-    /// Free the memory if nothing but wakers was left, and they are gone; else they do (invariant 1).
+    /// Frees the memory if only wakers were left, and they are gone; otherwise the last waker frees
+    /// it (invariant 1).
     fn release(self, here: Here) {
         let held = here.is(flag::HANDLE | flag::QUEUED) || here.phase() != Phase::Over;
         if !held && self.header().wakers.close(here.wakers()) {
@@ -358,9 +365,9 @@ impl TaskRef {
     fn free(self) {
         let header = self.header();
         let (hub, free) = (header.hub, header.vtable.free);
-        // SAFETY: invariant 3; invariant 1: the caller has found the last reference gone.
+        // SAFETY: invariant 3; invariant 1: the caller has dropped the last reference.
         unsafe { free(self.0) };
-        // SAFETY: invariant 5: this task has counted until here.
+        // SAFETY: invariant 5: this task held the count until here.
         if unsafe { hub.as_ref() }.discount_cell() {
             // SAFETY: invariant 5; the hub was closed, and this was the last task.
             unsafe { Arc::decrement_strong_count(hub.as_ptr()) };
@@ -384,20 +391,20 @@ impl TaskRef {
     }
 }
 
-/// A task that was taken off its loop's queue, on the loop's thread, which it does not leave.
+/// A task popped off its loop's queue; stays on the loop thread.
 pub(crate) struct Next {
     task: TaskRef,
     thread: PhantomData<*const ()>,
 }
 
 impl Next {
-    /// The task of the calling thread's loop that has been ready for the longest time.
+    /// The task of the calling thread's loop that has been ready the longest.
     #[inline]
     pub fn of(hub: &Hub) -> Option<Self> {
         hub.pop_ready().map(Self::of_this_thread)
     }
 
-    /// To be called on the thread of the task's loop (invariant 6).
+    /// Call on the thread of the task's loop (invariant 6).
     #[inline]
     fn of_this_thread(task: TaskRef) -> Self {
         debug_assert!(task.here().is_some());
@@ -419,12 +426,12 @@ impl Next {
     }
 }
 
-/// A wake on its way to the loop; counts as a waker.
+/// A wake in the loop's inbox; counts as a waker.
 #[derive(Debug)]
 pub(crate) struct RemoteWake(TaskRef);
 
 impl RemoteWake {
-    /// On the loop's thread: put the task in the queue.
+    /// On the loop thread: queues the task.
     pub fn arrive(self) {
         self.0.header().knock.answer();
         if let Some(hub) = self.0.hub().here() {
@@ -439,7 +446,7 @@ impl Drop for RemoteWake {
     }
 }
 
-/// A task's result, for the thread of its loop: what it says of the result makes it neither `Send` nor `Sync`.
+/// A task's result, for the thread of its loop: its marker makes it neither `Send` nor `Sync`.
 pub(crate) struct Handle<T> {
     task: TaskRef,
     result: PhantomData<*const T>,
@@ -450,7 +457,7 @@ impl<T> Handle<T> {
         self.here().phase() == Phase::Over
     }
 
-    /// End the task at its loop's next turn; one that is over is left alone.
+    /// Ends the task at its loop's next turn; no effect if it has ended.
     pub fn abort(&self) {
         let here = self.here();
         here.set(flag::ABORTED);
@@ -489,14 +496,14 @@ impl<T> Handle<T> {
     }
 
     fn here(&self) -> Here {
-        // Invariant 6: a handle is neither `Send` nor `Sync`, so it is on the thread that made it.
+        // Invariant 6: a handle is neither `Send` nor `Sync`, so this is the thread that made it.
         Here(self.task)
     }
 }
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // Dropped last: it may run foreign code.
+        // Dropped last: it may run arbitrary code.
         let _result = self.take();
         let here = self.here();
         let _waiter = here.take_waiter();
@@ -548,15 +555,15 @@ unsafe fn cancel<F: Future>(task: NonNull<Header>) {
     unsafe { finish::<F>(task, Err(None)) };
 }
 
-/// The future goes first: its operations are cancelled before anybody hears of the result.
+/// Drops the future first: its operations are cancelled before the waiter sees the result.
 ///
 /// # Safety
 /// Invariants 2 and 3; the task is not over.
 unsafe fn finish<F: Future>(task: NonNull<Header>, result: Stored<F::Output>) {
     // SAFETY: invariant 3.
     let stage = unsafe { stage::<F>(task) };
-    // SAFETY: invariants 2 and 7; also where the drop panics it is gone, and nobody else looks at it before
-    // the task is over.
+    // SAFETY: invariants 2 and 7; if the drop panics the future is gone all the same, and nothing
+    // else looks at it before the task has ended.
     let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
         stage.cast::<F>().drop_in_place();
     }));
@@ -571,7 +578,8 @@ unsafe fn finish<F: Future>(task: NonNull<Header>, result: Stored<F::Output>) {
         here.set(flag::RESULT);
         return;
     }
-    // Nobody asked. A drop that panics has told the panic hook; there is nobody else to tell.
+    // There is no handle. A panicking drop has called the panic hook; there is no other place to
+    // report it.
     drop(catch_unwind(AssertUnwindSafe(|| drop(result))));
 }
 
@@ -598,7 +606,7 @@ unsafe fn free<F: Future>(task: NonNull<Header>) {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone_raw, wake_raw, wake_by_ref_raw, drop_raw);
 
-/// A waker that counts for nothing: only for the time of a poll.
+/// A waker that is not counted: only valid during a poll.
 fn lent_waker(task: NonNull<Header>) -> ManuallyDrop<Waker> {
     // SAFETY: the functions keep a waker's contract, on any thread; the loop holds the task while it polls it.
     ManuallyDrop::new(unsafe { Waker::new(task.as_ptr().cast_const().cast(), &WAKER) })

@@ -1,50 +1,50 @@
-//! How many references there are, counted without atomics where nobody else looks.
+//! A reference count that its owner's thread changes without atomics.
 //!
-//! Owns: the two halves of the count. Called by: `task` (wakers of a task, tasks of a loop).
-//! Never does: free anything; it says who has to.
+//! Owns: the two halves of the count. Called by: `task` (wakers of a task, tasks of a loop). It
+//! frees nothing itself, but says which caller has to.
 //!
 //! ```text
 //!   open:    count = here (a plain number, the owner's thread) + away (an atomic, all others)
-//!              │     neither half says anything alone: a reference made here may be dropped there
+//!              │     neither half means anything alone: a reference made here may be dropped there
 //!            close (the owner's thread, once)
 //!              ▼
-//!   closed:  count = away, on every thread; whoever brings it to 0 frees
+//!   closed:  count = away, on every thread; the drop that brings it to 0 frees
 //! ```
-//! While the count is open its owner holds what is counted, so nobody has to look for the 0. Checked by
-//! loom below.
+//! While the count is open its owner holds a reference, so no drop has to check for 0. Checked by loom
+//! below.
 
 use crate::executor::sync::{AtomicI32, Ordering};
 use std::cell::Cell;
 
-/// What the owner keeps in its own half, at most, before the rest goes to the other one: a reference that is
-/// made here and dropped there, again and again, must not overflow either of them.
+/// Most that the owner keeps in its own half before the rest is moved to the other one: references
+/// that are always made here and dropped there must not overflow either half.
 const HERE_MAX: i32 = 1 << 28;
 
-/// More references than this end the process, as they do in `Arc`: somebody leaks them.
+/// More references than this abort the process, as in `Arc`: they are being leaked.
 const COUNT_MAX: i32 = 1 << 29;
 
 /// Set in `away` once the count is closed; above any count.
 const CLOSED: i32 = 1 << 30;
 
-/// What the owner's half is once the count is closed; no sum of references.
+/// The owner's half once the count is closed; no sum of references.
 const CLOSED_HERE: i32 = i32::MIN;
 
-/// A reference count that its own thread changes without atomics. This is the half of the other threads; the
-/// owner keeps its half wherever it keeps what is its alone, at 0 in the beginning.
+/// A reference count that its own thread changes without atomics. This is the other threads' half;
+/// the owner keeps its half in its own memory, 0 at first.
 #[derive(Debug)]
 pub(crate) struct SplitCount {
     away: AtomicI32,
 }
 
 impl SplitCount {
-    /// No references.
+    /// A count without references.
     pub fn new() -> Self {
         Self {
             away: AtomicI32::new(0),
         }
     }
 
-    /// Another reference; `here` is the owner's half, on its own thread.
+    /// Adds a reference; `here` is the owner's half, on its own thread.
     #[inline]
     pub fn add(&self, here: Option<&Cell<i32>>) {
         if let Some(here) = here.filter(|here| here.get() != CLOSED_HERE) {
@@ -57,7 +57,7 @@ impl SplitCount {
         }
     }
 
-    /// One reference less; returns whether it was the last of a closed count.
+    /// Drops a reference; returns true if it was the last of a closed count.
     #[inline]
     pub fn sub(&self, here: Option<&Cell<i32>>) -> bool {
         match here.filter(|here| here.get() != CLOSED_HERE) {
@@ -78,7 +78,7 @@ impl SplitCount {
         }
     }
 
-    /// The sum stays as it is.
+    /// Moves the owner's half over; the sum does not change.
     #[cold]
     fn move_over(&self, here: &Cell<i32>) {
         let away = self.away.fetch_add(here.take(), Ordering::Relaxed);
@@ -87,14 +87,14 @@ impl SplitCount {
         }
     }
 
-    /// The owner lets go; returns whether no references are left. Else the one that drops the last
-    /// is told. A second time it does nothing.
+    /// The owner drops its reference. Returns true if no references are left; otherwise the last
+    /// drop returns true. A second call has no effect.
     pub fn close(&self, here: &Cell<i32>) -> bool {
         let count = here.replace(CLOSED_HERE);
         if count == CLOSED_HERE {
             return false;
         }
-        // Where the sum is 0 nobody is left who could change it.
+        // At 0 there is no reference left that could change it.
         if count + self.away.load(Ordering::Acquire) == 0 {
             return true;
         }
@@ -107,7 +107,7 @@ mod testing {
     use super::super::owned::Owned;
     use super::*;
 
-    /// Both halves, the one on the thread that made it.
+    /// Both halves; `here` belongs to the thread that made it.
     #[derive(Debug)]
     pub struct Whole {
         here: Owned<Cell<i32>>,
@@ -179,7 +179,7 @@ mod tests {
     fn half_that_grows_too_large_goes_to_the_other_and_the_sum_stays() {
         for one_way in [1, -1] {
             let count = Whole::new();
-            // As if so many had been made on one side, and all but one dropped on the other.
+            // As if made on one side, and all but one dropped on the other.
             count.set_here(one_way * (HERE_MAX - 1));
             count
                 .away
@@ -207,8 +207,8 @@ mod loom_tests {
     use loom::sync::atomic::AtomicU32;
     use loom::thread;
 
-    /// Whatever the order of two threads' drops and the owner's end: one of them frees, once, and sees
-    /// what the others did before.
+    /// In every order of two threads' drops and the owner's close, exactly one of them frees, and
+    /// sees what the others did before.
     #[test]
     fn one_of_all_frees() {
         loom::model(|| {
@@ -221,7 +221,7 @@ mod loom_tests {
                 let (count, freed) = (count.clone(), freed.clone());
                 let touched = touched.clone();
                 thread::spawn(move || {
-                    // A copy of its own, as a waker that is cloned there.
+                    // A reference of its own, as a waker that is cloned there.
                     count.add();
                     if count.sub() {
                         freed.fetch_add(1, Ordering::Relaxed);

@@ -34,7 +34,7 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
@@ -47,7 +47,7 @@ impl From<JoinError> for io::Error {
     fn from(error: JoinError) -> Self {
         match error {
             JoinError::Refused(error) => error,
-            // A boxed panic is `Send` only; its words are what can be kept.
+            // A panic's payload is `Send` only; its message can be kept.
             other => io::Error::other(other.to_string()),
         }
     }

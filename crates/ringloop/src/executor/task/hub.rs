@@ -1,8 +1,8 @@
-//! What a loop's tasks, its wakers and other threads meet at.
+//! State of a loop that its tasks, its wakers and other threads share.
 //!
-//! Owns: the ready queue and the list of tasks that wait (for the loop's thread), the inbox (for all threads).
-//! Called by: `task` (wakes and ends), `local` (takes), `workers` (sends).
-//! Never does: poll a future.
+//! Owns: the ready queue and the list of pending tasks (for the loop thread), the inbox (for all
+//! threads). Called by: `task` (wakes and ends), `local` (takes), `workers` (sends). Polls no
+//! futures.
 
 use super::count::SplitCount;
 use super::inbox::Inbox;
@@ -13,12 +13,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Starts a task on the loop's own thread, so that its future need not be `Send`.
+/// Starts a task on the loop thread, so that its future need not be `Send`.
 pub(crate) type Start<T, W> = Box<dyn FnOnce(&Arc<Hub<T, W>>) + Send>;
 
-/// What other threads send to a loop.
+/// A message from another thread to a loop.
 pub(crate) enum Arrival<T, W> {
-    /// Wake a task. At most one a task is on its way.
+    /// Wake a task. At most one per task is in the inbox.
     Wake(W),
     /// Start a task.
     Start(Start<T, W>),
@@ -33,17 +33,18 @@ impl<T, W> std::fmt::Debug for Arrival<T, W> {
     }
 }
 
-/// The meeting point of one loop, whose tasks are named by a `T` and woken from elsewhere by a `W`.
+/// The shared state of one loop, whose tasks are named by a `T` and woken from other threads by a
+/// `W`.
 #[derive(Debug)]
 pub(crate) struct Hub<T, W> {
     here: Owned<Here<T>>,
     inbox: Inbox<Arrival<T, W>>,
-    /// How many tasks have memory, the other threads' half; together they hold one count of the `Arc`
-    /// that this is in.
+    /// Count of tasks with memory: the other threads' half. Together they hold one count of the
+    /// `Arc` that this is in.
     cells: SplitCount,
 }
 
-/// What the loop's thread keeps.
+/// The loop thread's part.
 #[derive(Debug)]
 pub(crate) struct Here<T> {
     ready: RefCell<VecDeque<T>>,
@@ -51,7 +52,8 @@ pub(crate) struct Here<T> {
     cells: Cell<i32>,
 }
 
-/// Every task that has been polled and is not over, by number. What was not polled stands in the queue.
+/// Every task that has been polled and has not ended, by number. Tasks not yet polled are in the
+/// queue.
 #[derive(Debug)]
 struct Slots<T> {
     list: Vec<Option<T>>,
@@ -91,7 +93,7 @@ impl<T> Here<T> {
         }
     }
 
-    /// Put a task in the ready queue.
+    /// Adds a task to the ready queue.
     #[inline]
     pub fn push_ready(&self, task: T) {
         self.ready.borrow_mut().push_back(task);
@@ -99,7 +101,7 @@ impl<T> Here<T> {
 }
 
 impl<T: Copy, W> Hub<T, W> {
-    /// The meeting point of a loop on the calling thread.
+    /// Creates the hub of a loop on the calling thread.
     pub fn new(unpark: Unpark, inbox_messages: usize) -> Self {
         Self {
             here: Owned::new(Here::new()),
@@ -108,13 +110,13 @@ impl<T: Copy, W> Hub<T, W> {
         }
     }
 
-    /// What the loop's thread keeps, where the calling thread is that.
+    /// The loop thread's part; `None` on other threads.
     #[inline]
     pub fn here(&self) -> Option<&Here<T>> {
         self.here.get()
     }
 
-    /// A new task: ready, and with memory that the loop counts.
+    /// Adds a new task: ready, and counted.
     #[inline]
     pub fn add(&self, task: T) {
         if let Some(here) = self.here.get() {
@@ -123,42 +125,42 @@ impl<T: Copy, W> Hub<T, W> {
         }
     }
 
-    /// A task's memory was freed; returns whether it was the last one of a loop that is over.
+    /// A task's memory was freed; returns true if it was the last of a closed loop.
     pub fn discount_cell(&self) -> bool {
         self.cells.sub(self.here.get().map(|here| &here.cells))
     }
 
-    /// The loop is over; returns whether no task has memory.
+    /// The loop has ended; returns true if no task has memory.
     pub fn close_cells(&self) -> bool {
         self.here
             .get()
             .is_some_and(|here| self.cells.close(&here.cells))
     }
 
-    /// Add a task to the list of those that wait; `None` on another thread than the loop's.
+    /// Adds a task to the list of pending tasks; `None` on other threads than the loop's.
     pub fn insert(&self, task: T) -> Option<u32> {
         Some(self.here.get()?.waiting.borrow_mut().insert(task))
     }
 
-    /// Take a task off that list.
+    /// Removes a task from that list.
     pub fn remove(&self, slot: u32) {
         if let Some(here) = self.here.get() {
             here.waiting.borrow_mut().remove(slot);
         }
     }
 
-    /// The task that has been ready for the longest time.
+    /// The task that has been ready the longest.
     #[inline]
     pub fn pop_ready(&self) -> Option<T> {
         self.here.get()?.ready.borrow_mut().pop_front()
     }
 
-    /// How many tasks are ready.
+    /// Number of ready tasks.
     pub fn ready_count(&self) -> usize {
         self.here.get().map_or(0, |here| here.ready.borrow().len())
     }
 
-    /// A task that waits, by its number, and the next number that may hold one.
+    /// A pending task, by its number, and the next number that may hold one.
     pub fn task_from(&self, mut slot: u32) -> Option<(T, u32)> {
         let waiting = self.here.get()?.waiting.borrow();
         loop {
@@ -169,41 +171,42 @@ impl<T: Copy, W> Hub<T, W> {
         }
     }
 
-    /// Wake a task from another thread. Never refused for want of room: there is one a task at most.
+    /// Wakes a task from another thread. Not bounded: there is one per task at most.
     pub fn send_wake(&self, wake: W) {
-        // Refused only when the loop is closed; then the future is gone.
+        // Fails only if the loop is closed; then the future is gone.
         drop(self.inbox.push(Arrival::Wake(wake)));
     }
 
-    /// Start a task from any thread. A full or closed inbox drops the closure and says why.
+    /// Starts a task from any thread. A full or closed inbox drops the closure and returns an
+    /// error.
     pub fn send_start(&self, start: Start<T, W>) -> Result<(), Error> {
         self.inbox
             .send(Arrival::Start(start))
             .map_err(|(_, error)| error)
     }
 
-    /// Whether anything may have arrived; always after a wake for it.
+    /// True if messages may have arrived; always true after a wake for one.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         self.inbox.holds_any()
     }
 
-    /// Swap what has arrived into `into`, which must be empty.
+    /// Swaps the messages into `into`, which must be empty.
     pub fn take_arrivals(&self, into: &mut VecDeque<Arrival<T, W>>) {
         self.inbox.take(into);
     }
 
-    /// Whether this is a forked child, and the loop its parent's.
+    /// True in a forked child: the loop is the parent's.
     pub fn is_inherited(&self) -> bool {
         self.inbox.is_inherited()
     }
 
-    /// Whether no other thread has sent anything since the last look.
+    /// True if no other thread has sent anything since the last take.
     pub fn is_inbox_empty(&self) -> bool {
         self.inbox.is_empty()
     }
 
-    /// Refuse what comes from now on, and return what nobody took.
+    /// Closes the inbox, and returns the messages not taken.
     pub fn close_inbox(&self) -> VecDeque<Arrival<T, W>> {
         self.inbox.close()
     }

@@ -1,13 +1,12 @@
 //! Messages from other threads to a loop.
 //!
-//! Owns: the queue, its bound, and whether it is closed.
-//! Called by: any thread (`send`), the loop (`take`, `close`).
-//! Never does: wake the loop by itself; it is given the [`Unpark`] to do so.
+//! Owns: the queue, its bound, and whether it is closed. Called by: any thread (`send`), the loop
+//! (`take`, `close`). Wakes the loop through the [`Unpark`] it is given.
 //!
-//! The owner takes the whole queue at once, so a batch costs one lock, and none where a flag beside it says that there is
-//! nothing. It is set before the loop is woken, and so seen by a loop that was (checked by loom below). The closed flag is
-//! under the same lock as the queue: a message is either taken or refused, never lost in between. In a forked child the
-//! queue is the parent's: it refuses, and is empty.
+//! The owner takes the whole queue at once: one lock per batch, and none while the flag next to the
+//! queue says that it is empty. The flag is set before the loop is woken, so a woken loop sees it
+//! (checked by loom below). The closed flag is under the queue's lock: a message is either taken or
+//! refused, never lost. In a forked child the queue is the parent's: it refuses, and is empty.
 
 use super::park::Unpark;
 use crate::error::Error;
@@ -19,7 +18,7 @@ use std::io;
 #[derive(Debug)]
 pub struct Inbox<T> {
     queue: Mutex<Queue<T>>,
-    /// Whether the queue holds any; written under its lock.
+    /// True if the queue holds messages; written under its lock.
     holds_any: AtomicBool,
     unpark: Option<Unpark>,
     capacity: usize,
@@ -32,7 +31,7 @@ struct Queue<T> {
 }
 
 impl<T> Inbox<T> {
-    /// A queue for at most `capacity` messages, whose sender wakes the loop by `unpark`.
+    /// Creates a queue for at most `capacity` messages, whose senders wake the loop by `unpark`.
     pub fn new(unpark: Unpark, capacity: usize) -> Self {
         Self::with(Some(unpark), capacity)
     }
@@ -50,12 +49,13 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Add a message and wake the loop. A full or closed queue gives the message back, and one that has no memory to grow (`ENOMEM`).
+    /// Adds a message and wakes the loop. Returns the message if the queue is full or closed, or
+    /// has no memory to grow (`ENOMEM`).
     pub fn send(&self, message: T) -> Result<(), (T, Error)> {
         self.add(message, self.capacity)
     }
 
-    /// Like [`Inbox::send`], past the bound: for messages that are few by what they are.
+    /// Like [`Inbox::send`], but not bounded: for messages whose number is limited otherwise.
     pub fn push(&self, message: T) -> Result<(), (T, Error)> {
         self.add(message, usize::MAX)
     }
@@ -84,14 +84,15 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// Make the loop look at its queues, without a message.
+    /// Makes the loop check its queues, without a message.
     pub fn wake(&self) {
         if let Some(unpark) = &self.unpark {
             unpark.notify();
         }
     }
 
-    /// Swap all messages into `into`, which must be empty: its memory serves the next batch.
+    /// Swaps all messages into `into`, which must be empty: its memory is reused for the next
+    /// batch.
     pub fn take(&self, into: &mut VecDeque<T>) {
         debug_assert!(into.is_empty());
         if self.is_inherited() {
@@ -102,13 +103,14 @@ impl<T> Inbox<T> {
         std::mem::swap(&mut queue.messages, into);
     }
 
-    /// Whether a look is worth its lock: `true` for every message that was sent before the loop was woken last.
+    /// True if [`Inbox::take`] is worth its lock: `true` for every message sent before the loop was
+    /// last woken.
     #[inline]
     pub fn holds_any(&self) -> bool {
         self.holds_any.load(Ordering::Acquire)
     }
 
-    /// Refuse messages from now on; returns those that nobody took.
+    /// Refuses messages from now on; returns those not taken.
     pub fn close(&self) -> VecDeque<T> {
         if self.is_inherited() {
             return VecDeque::new();
@@ -118,7 +120,7 @@ impl<T> Inbox<T> {
         std::mem::take(&mut queue.messages)
     }
 
-    /// How many messages wait.
+    /// Number of messages.
     pub fn len(&self) -> usize {
         if self.is_inherited() {
             return 0;
@@ -126,18 +128,19 @@ impl<T> Inbox<T> {
         self.lock().messages.len()
     }
 
-    /// Whether none wait.
+    /// True if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// In a forked child another thread may hold the lock, and is gone: the queue is left alone.
+    /// True in a forked child, where a thread of the parent may hold the lock: the queue is not
+    /// touched.
     pub(crate) fn is_inherited(&self) -> bool {
         self.unpark.as_ref().is_some_and(Unpark::is_inherited)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
-        // Nothing can panic while the lock is held, and a queue is whole at any point.
+        // Nothing can panic while the lock is held, and the queue is consistent at any point.
         self.queue
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -177,7 +180,7 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// A loop that was woken, or kept from sleeping, sees what it was woken for.
+    /// A loop that was woken, or kept from sleeping, sees the message.
     #[test]
     fn message_before_a_wake_is_seen_behind_it() {
         loom::model(|| {

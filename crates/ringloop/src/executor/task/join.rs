@@ -1,7 +1,7 @@
-//! The result of a task, for whoever waits for it on the task's own thread.
+//! The result of a task, for a task on the same thread.
 //!
-//! Called by: the task's spawner. Never does: keep a task alive; dropping the handle lets the task run
-//! on by itself. What may be awaited from another worker is `remote`.
+//! Called by: the task's spawner. Does not keep a task alive; dropping the handle detaches the
+//! task. `remote` has the handle that other workers may await.
 
 use super::core::Handle;
 use super::error::JoinError;
@@ -32,12 +32,12 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Drop the task's future at its loop's next turn; a finished task is left alone.
+    /// Drops the task's future at its loop's next turn; no effect if the task has ended.
     pub fn abort(&self) {
         self.task.abort();
     }
 
-    /// Whether the task is over.
+    /// True if the task has ended.
     pub fn is_finished(&self) -> bool {
         self.task.is_over()
     }
@@ -46,7 +46,9 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Panics: when it is polled after it gave the result, as an `async` block does.
+    /// # Panics
+    ///
+    /// If it is polled after it has completed, like an `async` block.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.task.poll(cx).map(|result| {
             result.unwrap_or_else(|| panic!("JoinHandle polled after it gave the task's result"))

@@ -1,10 +1,10 @@
-//! One flag a task: whether a wake from another thread is on its way in the loop's inbox.
+//! A flag per task: set while a wake from another thread is in the loop's inbox.
 //!
-//! Called by: `task`. Never does: send the message; it says who has to. Checked by loom below.
+//! Called by: `task`, which sends the message. Checked by loom below.
 
 use crate::executor::sync::{AtomicBool, Ordering};
 
-/// Whether a wake from another thread is on its way in the inbox.
+/// Set while a wake from another thread is in the inbox.
 #[derive(Debug)]
 pub(crate) struct Knock(AtomicBool);
 
@@ -13,13 +13,13 @@ impl Knock {
         Self(AtomicBool::new(false))
     }
 
-    /// On another thread: returns whether the caller has to send the message.
+    /// On another thread: returns true if the caller has to send the message.
     pub fn raise(&self) -> bool {
-        // A swap also where it is raised: it publishes the waker's writes to whoever answers.
+        // A swap even if it is set: it publishes the waker's writes to the loop thread.
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// The message has arrived: later knocks send one of their own.
+    /// The message has arrived: later wakes send their own.
     pub fn answer(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }
@@ -32,7 +32,7 @@ mod loom_tests {
     use loom::sync::atomic::AtomicU32;
     use loom::thread;
 
-    /// A wake from another thread is never lost, and never has two messages on their way.
+    /// A wake from another thread is never lost, and never sends two messages at a time.
     #[test]
     fn knock_runs_the_task_again_and_sends_once() {
         loom::model(|| {

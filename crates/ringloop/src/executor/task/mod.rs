@@ -1,8 +1,8 @@
 //! Tasks: their memory, their wakers, and what other threads send to them.
 //!
-//! Reading order: [`core`] a task ▸ [`hub`] where a loop's tasks meet ▸ [`join`] and [`remote`] their results ▸ [`inbox`] and
-//! [`park`] what other threads send, and how they wake a loop.
-//! Never does: know a driver, an operation or a loop's turn.
+//! Reading order: [`core`] a task ▸ [`hub`] the state that a loop's tasks share ▸ [`join`] and
+//! [`remote`] their results ▸ [`inbox`] and [`park`] messages of other threads, and how they wake a
+//! loop. Knows no drivers, operations or turns.
 
 pub(crate) mod core;
 pub(crate) mod count;

@@ -1,12 +1,11 @@
-//! A value that one thread may touch, inside of something that every thread may hold.
+//! A value for one thread, inside of shared data.
 //!
-//! Owns: the number by which a thread is told from every other one.
-//! Called by: what a loop shares with other threads (`hub`, `count`, `task`).
-//! Never does: wait; another thread is told `None`.
+//! Owns: unique numbers of threads. Called by: what a loop shares with other threads (`hub`,
+//! `count`, `task`). Never waits; other threads get `None`.
 //!
 //! # Invariants
-//! 1. A reference to the value exists on the thread that made it only: `get` compares numbers, and a number
-//!    is given once in the life of the process.
+//! 1. References to the value exist only on the thread that made it: `get` compares numbers, and
+//!    each number is used once in the life of the process.
 //! 2. The value may be dropped on another thread, so it is `Send`.
 
 use std::cell::Cell;
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-// A cell without a destructor: it can be read while the thread ends, too.
+// A cell without a destructor: readable also while the thread ends.
 #[cfg(not(loom))]
 thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
@@ -41,11 +40,12 @@ pub(crate) struct Owned<T> {
     value: T,
 }
 
-// SAFETY: invariant 1: no two threads have a reference to the value; invariant 2: it may be dropped anywhere.
+// SAFETY: invariant 1: only one thread has references to the value; invariant 2: it may be dropped
+// on any.
 unsafe impl<T: Send> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
-    /// Tie `value` to the calling thread.
+    /// Ties `value` to the calling thread.
     pub fn new(value: T) -> Self {
         Self {
             owner: here(),

@@ -1,9 +1,8 @@
-//! How a thread knocks on a sleeping loop, with a system call only when it does sleep.
+//! Wakes a sleeping loop, with a system call only if it sleeps.
 //!
-//! Owns: the three-state flag. The eventfd behind it is the driver's: a loop that is gone leaves no
-//! descriptor behind, however many `Unpark`s still name it.
-//! Called by: `Engine::park` (the owner) and anybody (`Unpark::notify`).
-//! Never does: carry messages; whoever notifies has put them somewhere first (`inbox`).
+//! Owns: the three-state flag. The eventfd behind it is the driver's: a closed loop leaves no
+//! descriptor open, however many `Unpark`s still exist. Called by: `Engine::park` (the owner) and
+//! any thread (`Unpark::notify`). Carries no messages; callers put them in a queue first (`inbox`).
 //!
 //! | state    | the owner                               | `notify`                        |
 //! |----------|-----------------------------------------|---------------------------------|
@@ -11,8 +10,8 @@
 //! | sleeping | is in the wait, or about to be          | → notified, writes the eventfd  |
 //! | notified | runs, or wakes; does not sleep next time| nothing                         |
 //!
-//! The owner goes awake → sleeping with a compare-exchange, which fails where a notification came
-//! since it last looked; so a message put before `notify` is seen before the next sleep. Checked by
+//! The owner goes awake → sleeping with a compare-exchange, which fails if a notification came
+//! since its last check; so a message put before `notify` is seen before the next sleep. Checked by
 //! loom below.
 
 use crate::executor::sync::{AtomicU8, Ordering};
@@ -26,7 +25,7 @@ const AWAKE: u8 = 0;
 const SLEEPING: u8 = 1;
 const NOTIFIED: u8 = 2;
 
-/// The flag alone, so that it can be model-checked.
+/// The flag alone, for the model checker.
 #[derive(Debug)]
 pub(crate) struct Flag(AtomicU8);
 
@@ -35,7 +34,7 @@ impl Flag {
         Self(AtomicU8::new(AWAKE))
     }
 
-    /// The owner is about to sleep. `false`: it was notified, and must look at its queues instead.
+    /// The owner is about to sleep. `false`: it was notified, and must check its queues instead.
     pub fn prepare_to_sleep(&self) -> bool {
         let swapped = self
             .0
@@ -46,18 +45,18 @@ impl Flag {
         swapped.is_ok()
     }
 
-    /// The owner is back.
+    /// The owner is awake again.
     pub fn awake(&self) {
         self.0.swap(AWAKE, Ordering::AcqRel);
     }
 
-    /// Whether the owner would not sleep now. Publishes nothing: what was put before a notification is seen after
-    /// [`Flag::prepare_to_sleep`].
+    /// True if the owner would not sleep now. Synchronizes nothing: a message put before a
+    /// notification is seen after [`Flag::prepare_to_sleep`].
     pub fn is_notified(&self) -> bool {
         self.0.load(Ordering::Relaxed) == NOTIFIED
     }
 
-    /// Returns whether the owner sleeps and has to be woken.
+    /// Returns true if the owner sleeps and has to be woken.
     pub fn notify(&self) -> bool {
         // Always a read-modify-write: a plain load could miss that the owner reset the flag, and
         // would not publish the message to it.
@@ -79,7 +78,7 @@ struct Inner {
 }
 
 impl Unpark {
-    /// Returns the descriptor too, for the driver to wait on and to own.
+    /// Also returns the descriptor, for the driver to wait on and to own.
     pub(crate) fn new() -> io::Result<(Self, Arc<EventFd>)> {
         let event = Arc::new(EventFd::new().map_err(RefusedCall::name("eventfd2"))?);
         let inner = Inner {
@@ -93,7 +92,8 @@ impl Unpark {
         Ok((unpark, event))
     }
 
-    /// Make the loop look at its queues; a system call only if it sleeps. A forked child does not wake its parent.
+    /// Makes the loop check its queues; a system call only if it sleeps. A forked child does not
+    /// wake its parent.
     pub fn notify(&self) {
         if !self.is_inherited()
             && self.inner.flag.notify()
@@ -103,7 +103,7 @@ impl Unpark {
         }
     }
 
-    /// Whether the loop is of the process that this one is a fork of.
+    /// True in a forked child: the loop is the parent's.
     pub(crate) fn is_inherited(&self) -> bool {
         self.inner.generation.is_inherited()
     }
@@ -112,8 +112,7 @@ impl Unpark {
         self.inner.flag.prepare_to_sleep()
     }
 
-    /// Whether somebody has notified since the owner last went to sleep, or did not for that: a hint, for who looks
-    /// again.
+    /// True if the owner was notified since it last slept, or was about to: a hint for polling.
     pub(crate) fn is_notified(&self) -> bool {
         self.inner.flag.is_notified()
     }
@@ -129,7 +128,8 @@ mod loom_tests {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// A message that was put before a notification is seen by the owner, or wakes it: no lost wake.
+    /// A message that was put before a notification is seen by the owner, or wakes it: no lost
+    /// wake-up.
     #[test]
     fn message_before_notify_is_never_slept_over() {
         loom::model(|| {

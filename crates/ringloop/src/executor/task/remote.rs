@@ -1,9 +1,9 @@
-//! The result of a task for whoever waits for it on any thread.
+//! The result of a task, for any thread.
 //!
-//! Owns: [`RemoteJoinHandle`] and its other end. Called by: `workers` (which starts tasks elsewhere).
-//! Never does: touch the task's future; it stays on its own thread.
+//! Owns: [`RemoteJoinHandle`] and its other end. Called by: `workers` (which starts tasks on other
+//! threads). The task's future stays on its own thread.
 //!
-//! A lock, not atomics of its own: it is taken once when the task ends, and once a look at the result.
+//! A lock instead of atomics: it is taken once when the task ends, and once per poll of the handle.
 
 use super::error::JoinError;
 use crate::executor::sync::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Where the result is.
+/// State of the result.
 enum Outcome<T> {
     Pending,
     Ready(Result<T, JoinError>),
@@ -23,7 +23,7 @@ enum Outcome<T> {
 
 struct State<T> {
     outcome: Outcome<T>,
-    /// Who waits for the result.
+    /// Waker of the handle.
     waiter: Option<Waker>,
     aborted: bool,
     /// The task, for an abort to wake.
@@ -34,14 +34,14 @@ struct Shared<T>(Mutex<State<T>>);
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is whole at any point.
+        // The state is consistent at any point.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits for the result of a task on another thread; dropping it detaches the task.
 ///
-/// It moves between threads where the result does:
+/// It is `Send` if the result is:
 /// ```compile_fail,E0277
 /// use ringloop::RemoteJoinHandle;
 /// fn may_leave_the_thread<T: Send>() {}
@@ -56,7 +56,7 @@ pub struct RemoteJoinHandle<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The other end: stores the result, or that there will be none when it is dropped.
+/// The other end: stores the result; dropped before that, it stores that there is none.
 pub(crate) struct Settle<T> {
     shared: Arc<Shared<T>>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn pair<T>() -> (Settle<T>, RemoteJoinHandle<T>) {
 }
 
 impl<T> Settle<T> {
-    /// Store the result; only the first one counts.
+    /// Stores the result; only the first one counts.
     pub fn finish(&self, result: Result<T, JoinError>) {
         let waiter = {
             let mut state = self.shared.lock();
@@ -93,7 +93,7 @@ impl<T> Settle<T> {
         }
     }
 
-    /// Whether the handle has asked for the end; else `task` is woken when it does.
+    /// True if the handle has aborted the task; otherwise wakes `task` when it does.
     fn poll_aborted(&self, task: &Waker) -> bool {
         let mut state = self.shared.lock();
         if !state.task.as_ref().is_some_and(|it| it.will_wake(task)) {
@@ -110,7 +110,7 @@ impl<T> Drop for Settle<T> {
 }
 
 impl<T> RemoteJoinHandle<T> {
-    /// Drop the task's future at the next turn of its loop; a finished task is left alone.
+    /// Drops the task's future at the next turn of its loop; no effect if the task has ended.
     pub fn abort(&self) {
         let task = {
             let mut state = self.shared.lock();
@@ -122,7 +122,7 @@ impl<T> RemoteJoinHandle<T> {
         }
     }
 
-    /// Whether the task is over.
+    /// True if the task has ended.
     pub fn is_finished(&self) -> bool {
         !matches!(self.shared.lock().outcome, Outcome::Pending)
     }
@@ -131,7 +131,9 @@ impl<T> RemoteJoinHandle<T> {
 impl<T> Future for RemoteJoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Panics: when it is polled after it gave the result, as an `async` block does.
+    /// # Panics
+    ///
+    /// If it is polled after it has completed, like an `async` block.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.shared.lock();
         match std::mem::replace(&mut state.outcome, Outcome::Taken) {
@@ -163,7 +165,7 @@ impl<T> fmt::Debug for Settle<T> {
     }
 }
 
-/// Drive a future to its result, its panic or its abort, whichever comes first.
+/// Drives a future to its result, its panic or its abort, whichever comes first.
 pub(crate) async fn drive<F: Future>(future: F, settle: Settle<F::Output>) {
     let mut future = pin!(Some(future));
     let result = std::future::poll_fn(|cx| {
@@ -180,7 +182,7 @@ pub(crate) async fn drive<F: Future>(future: F, settle: Settle<F::Output>) {
         }
     })
     .await;
-    // The future goes first: its operations are cancelled before anybody hears of the result.
+    // Drops the future first: its operations are cancelled before the waiter sees the result.
     let dropped = catch_unwind(AssertUnwindSafe(|| future.set(None)));
     settle.finish(match dropped {
         Ok(()) => result,
@@ -203,7 +205,7 @@ mod loom_tests {
         }
     }
 
-    /// The one who waits finds the result at once, or is woken.
+    /// The waiter finds the result at once, or is woken.
     #[test]
     fn result_is_found_or_wakes() {
         loom::model(|| {

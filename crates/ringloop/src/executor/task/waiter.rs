@@ -1,22 +1,22 @@
-//! A waker in one word: most of those that wait for a task are tasks of this executor themselves, whose
-//! wakers all have the same functions.
+//! A waker in one word: most waiters for a task are tasks of this executor, whose wakers share one
+//! vtable.
 //!
-//! Owns: the waker that was put in. Called by: `task`. Never does: wake.
+//! Owns: the waker that was put in. Called by: `task`, which wakes it.
 //!
 //! # Invariants
-//! 1. The word is null; or the data of a waker with the executor's functions; or the address of a box with
-//!    any other waker, its lowest bit set. Data has that bit clear: it is a task's address.
-//! 2. What the word stands for is given out once: `take` leaves null.
+//! 1. The word is null; or the data of a waker with the executor's vtable; or the address of a box
+//!    with any other waker, its lowest bit set. Data has that bit clear: it is a task's address.
+//! 2. A waker is returned once: `take` leaves null.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::{RawWakerVTable, Waker};
 
-/// Set in the address of a box.
+/// Tag bit for the address of a box.
 const BOXED: usize = 1;
 
-/// A place for one waker, or none.
+/// Holds a waker, or none.
 #[derive(Debug)]
 pub(crate) struct WaiterCell(Cell<*mut ()>);
 
@@ -25,14 +25,14 @@ impl WaiterCell {
         Self(Cell::new(ptr::null_mut()))
     }
 
-    /// Take the waker out; `own` is what was given to [`WaiterCell::put`].
+    /// Takes the waker; `own` is what was given to [`WaiterCell::put`].
     pub fn take(&self, own: &'static RawWakerVTable) -> Option<Waker> {
         let word = self.0.replace(ptr::null_mut());
         if word.is_null() {
             return None;
         }
         if word.addr() & BOXED == 0 {
-            // SAFETY: invariants 1 and 2: it was a waker's, with these functions.
+            // SAFETY: invariants 1 and 2: it was a waker's data, with this vtable.
             return Some(unsafe { Waker::new(word, own) });
         }
         let boxed = word.map_addr(|address| address & !BOXED);
@@ -40,7 +40,7 @@ impl WaiterCell {
         Some(*unsafe { Box::from_raw(boxed.cast::<Waker>()) })
     }
 
-    /// Keep a waker; the one before is dropped. Allocates where its functions are not `own`.
+    /// Stores a waker; drops the one before. Allocates if its vtable is not `own`.
     pub fn put(&self, waker: Waker, own: &'static RawWakerVTable) {
         drop(self.take(own));
         let data = waker.data().cast_mut();
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn invariant_1_waker_comes_out_as_it_went_in() {
         let calls = AtomicUsize::new(0);
-        // SAFETY: the functions count, whatever they are called for.
+        // SAFETY: the vtable's functions only count their calls.
         let own = unsafe { Waker::new((&raw const calls).cast(), &OWN) };
         let foreign = Waker::from(Arc::new(Foreign));
         let cell = WaiterCell::new();

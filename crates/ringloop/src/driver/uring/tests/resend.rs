@@ -1,5 +1,5 @@
-//! Sends that the kernel ends without having sent. It does so rarely: the operation is stopped, and its completion changed
-//! to what the kernel would have said.
+//! Sends that the kernel ends without sending. It rarely does: the test stops the operation, and
+//! changes its completion to the kernel's.
 
 use super::{driver, result, submit};
 use crate::buf::SendBuf;
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 
 const BYTES: &[u8] = b"once and whole";
 
-/// A pair whose first end takes no more, and the count of bytes that it has taken.
+/// A pair whose first end is full, and the number of bytes in it.
 fn full_pair(kind: i32) -> (OwnedFd, UnixStream, usize) {
     let (near, far) = socket::pair(kind).unwrap();
     let mut filled = 0;
     while let Ok(count) = socket::send(near.as_raw_fd(), &[b'.'; 4096], libc::MSG_DONTWAIT) {
         filled += count;
     }
-    // The first byte that fits would be sent by itself.
+    // The first byte that fits would be sent alone.
     while let Ok(count) = socket::send(near.as_raw_fd(), b".", libc::MSG_DONTWAIT) {
         filled += count;
     }
@@ -49,7 +49,7 @@ fn begin(driver: &mut UringDriver, request: Request) -> Key {
     key
 }
 
-/// Have the kernel stop waiting for room, and say `errno`.
+/// Makes the kernel stop waiting for room, with `errno`.
 fn stop(driver: &mut UringDriver, key: Key, errno: i32) {
     assert!(driver.push_cancel(key));
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -67,7 +67,7 @@ fn stop(driver: &mut UringDriver, key: Key, errno: i32) {
     }
 }
 
-/// Read what the pair was filled with and what came behind it.
+/// Reads what the pair was filled with and what came after it.
 fn drain(driver: &mut UringDriver, far: &mut UnixStream, filled: usize) -> Vec<u8> {
     far.set_nonblocking(true).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
