@@ -14,8 +14,9 @@
 pub use crate::deadlines::Deadlines;
 pub use crate::driver::{BufferId, Completion, Driver, Event, Key, Kind, Sink, Token};
 pub use crate::executor::{
-    Blocking, Chain, Engine, Entered, First, Inbox, Lent, Limited, Link, Linked, Local, Op,
+    Blocking, Chain, Engine, Entered, First, Inbox, Limited, Link, Linked, Local, Op,
     ReadThenWrite, Received, RecvInto, Returned, SendZeroCopy, Step, Then, Timers, Unpark,
+    ZeroCopyBufs,
 };
 
 /// Operations: what [`Op`] awaits and [`Driver::submit`] takes.

@@ -16,7 +16,7 @@ pub const POOL_BUFFERS: u16 = 128;
 
 /// Pool buffers that may be held until their bytes are sent; those of further messages are free at once. A peer that
 /// reads slowly holds the one it was sent last.
-pub const LENT_BUFFERS: usize = POOL_BUFFERS as usize / 2;
+pub const HELD_BUFFERS_MAX: usize = POOL_BUFFERS as usize / 2;
 
 /// Bytes in one pool buffer: a TLS record, an HTTP head, a message of 16 KiB; and a little more, so that one which is
 /// longer shows. No buffer begins a few bytes behind a page's beginning, where some processors copy slowly to
@@ -39,7 +39,7 @@ pub const LARGE_BUFFERS: usize = 16;
 pub const SMALL_RECEIVES_MAX: u32 = 8;
 
 /// Received bytes that are not copied for a send: they are sent from where they lie, with the next batch out of a lent
-/// buffer ([`LENT_BUFFERS`]), or else by the system call at once.
+/// buffer ([`HELD_BUFFERS_MAX`]), or else by the system call at once.
 pub const EAGER_SEND_BYTES_MIN: usize = 8 * 1024;
 
 /// Buffers in a loop's shared pool for datagrams, made when the first endpoint receives into it: 2 MiB.

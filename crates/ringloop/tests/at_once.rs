@@ -141,9 +141,9 @@ fn second_is_second(by_splice: bool) {
                 let (reader, writer) = file::pipe().unwrap();
                 file::write(writer.as_raw_fd(), b"second", None).unwrap();
                 let ends = (reader.as_raw_fd(), one.as_raw_fd());
-                Op::eager(Splice::new((ends.0, None), (ends.1, None), 6)).await
+                Op::try_first(Splice::new((ends.0, None), (ends.1, None), 6)).await
             } else {
-                Op::eager(send(b"second")).await.0
+                Op::try_first(send(b"second")).await.0
             };
             assert_eq!(result.unwrap(), 6);
             if !is_over {

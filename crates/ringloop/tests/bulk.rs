@@ -414,7 +414,7 @@ fn reads_after_a_short_one_wait_and_miss_nothing() {
                     fd,
                     buf: room.into(),
                 };
-                let reading = spawn(async move { Op::patient(recv).await });
+                let reading = spawn(async move { Op::poll_first(recv).await });
                 time::sleep(Duration::from_micros(200)).await;
                 peer.write_all(&[round; 64]).unwrap();
                 let (read, back) = reading.await.unwrap();

@@ -269,16 +269,16 @@ fn step_of_a_link_that_has_not_begun_ends_once_it_begins() {
 fn splice_and_tee_end_by_the_end_they_wait_for() {
     in_runtimes(|runtime| {
         let done = runtime.block_on(async {
-            for is_eager in [false, true] {
+            for try_first in [false, true] {
                 // Which block: the ring waits on a thread of the kernel's.
                 let (from, _from_end) = std::io::pipe().unwrap();
                 let (_to_end, to) = std::io::pipe().unwrap();
                 let (from_fd, to_fd) = (from.as_raw_fd(), to.as_raw_fd());
                 let splice = Splice::new((from_fd, None), (to_fd, None), 16);
                 let tee = Tee::new(from_fd, to_fd, 16);
-                let begin = if is_eager { Op::eager } else { Op::new };
+                let begin = if try_first { Op::try_first } else { Op::new };
                 let splicing = spawn(begin(splice));
-                let begin = if is_eager { Op::eager } else { Op::new };
+                let begin = if try_first { Op::try_first } else { Op::new };
                 let teeing = spawn(begin(tee));
                 time::sleep(Duration::from_millis(2)).await;
                 assert_eq!(cancel_descriptor(from_fd), 2);

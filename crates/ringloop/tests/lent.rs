@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use ringloop::embed::limits::{LENT_BUFFERS, POOL_BUFFERS};
+use ringloop::embed::limits::{HELD_BUFFERS_MAX, POOL_BUFFERS};
 use ringloop::net::{Received, UnixStream};
 use ringloop::{JoinHandle, Options, Runtime, spawn, time};
 use ringloop_testing::engine::{alone, in_runtimes};
@@ -123,11 +123,11 @@ async fn deliver(waiting: Vec<Waiting>) {
 fn half_of_the_pool_may_be_lent_and_comes_back_once_it_was_sent() {
     run(async || {
         let mut waiting = Vec::new();
-        for _ in 0..LENT_BUFFERS + 10 {
+        for _ in 0..HELD_BUFFERS_MAX + 10 {
             waiting.push(send_to_full_socket().await);
         }
         let all = usize::from(POOL_BUFFERS);
-        assert_eq!(free_buffers().await, all - LENT_BUFFERS);
+        assert_eq!(free_buffers().await, all - HELD_BUFFERS_MAX);
         deliver(waiting).await;
         assert_eq!(free_buffers().await, all);
         // And may be lent again.

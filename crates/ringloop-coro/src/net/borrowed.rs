@@ -92,7 +92,7 @@ pub(super) fn receive(fd: RawFd, into: &mut [u8], is_drained: bool) -> Option<io
         len: into.len(),
     };
     lend(if is_drained {
-        Op::patient(receive)
+        Op::poll_first(receive)
     } else {
         Op::new(receive)
     })

@@ -219,7 +219,7 @@ impl<S: StdFd> Socket<S> {
     #[inline(always)]
     fn wait(&self, direction: Direction, deadline: &mut Option<Instant>) -> io::Result<()> {
         coop::reset_budget();
-        let poll = Op::patient(self.poll(direction));
+        let poll = Op::poll_first(self.poll(direction));
         match self.timeout(direction) {
             None => {
                 let check = wait::check_unwinding();

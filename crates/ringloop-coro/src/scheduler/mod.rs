@@ -367,7 +367,7 @@ impl Scheduler {
         if has_run {
             detector.note_progress(self.index);
         }
-        let (true, Some(pool_threads)) = (self.inbox.is_empty(), local.waits_for_nothing()) else {
+        let (true, Some(pool_threads)) = (self.inbox.is_empty(), local.quiescent()) else {
             return;
         };
         let mut state = self.state.borrow_mut();

@@ -85,7 +85,7 @@ impl Scheduler {
         // tasks stay among the ready ones until they have run. Before the inbox, as above.
         let is_busy = local.as_ref().is_some_and(|local| {
             local.run_tasks();
-            local.waits_for_nothing().is_none()
+            local.quiescent().is_none()
         });
         self.receive(Waker::noop());
         let state = self.state.borrow();

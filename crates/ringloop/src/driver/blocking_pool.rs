@@ -29,7 +29,7 @@ use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::thread::block_signals;
-use room::{Room, Spot};
+use room::{Room, RoomSlot};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -43,32 +43,32 @@ use std::time::{Duration, Instant};
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
 /// A waiter's slot in the queue for room; freed when it is dropped.
-pub(crate) struct Place {
+pub(crate) struct RoomWaiter {
     pool: BlockingPool,
-    spot: Option<Spot>,
+    slot: Option<RoomSlot>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for RoomWaiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut place = f.debug_struct("Place");
-        place.field("spot", &self.spot).finish_non_exhaustive()
+        let mut waiter = f.debug_struct("RoomWaiter");
+        waiter.field("slot", &self.slot).finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl RoomWaiter {
     /// No slot taken yet.
     fn new(pool: BlockingPool) -> Self {
-        Self { pool, spot: None }
+        Self { pool, slot: None }
     }
 }
 
-impl Drop for Place {
+impl Drop for RoomWaiter {
     fn drop(&mut self) {
         // In a forked child the lock may be held by a thread of the parent: do not take it.
-        if let Some(spot) = self.spot
+        if let Some(slot) = self.slot
             && !self.pool.shared.generation.is_inherited()
         {
-            let given_up = self.pool.shared.lock().room.leave(spot);
+            let given_up = self.pool.shared.lock().room.leave(slot);
             drop(given_up);
         }
     }
@@ -174,7 +174,7 @@ impl Shared {
         {
             wake.notify();
         }
-        state.room.one_left()
+        state.room.note_dequeued()
     }
 }
 
@@ -230,15 +230,15 @@ impl BlockingPool {
     }
 
     /// Runs an application's call on the next free thread. A full queue returns the call; `waker`,
-    /// if given, is woken when there is room, unless its place has been dropped.
+    /// if given, is woken when there is room, unless its waiter has been dropped.
     pub fn call(
         &self,
         call: Call,
-        asks: Option<(&Waker, &mut Option<Place>)>,
+        asks: Option<(&Waker, &mut Option<RoomWaiter>)>,
     ) -> Result<(), (Call, Option<io::Error>)> {
-        let asks = asks.map(|(waker, place)| {
-            let place = place.get_or_insert_with(|| Place::new(self.clone()));
-            (waker, place)
+        let asks = asks.map(|(waker, waiter)| {
+            let waiter = waiter.get_or_insert_with(|| RoomWaiter::new(self.clone()));
+            (waker, waiter)
         });
         match self.push(Work::Call(call), asks) {
             Ok(()) => Ok(()),
@@ -252,7 +252,7 @@ impl BlockingPool {
     fn push(
         &self,
         work: Work,
-        asks: Option<(&Waker, &mut Place)>,
+        asks: Option<(&Waker, &mut RoomWaiter)>,
     ) -> Result<(), (Work, Option<io::Error>)> {
         let mut state = self.shared.lock();
         if state.closed {
@@ -261,7 +261,8 @@ impl BlockingPool {
         if state.queue.len() >= limits::BLOCKING_QUEUE {
             // Under the same lock as the check: a thread makes room only after it sees this waiter.
             state.is_loop_waiting |= matches!(work, Work::Request(_));
-            let replaced = asks.and_then(|(waker, place)| state.room.wait(waker, &mut place.spot));
+            let replaced =
+                asks.and_then(|(waker, waiter)| state.room.wait(waker, &mut waiter.slot));
             drop(state);
             drop(replaced);
             return Err((work, None));
@@ -563,11 +564,11 @@ mod tests {
         assert_eq!(pool.shared.lock().room.counts(), (2, 2));
         // A dropped waiter leaves nothing, and its slot is reused.
         for _ in 0..5 {
-            let mut place = None;
-            let asks = Some((&wakers[0], &mut place));
+            let mut waiter = None;
+            let asks = Some((&wakers[0], &mut waiter));
             assert!(pool.call(Box::new(stuck()), asks).is_err());
             assert_eq!(pool.shared.lock().room.counts(), (3, 3));
-            drop(place);
+            drop(waiter);
             assert_eq!(pool.shared.lock().room.counts(), (2, 3));
         }
         drop(go);

@@ -74,11 +74,11 @@ impl Driver {
         self.submit_with(request, sink, 0)
     }
 
-    /// Like [`Driver::submit`]. If the descriptor is known not to be ready (`is_patient`), polls it
+    /// Like [`Driver::submit`]. If the descriptor is known not to be ready (`poll_first`), polls it
     /// first.
     #[inline(always)]
-    pub(crate) fn submit_as(&mut self, request: Request, sink: Sink, is_patient: bool) -> Key {
-        self.submit_with(request, sink, if is_patient { flag::PATIENT } else { 0 })
+    pub(crate) fn submit_as(&mut self, request: Request, sink: Sink, poll_first: bool) -> Key {
+        self.submit_with(request, sink, if poll_first { flag::POLL_FIRST } else { 0 })
     }
 
     #[inline(always)]
@@ -246,8 +246,8 @@ impl Driver {
     }
 
     /// True if the last wait found anything; no system call.
-    pub(crate) fn has_news(&self) -> bool {
-        each!(self, driver => driver.has_news())
+    pub(crate) fn has_events(&self) -> bool {
+        each!(self, driver => driver.has_events())
     }
 
     /// The next completion for the embedder; wakes the futures whose completions it passes.

@@ -86,7 +86,7 @@ impl InheritedDriver {
         drop(fd);
     }
 
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_events(&self) -> bool {
         false
     }
 

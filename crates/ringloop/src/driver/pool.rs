@@ -69,7 +69,7 @@ impl Pool {
     }
 
     /// Takes up to `count` free buffers with their memory, to be filled at once.
-    pub fn lend(&mut self, count: usize) -> Vec<(BufferId, Box<[u8]>)> {
+    pub fn take_batch(&mut self, count: usize) -> Vec<(BufferId, Box<[u8]>)> {
         let ids = std::iter::from_fn(|| self.take()).take(count);
         let ids: Vec<_> = ids.collect();
         ids.into_iter()

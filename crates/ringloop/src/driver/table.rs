@@ -69,14 +69,14 @@ pub(super) mod flag {
     /// It is part of a link.
     pub const LINKED: u8 = 1 << 1;
     /// Poll-first: its descriptor is waited for before it is tried.
-    pub const PATIENT: u8 = 1 << 2;
+    pub const POLL_FIRST: u8 = 1 << 2;
     /// As many completions wait for the future as its shape allows: it is not re-armed until they
     /// are taken.
     pub const PAUSED: u8 = 1 << 3;
     /// It has been cancelled for a pause at least once: a result of `ECANCELED` may come from that.
     pub const WAS_STOPPED: u8 = 1 << 4;
     /// Its system call, made once per result, cannot block: the descriptor is non-blocking.
-    pub const NEVER_WAITS: u8 = 1 << 5;
+    pub const NONBLOCKING: u8 = 1 << 5;
 }
 
 /// One operation, in two cache lines: a thousand connections have a thousand of them. A message of
@@ -484,9 +484,11 @@ impl Table {
     }
 
     /// True if the kernel may still access memory of any operation.
-    pub fn lends_memory(&self) -> bool {
+    pub fn exposes_memory(&self) -> bool {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        slots.filter_map(Slot::request).any(Operation::lends_memory)
+        slots
+            .filter_map(Slot::request)
+            .any(Operation::exposes_memory)
     }
 
     /// Leaks the slots' contents: the kernel may still write to them.

@@ -30,7 +30,7 @@ use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
 use super::completion::{BufferId, Sink};
 use super::lease::Lease;
-use super::lent::Lent;
+use super::provided::ProvidedPools;
 use super::setup::Setup;
 use super::table::{Phase, Slot, Table, flag};
 use crate::buf::PoolKind;
@@ -60,7 +60,7 @@ pub struct UringDriver {
     ring: Ring,
     table: Table,
     /// Freed by hand: leaked if the kernel may still write to it (invariant 4).
-    pools: Lent,
+    pools: ProvidedPools,
     generation: Generation,
     wake: Arc<EventFd>,
     wake_armed: bool,
@@ -105,7 +105,7 @@ impl UringDriver {
             polling: setup.polling,
         };
         let ring = Ring::new(&config)?;
-        let mut pools = Lent::default();
+        let mut pools = ProvidedPools::default();
         // The other pools are opened on first use.
         pools
             .open(&ring, PoolKind::Streams)
@@ -266,13 +266,13 @@ impl UringDriver {
             || !self.synthetic.is_empty()
             || !self.resting.is_empty()
             || !self.backlog.is_empty()
-            || self.pools.can_feed()
+            || self.pools.can_resume_starved()
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.prepare_to_wait();
         let look_only = timeout == Some(Duration::ZERO);
-        if self.has_news() || look_only {
+        if self.has_events() || look_only {
             if self.ring.pending() == 0 && !self.ring.needs_enter() {
                 self.forget_taken();
                 return Ok(());
@@ -287,8 +287,8 @@ impl UringDriver {
         self.enter(1, Some(timeout))
     }
 
-    /// See [`super::Driver::has_news`].
-    pub(super) fn has_news(&self) -> bool {
+    /// See [`super::Driver::has_events`].
+    pub(super) fn has_events(&self) -> bool {
         self.ring.ready() > 0 || !self.synthetic.is_empty()
     }
 
@@ -321,8 +321,8 @@ impl UringDriver {
             self.rearm(self.resting[index]);
         }
         self.resting.clear();
-        for key in self.pools.take_fed() {
-            self.feed(key);
+        for key in self.pools.take_resumable() {
+            self.resume_starved(key);
         }
         while let Some(entry) = self.backlog.front() {
             let done = match *entry {
@@ -342,7 +342,7 @@ impl UringDriver {
     }
 
     /// Buffers are back: re-arms a receive that had run out of them, now or from the backlog.
-    fn feed(&mut self, key: Key) {
+    fn resume_starved(&mut self, key: Key) {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
@@ -457,14 +457,14 @@ impl UringDriver {
 /// Pushes the entry of an operation, whose request is in its slot, on a queue with room for it.
 #[inline]
 fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
-    let is_patient = slot.is(flag::PATIENT);
+    let poll_first = slot.is(flag::POLL_FIRST);
     let Some(request) = slot.request_mut() else {
         return true;
     };
     let fill = |sqe: &mut Sqe| {
         sqe.user_data = key.user_data();
         request.prepare(sqe);
-        if is_patient && matches!(sqe.opcode, abi::OP_RECV | abi::OP_SEND | abi::OP_SENDMSG) {
+        if poll_first && matches!(sqe.opcode, abi::OP_RECV | abi::OP_SEND | abi::OP_SENDMSG) {
             sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
         }
     };
@@ -510,7 +510,7 @@ impl Drop for UringDriver {
         }
         self.late.abandon();
         // Polls and accepts can be left to the end of the ring; operations that use memory cannot.
-        if self.table.lends_memory() {
+        if self.table.exposes_memory() {
             let left_count = self.table.len();
             // Invariant 4: the kernel may still write to these buffers.
             eprintln!(
@@ -528,13 +528,13 @@ impl Drop for UringDriver {
 
 /// Claims the buffer that a completion names; once, as it is popped (invariant 5).
 #[inline]
-fn claim(pools: &mut Lent, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
+fn claim(pools: &mut ProvidedPools, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
     // SAFETY: invariant 5.
     unsafe { pools.claim(kind, cqe) }
 }
 
 /// Claims the buffers that a bundle's completion names, like [`claim`].
-fn claim_bundle(pools: &mut Lent, cqe: &Cqe) -> Vec<BufferId> {
+fn claim_bundle(pools: &mut ProvidedPools, cqe: &Cqe) -> Vec<BufferId> {
     // SAFETY: invariant 5.
     unsafe { pools.claim_bundle(cqe) }
 }

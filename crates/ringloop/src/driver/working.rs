@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Working {
     pool: BlockingPool,
-    lent: Vec<(Key, [RawFd; 2])>,
+    in_pool: Vec<(Key, [RawFd; 2])>,
     waiting: VecDeque<Key>,
     closing: Vec<OwnedFd>,
 }
@@ -31,7 +31,7 @@ impl Working {
     pub fn new(pool: BlockingPool) -> Self {
         Self {
             pool,
-            lent: Vec::new(),
+            in_pool: Vec::new(),
             waiting: VecDeque::new(),
             closing: Vec::new(),
         }
@@ -39,11 +39,11 @@ impl Working {
 
     /// True if no operation is with the pool.
     pub fn is_idle(&self) -> bool {
-        self.lent.is_empty()
+        self.in_pool.is_empty()
     }
 
     /// Hands an operation to the pool, or queues it for room there.
-    pub fn lend(&mut self, table: &mut Table, key: Key, fds: [RawFd; 2]) -> io::Result<()> {
+    pub fn submit(&mut self, table: &mut Table, key: Key, fds: [RawFd; 2]) -> io::Result<()> {
         let Some(slot) = table.slot(key) else {
             return Ok(());
         };
@@ -53,7 +53,7 @@ impl Working {
         match self.pool.hand_over(key, request) {
             Ok(()) => {
                 slot.phase = Phase::Working;
-                self.lent.push((key, fds));
+                self.in_pool.push((key, fds));
                 Ok(())
             }
             Err((request, error)) => {
@@ -73,7 +73,7 @@ impl Working {
         let Some(request) = self.pool.revoke(key) else {
             return false;
         };
-        self.lent.retain(|(lent, _)| *lent != key);
+        self.in_pool.retain(|(other, _)| *other != key);
         if let Some(slot) = table.slot(key) {
             slot.restore_request(request);
         }
@@ -109,8 +109,8 @@ impl Working {
             result,
         } in finished
         {
-            if let Some(at) = self.lent.iter().position(|(lent, _)| *lent == key) {
-                self.lent.swap_remove(at);
+            if let Some(at) = self.in_pool.iter().position(|(other, _)| *other == key) {
+                self.in_pool.swap_remove(at);
             }
             if let Some(slot) = table.slot(key) {
                 slot.restore_request(request);
@@ -142,7 +142,7 @@ impl Working {
     }
 
     /// Moves the last waiting operation to the front: it found no room again.
-    pub fn last_is_next(&mut self) {
+    pub fn move_last_to_front(&mut self) {
         if let Some(key) = self.waiting.pop_back() {
             self.waiting.push_front(key);
         }
@@ -150,12 +150,12 @@ impl Working {
 
     /// True if a thread may name `fd`.
     pub fn names(&self, fd: RawFd) -> bool {
-        self.lent.iter().any(|(_, fds)| fds.contains(&fd))
+        self.in_pool.iter().any(|(_, fds)| fds.contains(&fd))
     }
 
     /// The operations on threads that name `fd`.
     pub fn naming(&self, fd: RawFd) -> Vec<Key> {
-        let naming = self.lent.iter().filter(|(_, fds)| fds.contains(&fd));
+        let naming = self.in_pool.iter().filter(|(_, fds)| fds.contains(&fd));
         naming.map(|(key, _)| *key).collect()
     }
 
@@ -177,7 +177,7 @@ impl Working {
         eprintln!(
             "ringloop: {} system calls on pool threads did not end within {} ms of the driver's drop; \
              their buffers are leaked",
-            self.lent.len(),
+            self.in_pool.len(),
             limits::DRAIN_TIMEOUT_MS
         );
         // Their descriptors stay open: a thread may be about to name one.

@@ -6,7 +6,7 @@
 use super::Metadata;
 use super::beside::beside;
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Home, Local, Op};
+use crate::executor::{Local, Op, WeakLocal};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{Allocate, Close, Fsync, Read, ReadV, Statx, Truncate, Write, WriteV};
 use crate::sys::file::{FileKind, has_positions, is_nonblocking, kind};
@@ -33,7 +33,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 pub struct File {
     fd: Option<OwnedFd>,
     /// The loop that used it last.
-    home: RefCell<Option<Home>>,
+    weak_local: RefCell<Option<WeakLocal>>,
     /// Kind of the file, once known.
     kind: Cell<Option<FileKind>>,
     /// The file is known to have positions.
@@ -45,7 +45,7 @@ impl From<OwnedFd> for File {
     fn from(fd: OwnedFd) -> Self {
         Self {
             fd: Some(fd),
-            home: RefCell::new(None),
+            weak_local: RefCell::new(None),
             kind: Cell::new(None),
             has_positions: Cell::new(false),
         }
@@ -61,8 +61,8 @@ impl From<std::fs::File> for File {
 impl From<File> for OwnedFd {
     /// Releases the descriptor from its loop, once no pool thread uses it.
     fn from(mut file: File) -> Self {
-        if let Some(home) = file.home.get_mut().take() {
-            home.release(file.as_raw_fd());
+        if let Some(weak_local) = file.weak_local.get_mut().take() {
+            weak_local.release(file.as_raw_fd());
         }
         file.fd
             .take()
@@ -73,9 +73,9 @@ impl From<File> for OwnedFd {
 impl AsRawFd for File {
     /// Usable for operations of the current loop: it releases the descriptor before it is closed.
     fn as_raw_fd(&self) -> RawFd {
-        let mut home = self.home.borrow_mut();
-        if home.is_none() {
-            *home = Local::current_home();
+        let mut weak_local = self.weak_local.borrow_mut();
+        if weak_local.is_none() {
+            *weak_local = Local::current_weak();
         }
         self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
@@ -83,8 +83,8 @@ impl AsRawFd for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        if let (Some(fd), Some(home)) = (self.fd.take(), self.home.get_mut()) {
-            home.close(fd);
+        if let (Some(fd), Some(weak_local)) = (self.fd.take(), self.weak_local.get_mut()) {
+            weak_local.close(fd);
         }
     }
 }
@@ -94,13 +94,13 @@ impl File {
     pub(super) fn on_loop(&self) -> RawFd {
         let local = Local::current();
         let fd = self.as_raw_fd();
-        let mut home = self.home.borrow_mut();
-        match &*home {
-            Some(home) if local.is_home(home) => return fd,
+        let mut weak_local = self.weak_local.borrow_mut();
+        match &*weak_local {
+            Some(weak_local) if local.is_target_of(weak_local) => return fd,
             Some(other) => other.release(fd),
             None => {}
         }
-        *home = Some(local.home());
+        *weak_local = Some(local.downgrade());
         fd
     }
 
@@ -183,7 +183,7 @@ impl File {
         let read = Read { fd, buf, offset };
         // The ring would copy cached data on this thread too, a turn of the loop later.
         let op = if is_bulk {
-            Op::eager(read)
+            Op::try_first(read)
         } else {
             Op::new(read)
         };

@@ -1,6 +1,6 @@
 //! Moving bytes without a copy: a pipe as the buffer between two descriptors.
 
-use crate::executor::{Home, Local, Op};
+use crate::executor::{Local, Op, WeakLocal};
 use crate::op::{Poll, Splice, Tee};
 use crate::sys::interest::Interest;
 use crate::sys::{file, storage};
@@ -14,7 +14,7 @@ pub struct Pipe {
     /// The reading end, then the writing end.
     ends: Option<(OwnedFd, OwnedFd)>,
     capacity: usize,
-    home: RefCell<Option<Home>>,
+    weak_local: RefCell<Option<WeakLocal>>,
 }
 
 impl Pipe {
@@ -32,7 +32,7 @@ impl Pipe {
         Ok(Self {
             ends: Some((reader, writer)),
             capacity,
-            home: RefCell::new(None),
+            weak_local: RefCell::new(None),
         })
     }
 
@@ -54,18 +54,20 @@ impl Pipe {
     }
 
     fn at_home(&self) {
-        let mut home = self.home.borrow_mut();
-        if home.is_none() {
-            *home = Some(Local::current().home());
+        let mut weak_local = self.weak_local.borrow_mut();
+        if weak_local.is_none() {
+            *weak_local = Some(Local::current().downgrade());
         }
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if let (Some((reader, writer)), Some(home)) = (self.ends.take(), self.home.get_mut()) {
-            home.close(reader);
-            home.close(writer);
+        if let (Some((reader, writer)), Some(weak_local)) =
+            (self.ends.take(), self.weak_local.get_mut())
+        {
+            weak_local.close(reader);
+            weak_local.close(writer);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::File;
 use super::file::after;
-use crate::executor::{Home, Local, Op};
+use crate::executor::{Local, Op, WeakLocal};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
 use crate::sys::storage::CURRENT_POSITION;
@@ -51,7 +51,7 @@ pub struct RegisteredFile {
     // Dropped first: the slot.
     fd: RegisteredFd,
     /// The loop whose ring has it.
-    home: Home,
+    weak_local: WeakLocal,
     file: File,
 }
 
@@ -70,7 +70,7 @@ impl RegisteredFile {
         let slot = local.engine().driver_mut().register_file(fd);
         Self {
             fd: RegisteredFd::new(fd, slot),
-            home: local.home(),
+            weak_local: local.downgrade(),
             file,
         }
     }
@@ -129,7 +129,7 @@ impl RegisteredFile {
         let (file, offset) = self.here(offset);
         let read = ReadFixed { file, buf, offset };
         let op = if is_bulk {
-            Op::eager(read)
+            Op::try_first(read)
         } else {
             Op::new(read)
         };
@@ -251,7 +251,7 @@ impl RegisteredFile {
     /// valid on its own ring only.
     fn here(&self, offset: Option<u64>) -> (RegisteredFd, u64) {
         let fd = self.file.on_loop();
-        let file = if Local::current().is_home(&self.home) {
+        let file = if Local::current().is_target_of(&self.weak_local) {
             self.fd.clone()
         } else {
             RegisteredFd::new(fd, None)

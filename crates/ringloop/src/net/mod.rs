@@ -34,7 +34,7 @@ mod tcp;
 mod udp;
 mod unix;
 
-pub use crate::executor::{Lent, Received, Returned};
+pub use crate::executor::{Received, Returned, ZeroCopyBufs};
 pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
 pub use crate::sys::datagram::{Message, SendError, Train};

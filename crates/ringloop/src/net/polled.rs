@@ -358,7 +358,7 @@ impl Writing {
         self.is_in_parts = kind == Kind::Epoll;
         // As `write_all`: alone it would be a batch of one, and the next write would wait behind it.
         let op = if is_alone {
-            Op::eager(send)
+            Op::try_first(send)
         } else {
             Op::new(send)
         };

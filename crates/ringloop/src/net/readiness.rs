@@ -4,7 +4,7 @@
 //! their own descriptor. It neither reads nor writes.
 
 use crate::executor::Local;
-use crate::executor::{Home, Multi};
+use crate::executor::{Multi, WeakLocal};
 use crate::op::{PollMulti, Request};
 use crate::sys::interest::Interest;
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ pub struct Readiness<'a> {
     fd: BorrowedFd<'a>,
     interest: Interest,
     multi: Multi,
-    home: Option<Home>,
+    weak_local: Option<WeakLocal>,
 }
 
 impl<'a> Readiness<'a> {
@@ -34,7 +34,7 @@ impl<'a> Readiness<'a> {
             fd,
             interest,
             multi: Multi::default(),
-            home: None,
+            weak_local: None,
         }
     }
 
@@ -51,9 +51,9 @@ impl<'a> Readiness<'a> {
 
     /// [`Readiness::next`] as a poll function.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Interest>> {
-        let (fd, interest, home) = (self.fd.as_raw_fd(), self.interest, &mut self.home);
+        let (fd, interest, weak_local) = (self.fd.as_raw_fd(), self.interest, &mut self.weak_local);
         let request = || {
-            *home = Some(Local::current().home());
+            *weak_local = Some(Local::current().downgrade());
             Request::PollMulti(PollMulti { fd, interest })
         };
         let arrival = ready!(self.multi.poll_next(cx, request));
@@ -65,8 +65,8 @@ impl Drop for Readiness<'_> {
     fn drop(&mut self) {
         // The owner may close the descriptor next: the driver must release its number before.
         drop(std::mem::take(&mut self.multi));
-        if let Some(home) = &self.home {
-            home.release(self.fd.as_raw_fd());
+        if let Some(weak_local) = &self.weak_local {
+            weak_local.release(self.fd.as_raw_fd());
         }
     }
 }

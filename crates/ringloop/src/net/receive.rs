@@ -216,7 +216,7 @@ impl<'a> Receive<'a> {
                 }
             }
             *is_drained = false;
-            if !Local::spend_share() {
+            if !Local::spend_budget() {
                 cx.waker().wake_by_ref();
                 return Pending;
             }

@@ -7,7 +7,7 @@
 
 use super::socket::Socket;
 use crate::buf::{Outgoing, SendBuf};
-use crate::executor::{Beginning, Flight, Local};
+use crate::executor::{Flight, Local, StartMode};
 use crate::op::Send;
 use std::future::Future;
 use std::io;
@@ -71,20 +71,20 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
             return self.begin_at_once(bytes, is_alone, waker);
         }
         let (buf, kept) = bytes.lend();
-        self.send_rest(buf, kept, Beginning::Plain, waker)
+        self.send_rest(buf, kept, StartMode::DriverDefault, waker)
     }
 
     /// Sends bytes that were just received by the system call, as far as the socket has room.
     fn begin_at_once(&mut self, bytes: B, is_alone: bool, waker: &Waker) -> Poll<Sent<B>> {
-        let mut beginning = if is_alone {
-            Beginning::Eager
+        let mut mode = if is_alone {
+            StartMode::TryFirst
         } else {
-            Beginning::Plain
+            StartMode::DriverDefault
         };
         let mut sent_count = 0;
         if let Some(received) = bytes.just_received() {
             // The rest waits for room.
-            beginning = Beginning::Plain;
+            mode = StartMode::DriverDefault;
             match send_now(self.socket, received) {
                 Some(Ok(count)) if count == received.len() => {
                     return Poll::Ready((Ok(()), bytes));
@@ -96,7 +96,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         }
         let (mut buf, kept) = bytes.lend();
         buf.advance(sent_count);
-        self.send_rest(buf, kept, beginning, waker)
+        self.send_rest(buf, kept, mode, waker)
     }
 
     /// Handles a completed operation.
@@ -126,7 +126,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
             let cancelled = io::Error::from_raw_os_error(libc::ECANCELED);
             return Poll::Ready((Err(cancelled), B::restore(kept, buf)));
         }
-        self.send_rest(buf, kept, Beginning::Plain, waker)
+        self.send_rest(buf, kept, StartMode::DriverDefault, waker)
     }
 
     /// Sends the rest.
@@ -134,13 +134,13 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
         &mut self,
         mut buf: SendBuf,
         kept: B::Kept,
-        beginning: Beginning,
+        mode: StartMode,
         waker: &Waker,
     ) -> Poll<Sent<B>> {
         while !buf.is_empty() {
             let local = Local::current();
             let fd = self.socket.on(&local);
-            match Flight::begin(local, Send { fd, buf }, beginning, waker) {
+            match Flight::begin(local, Send { fd, buf }, mode, waker) {
                 Ok(flight) => {
                     self.stage = Stage::Sending;
                     self.kept = Some(kept);

@@ -4,7 +4,7 @@
 //! types of this folder. No call blocks.
 
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Home, Lent, Local, Op, SendZeroCopy};
+use crate::executor::{Local, Op, SendZeroCopy, WeakLocal, ZeroCopyBufs};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc};
 use crate::sys::address::SockAddr;
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 pub struct Socket {
     fd: Option<OwnedFd>,
     /// The loop that used it last.
-    home: RefCell<Option<Home>>,
+    weak_local: RefCell<Option<WeakLocal>>,
     /// The last receive drained the socket: the next one polls first.
     is_drained: Cell<bool>,
     /// Number of calls of [`Socket::cancel`].
@@ -39,7 +39,8 @@ impl Socket {
     /// The descriptor, for use on `local`.
     #[inline]
     pub fn on(&self, local: &Local) -> RawFd {
-        if !matches!(&*self.home.borrow(), Some(home) if local.is_home(home)) {
+        if !matches!(&*self.weak_local.borrow(), Some(weak_local) if local.is_target_of(weak_local))
+        {
             self.move_to(local);
         }
         self.as_raw_fd()
@@ -48,24 +49,24 @@ impl Socket {
     /// The descriptor, for the caller's own operations: the current loop, if any, releases it before
     /// it is closed.
     pub fn lend_fd(&self) -> BorrowedFd<'_> {
-        let mut home = self.home.borrow_mut();
-        if home.is_none() {
-            *home = Local::current_home();
+        let mut weak_local = self.weak_local.borrow_mut();
+        if weak_local.is_none() {
+            *weak_local = Local::current_weak();
         }
         self.as_fd()
     }
 
     #[cold]
     fn move_to(&self, local: &Local) {
-        if let Some(other) = self.home.replace(Some(local.home())) {
+        if let Some(other) = self.weak_local.replace(Some(local.downgrade())) {
             other.release(self.as_raw_fd());
         }
     }
 
     /// Releases the descriptor from its loop.
     pub fn into_fd(mut self) -> OwnedFd {
-        if let Some(home) = self.home.get_mut().take() {
-            home.release(self.as_raw_fd());
+        if let Some(weak_local) = self.weak_local.get_mut().take() {
+            weak_local.release(self.as_raw_fd());
         }
         self.fd
             .take()
@@ -80,7 +81,7 @@ impl Socket {
             buf: RecvBuf::from(buf),
         };
         let (result, buf) = if self.is_drained.take() {
-            Op::patient(recv).await
+            Op::poll_first(recv).await
         } else {
             Op::new(recv).await
         };
@@ -145,7 +146,10 @@ impl Socket {
     }
 
     /// Sends some of `bufs` without copying, or by a plain send if that is not possible.
-    pub async fn send_zero_copy(&self, mut bufs: Vec<SendBuf>) -> (io::Result<usize>, Lent) {
+    pub async fn send_zero_copy(
+        &self,
+        mut bufs: Vec<SendBuf>,
+    ) -> (io::Result<usize>, ZeroCopyBufs) {
         let fd = self.on_loop();
         if SendZeroCopy::is_possible() {
             let request = match bufs.len() {
@@ -164,7 +168,7 @@ impl Socket {
         }
         let (result, bufs) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
         let over = Request::SendMsg(SendMsg::new(fd, bufs));
-        (result, Lent::back(over))
+        (result, ZeroCopyBufs::back(over))
     }
 
     /// Sends all of `bytes` without copying, and waits until the network has released them. Small
@@ -186,8 +190,8 @@ impl Socket {
     /// Cancels every operation in flight on this socket; returns their count.
     pub fn cancel(&self) -> usize {
         self.cancel_count.update(|count| count.wrapping_add(1));
-        match &*self.home.borrow() {
-            Some(home) => home.cancel_descriptor(self.as_raw_fd()),
+        match &*self.weak_local.borrow() {
+            Some(weak_local) => weak_local.cancel_descriptor(self.as_raw_fd()),
             None => 0,
         }
     }
@@ -255,7 +259,7 @@ impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         Self {
             fd: Some(fd),
-            home: RefCell::new(None),
+            weak_local: RefCell::new(None),
             is_drained: Cell::new(false),
             cancel_count: Cell::new(0),
         }
@@ -279,8 +283,8 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let (Some(fd), Some(home)) = (self.fd.take(), self.home.get_mut()) {
-            home.close(fd);
+        if let (Some(fd), Some(weak_local)) = (self.fd.take(), self.weak_local.get_mut()) {
+            weak_local.close(fd);
         }
     }
 }

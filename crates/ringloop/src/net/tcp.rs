@@ -13,7 +13,7 @@ use super::receive::Receive;
 use super::socket::Socket;
 use super::split::{OnSocket, ReadHalf, WriteHalf};
 use crate::buf::{Outgoing, SendBuf};
-use crate::executor::{Lent, Op};
+use crate::executor::{Op, ZeroCopyBufs};
 use crate::op::Connect;
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
@@ -166,14 +166,17 @@ impl TcpStream {
     ///
     /// # Errors
     /// As [`TcpStream::write`].
-    pub async fn write_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<usize>, Lent) {
+    pub async fn write_zero_copy(&self, bytes: Vec<u8>) -> (io::Result<usize>, ZeroCopyBufs) {
         self.socket.send_zero_copy(vec![bytes.into()]).await
     }
 
     /// Sends some of `bufs` as [`TcpStream::write_zero_copy`].
     ///
     /// Source: `io_uring_prep_sendmsg_zc(3)`, kernel 6.1.
-    pub async fn write_vectored_zero_copy(&self, bufs: Vec<Vec<u8>>) -> (io::Result<usize>, Lent) {
+    pub async fn write_vectored_zero_copy(
+        &self,
+        bufs: Vec<Vec<u8>>,
+    ) -> (io::Result<usize>, ZeroCopyBufs) {
         let bufs = bufs.into_iter().map(SendBuf::from).collect();
         self.socket.send_zero_copy(bufs).await
     }

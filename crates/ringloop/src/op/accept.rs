@@ -22,7 +22,7 @@ pub struct Accept {
 
 impl Accept {
     /// Whether the system call returns at once where there is no connection; costs one itself.
-    pub(crate) fn never_waits(&self) -> bool {
+    pub(crate) fn is_nonblocking(&self) -> bool {
         file::is_nonblocking(self.fd).unwrap_or(false)
     }
 

@@ -171,7 +171,7 @@ impl Operation for SendDescriptors {
         unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }
@@ -209,7 +209,7 @@ impl Operation for RecvDescriptors {
         result
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -63,7 +63,7 @@ impl Operation for Statx {
         path::metadata(self.dir, path, self.flags, found).map(|()| 0)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -137,7 +137,7 @@ pub(crate) trait Operation {
 
     /// Whether the kernel may touch memory of the request, or of the pool, while it is in flight. What
     /// it copies when the entry is submitted (an address, a time) does not count.
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         false
     }
 

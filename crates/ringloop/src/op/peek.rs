@@ -38,7 +38,7 @@ impl Operation for Peek {
         self.buf.finish(result)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -62,7 +62,7 @@ impl Operation for Read {
         usize::try_from(result) != Ok(capacity)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -60,7 +60,7 @@ impl Operation for ReadFixed {
         result
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

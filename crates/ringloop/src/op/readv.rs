@@ -84,7 +84,7 @@ impl Operation for ReadV {
         usize::try_from(result) != Ok(self.vector.len())
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -64,7 +64,7 @@ impl Operation for Recv {
         self.buf.finish(result)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }
@@ -144,7 +144,7 @@ impl Operation for RecvMulti {
         self.rearms
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -50,7 +50,7 @@ impl Operation for RecvPooled {
         Shape::OnceBuffer(PoolKind::Singles)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -96,7 +96,7 @@ impl Operation for RecvMsg {
         result
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -104,7 +104,7 @@ impl Operation for RecvMsgMulti {
         Shape::MultiBuffer(PoolKind::Datagrams)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -274,8 +274,8 @@ impl Operation for Request {
         }
     }
 
-    fn lends_memory(&self) -> bool {
-        each!(self, op => op.lends_memory())
+    fn exposes_memory(&self) -> bool {
+        each!(self, op => op.exposes_memory())
     }
 
     fn discard(&mut self, result: i32) {

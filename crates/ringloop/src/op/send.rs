@@ -43,7 +43,7 @@ impl Operation for Send {
         usize::try_from(result) != Ok(self.buf.len())
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

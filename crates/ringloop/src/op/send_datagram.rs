@@ -146,7 +146,7 @@ impl Operation for SendDatagram {
         result
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

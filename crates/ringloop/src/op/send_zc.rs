@@ -128,7 +128,7 @@ impl Operation for SendZc {
         self.report.next(result)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }
@@ -152,7 +152,7 @@ impl Operation for SendMsgZc {
         self.report.next(result)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

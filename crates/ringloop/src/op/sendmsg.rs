@@ -98,7 +98,7 @@ impl Operation for SendMsg {
         usize::try_from(result) != Ok(asked)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -62,7 +62,7 @@ impl Operation for Write {
         usize::try_from(result) != Ok(len)
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -56,7 +56,7 @@ impl Operation for WriteFixed {
         usize::try_from(result) != Ok(self.buf.rest().len())
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

@@ -50,7 +50,7 @@ impl Operation for WriteV {
         usize::try_from(result) != Ok(self.vector.len())
     }
 
-    fn lends_memory(&self) -> bool {
+    fn exposes_memory(&self) -> bool {
         true
     }
 }

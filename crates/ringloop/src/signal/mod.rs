@@ -19,7 +19,7 @@
 //! # Ok::<(), ringloop::Error>(())
 //! ```
 
-use crate::executor::{Home, Local, Op};
+use crate::executor::{Local, Op, WeakLocal};
 use crate::op::Poll;
 use crate::sys::interest::Interest;
 use crate::sys::signal::Listener;
@@ -91,7 +91,7 @@ impl fmt::Debug for Signal {
 pub struct Signals {
     listener: Listener,
     taken: VecDeque<Signal>,
-    home: Option<Home>,
+    weak_local: Option<WeakLocal>,
 }
 
 impl Signals {
@@ -107,7 +107,7 @@ impl Signals {
         Ok(Self {
             listener: Listener::new(&numbers)?,
             taken: VecDeque::new(),
-            home: None,
+            weak_local: None,
         })
     }
 
@@ -121,7 +121,7 @@ impl Signals {
             if let Some(signal) = self.taken.pop_front() {
                 return Ok(signal);
             }
-            self.home = Some(Local::current().home());
+            self.weak_local = Some(Local::current().downgrade());
             let poll = Poll {
                 fd: self.listener.as_raw_fd(),
                 interest: Interest::READ,
@@ -135,8 +135,8 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         // Other loops continue to use the descriptor.
-        if let Some(home) = &self.home {
-            home.release(self.listener.as_raw_fd());
+        if let Some(weak_local) = &self.weak_local {
+            weak_local.release(self.listener.as_raw_fd());
         }
     }
 }

@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 /// Whether the running task has budget left. `false`: it takes nothing and is polled again in its next
 /// turn, so that other threads that always have more for it do not starve the loop's other tasks.
 pub(super) fn has_share<P: Place>() -> bool {
-    !P::IS_SHARED || Local::spend_share()
+    !P::IS_SHARED || Local::spend_budget()
 }
 
 /// Wakes the task, which is polled again after the others.

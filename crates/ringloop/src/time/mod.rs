@@ -60,7 +60,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if clock::monotonic_ns() >= self.deadline_ns {
-            if self.armed.is_none() && !Local::spend_share() {
+            if self.armed.is_none() && !Local::spend_budget() {
                 // A task that polls for past deadlines must not starve the others.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -31,7 +31,7 @@ pub(super) struct Room {
 
 /// The slot of a waiter.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spot {
+pub(super) struct RoomSlot {
     round: u64,
     index: usize,
 }
@@ -40,12 +40,12 @@ impl Room {
     /// Wakes `waker` at the end of this round. Returns the waker it replaces, to be dropped outside
     /// the lock.
     #[must_use]
-    pub fn wait(&mut self, waker: &Waker, spot: &mut Option<Spot>) -> Option<Waker> {
+    pub fn wait(&mut self, waker: &Waker, slot: &mut Option<RoomSlot>) -> Option<Waker> {
         if self.is_empty() {
             self.left_count = 0;
         }
-        if let Some(spot) = spot.filter(|spot| spot.round == self.round) {
-            let here = &mut self.wakers[spot.index];
+        if let Some(slot) = slot.filter(|slot| slot.round == self.round) {
+            let here = &mut self.wakers[slot.index];
             let is_same = here.as_ref().is_some_and(|there| there.will_wake(waker));
             return if is_same {
                 None
@@ -58,24 +58,24 @@ impl Room {
             self.wakers.len() - 1
         });
         self.wakers[index] = Some(waker.clone());
-        *spot = Some(Spot {
+        *slot = Some(RoomSlot {
             round: self.round,
             index,
         });
         None
     }
 
-    pub fn leave(&mut self, spot: Spot) -> Option<Waker> {
-        if spot.round != self.round {
+    pub fn leave(&mut self, slot: RoomSlot) -> Option<Waker> {
+        if slot.round != self.round {
             return None;
         }
-        self.free.push(spot.index);
-        self.wakers[spot.index].take()
+        self.free.push(slot.index);
+        self.wakers[slot.index].take()
     }
 
     /// A piece of work has left the queue. Returns the wakers to wake now.
     #[must_use]
-    pub fn one_left(&mut self) -> Vec<Option<Waker>> {
+    pub fn note_dequeued(&mut self) -> Vec<Option<Waker>> {
         self.left_count += 1;
         if self.left_count < ROUND_LEN {
             return Vec::new();

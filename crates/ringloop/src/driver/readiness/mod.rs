@@ -147,22 +147,22 @@ impl ReadinessDriver {
     }
 
     pub(super) fn submit_as(&mut self, request: Request, sink: Sink, mut flags: u8) -> Key {
-        let is_patient = flags & flag::PATIENT != 0;
+        let poll_first = flags & flag::POLL_FIRST != 0;
         let shape = request.shape();
         let need = request.need();
         if let Request::Close(close) = &request {
             self.release(close.fd);
         }
         // Checked once for all its connections.
-        if matches!(&request, Request::Accept(accept) if accept.multi && accept.never_waits()) {
-            flags |= flag::NEVER_WAITS;
+        if matches!(&request, Request::Accept(accept) if accept.multi && accept.is_nonblocking()) {
+            flags |= flag::NONBLOCKING;
         }
         let (key, slot) = self.table.insert(request, sink, flags);
         slot.phase = Phase::Armed;
         match need {
             Need::Nothing => self.try_now(key),
             Need::Cancel(target) => {
-                let result = self.cancel_and_tell(target);
+                let result = self.cancel_with_result(target);
                 self.settle(key, result);
             }
             Need::Clock(deadline_ns) => {
@@ -184,16 +184,16 @@ impl ReadinessDriver {
                     self.runnable.push_back((key, interest));
                 }
             }
-            Need::Ready(fd, interest) if is_patient || self.watches.is_blocked(fd, interest) => {
+            Need::Ready(fd, interest) if poll_first || self.watches.is_blocked(fd, interest) => {
                 self.park(key, fd, interest);
             }
-            Need::Ready(..) | Need::Pool(_) => self.place(key),
+            Need::Ready(..) | Need::Pool(_) => self.enqueue(key),
         }
         key
     }
 
     /// Tries an operation, and queues it where it is tried again.
-    fn place(&mut self, key: Key) {
+    fn enqueue(&mut self, key: Key) {
         if let Some(result) = self.attempt(key) {
             self.settle(key, result);
             return;
@@ -201,7 +201,7 @@ impl ReadinessDriver {
         match self.need(key) {
             Some(Need::Ready(fd, interest)) => self.park(key, fd, interest),
             Some(Need::Pool(fds)) => {
-                if let Err(error) = self.working.lend(&mut self.table, key, fds) {
+                if let Err(error) = self.working.submit(&mut self.table, key, fds) {
                     self.settle(key, negated(&error));
                 }
             }
@@ -210,7 +210,7 @@ impl ReadinessDriver {
     }
 
     /// Cancels as an operation: 0, `ENOENT` if it has ended, `EALREADY` if it cannot be stopped.
-    fn cancel_and_tell(&mut self, target: Key) -> i32 {
+    fn cancel_with_result(&mut self, target: Key) -> i32 {
         let phase = self.table.slot(target).map(|slot| slot.phase);
         if !matches!(phase, Some(Phase::Armed | Phase::Queued | Phase::Working)) {
             return -libc::ENOENT;
@@ -328,8 +328,8 @@ impl ReadinessDriver {
         true
     }
 
-    /// See [`super::Driver::has_news`].
-    pub(super) fn has_news(&self) -> bool {
+    /// See [`super::Driver::has_events`].
+    pub(super) fn has_events(&self) -> bool {
         !(self.runnable.is_empty() && self.finished.is_empty() && self.arrived.is_empty())
     }
 
@@ -342,7 +342,7 @@ impl ReadinessDriver {
             self.expire();
             return Ok(());
         }
-        let timeout = if self.has_news() {
+        let timeout = if self.has_events() {
             Some(Duration::ZERO)
         } else {
             self.deadlines.bound(timeout)
@@ -354,7 +354,7 @@ impl ReadinessDriver {
             let results = self.working.collect(&mut self.table);
             self.take_back(results);
         }
-        self.lend_waiting();
+        self.submit_waiting();
         Ok(())
     }
 
@@ -370,21 +370,21 @@ impl ReadinessDriver {
                 Err(error) if would_block(&error) && cancelled => {
                     self.settle(key, -libc::ECANCELED);
                 }
-                Err(error) if would_block(&error) => self.place_again(key),
+                Err(error) if would_block(&error) => self.enqueue_again(key),
                 Err(error) => self.settle(key, negated(&error)),
             }
         }
     }
 
     /// Hands over the operations that waited for room in the pool's queue, as far as there is room.
-    fn lend_waiting(&mut self) {
+    fn submit_waiting(&mut self) {
         while let Some(key) = self.working.next_waiting() {
             if !self.is_queued(key) {
                 continue;
             }
-            self.place_again(key);
+            self.enqueue_again(key);
             if self.is_queued(key) {
-                self.working.last_is_next();
+                self.working.move_last_to_front();
                 return;
             }
         }
@@ -395,10 +395,10 @@ impl ReadinessDriver {
         slot.is_some_and(|slot| slot.phase == Phase::Queued)
     }
 
-    fn place_again(&mut self, key: Key) {
+    fn enqueue_again(&mut self, key: Key) {
         if let Some(slot) = self.table.slot(key) {
             slot.phase = Phase::Armed;
-            self.place(key);
+            self.enqueue(key);
         }
     }
 
@@ -450,7 +450,7 @@ impl ReadinessDriver {
                 self.unpark_from(key, before);
                 let Some(result) = result else {
                     // It waits for another descriptor or direction now.
-                    self.place(key);
+                    self.enqueue(key);
                     return None;
                 };
                 self.deliver(key, result, false, None)
@@ -533,10 +533,10 @@ impl ReadinessDriver {
     /// One non-blocking try; `None` is "would block".
     fn attempt(&mut self, key: Key) -> Option<i32> {
         let slot = self.table.slot(key)?;
-        let never_waits = slot.is(flag::NEVER_WAITS);
+        let is_nonblocking = slot.is(flag::NONBLOCKING);
         let request = slot.request_mut()?;
         let result = match request {
-            Request::Accept(accept) if never_waits => outcome(accept.accept()),
+            Request::Accept(accept) if is_nonblocking => outcome(accept.accept()),
             request => attempt(request),
         };
         let request = slot.request_mut()?;

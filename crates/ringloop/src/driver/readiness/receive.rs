@@ -105,14 +105,14 @@ impl ReadinessDriver {
         let Some(Request::RecvMsgMulti(receive)) = self.table.slot(key)?.request_mut() else {
             return None;
         };
-        let mut lent = pool.lend(receive.want());
-        if lent.is_empty() {
+        let mut batch = pool.take_batch(receive.want());
+        if batch.is_empty() {
             return self.starve(key, PoolKind::Datagrams);
         }
-        let buffers = lent.iter_mut().map(|(_, memory)| &mut **memory);
+        let buffers = batch.iter_mut().map(|(_, memory)| &mut **memory);
         let received = receive.receive(buffers);
         let mut filled = received.as_deref().unwrap_or(&[]).iter();
-        for (id, memory) in lent {
+        for (id, memory) in batch {
             pool.restore(&id, memory);
             match filled.next() {
                 Some(len) => self.arrived.push_back((key, *len as i32, id)),

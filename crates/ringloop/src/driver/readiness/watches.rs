@@ -75,18 +75,18 @@ impl Table {
         self.pages.get(index / PAGE)?.as_ref()?[index % PAGE].as_ref()
     }
 
-    fn place(&mut self, fd: RawFd) -> Option<&mut Option<Watch>> {
+    fn entry_mut(&mut self, fd: RawFd) -> Option<&mut Option<Watch>> {
         let index = usize::try_from(fd).ok()?;
         let page = self.pages.get_mut(index / PAGE)?.as_mut()?;
         Some(&mut page[index % PAGE])
     }
 
     fn get_mut(&mut self, fd: RawFd) -> Option<&mut Watch> {
-        self.place(fd)?.as_mut()
+        self.entry_mut(fd)?.as_mut()
     }
 
     fn take(&mut self, fd: RawFd) -> Option<Watch> {
-        self.place(fd)?.take()
+        self.entry_mut(fd)?.take()
     }
 
     /// The watch of the descriptor with the number `index`; a new one watches nothing.

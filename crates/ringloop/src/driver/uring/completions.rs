@@ -101,7 +101,7 @@ impl UringDriver {
         if slot.is(flag::CANCELLED) {
             return Some(-libc::ECANCELED);
         }
-        slot.set(flag::PATIENT);
+        slot.set(flag::POLL_FIRST);
         slot.phase = Phase::Resting;
         self.late.note(key, [fd, NO_FD]);
         self.rearm(key);

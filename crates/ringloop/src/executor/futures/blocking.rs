@@ -3,7 +3,7 @@
 //! Owns: [`Blocking`], the future of a call's result. Called by: applications ([`spawn_blocking`])
 //! and `net` (name look-up).
 
-use crate::driver::{Call, Place};
+use crate::driver::{Call, RoomWaiter};
 use crate::executor::runtime::local::Local;
 use crate::executor::task::error::JoinError;
 use std::fmt;
@@ -55,8 +55,8 @@ pub struct Blocking<T> {
     shared: Arc<Mutex<Shared<T>>>,
     /// The call, if the queue was full: retried when there is room.
     waiting: Option<(Local, Call)>,
-    /// Its place among the waiters.
-    place: Option<Place>,
+    /// Its entry among the waiters for room.
+    waiter: Option<RoomWaiter>,
 }
 
 impl<T> fmt::Debug for Blocking<T> {
@@ -104,7 +104,7 @@ pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stat
     let mut blocking = Blocking {
         shared,
         waiting: None,
-        place: None,
+        waiter: None,
     };
     blocking.start(Local::current(), call, None);
     blocking
@@ -113,9 +113,9 @@ pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stat
 impl<T> Blocking<T> {
     fn start(&mut self, local: Local, call: Call, waker: Option<&Waker>) {
         let pool = local.engine().blocking_pool().clone();
-        let asks = waker.map(|waker| (waker, &mut self.place));
+        let asks = waker.map(|waker| (waker, &mut self.waiter));
         match pool.call(call, asks) {
-            Ok(()) => self.place = None,
+            Ok(()) => self.waiter = None,
             Err((call, None)) => self.waiting = Some((local, call)),
             Err((call, Some(error))) => self.refuse(call, error),
         }

@@ -6,7 +6,7 @@
 use crate::driver::Key;
 use crate::executor::futures::link::{First, Limited, Link, Linked};
 use crate::executor::runtime::local::Local;
-use crate::executor::runtime::local::{Beginning, Begun, poll_outcome};
+use crate::executor::runtime::local::{Begun, StartMode, poll_outcome};
 use crate::op::Kind;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ use std::time::Duration;
 #[must_use = "an operation does nothing until it is awaited"]
 pub struct Op<K: Kind> {
     state: State<K>,
-    beginning: Beginning,
+    mode: StartMode,
 }
 
 #[derive(Debug)]
@@ -45,13 +45,8 @@ pub(crate) struct Flight<K> {
 impl<K: Kind> Flight<K> {
     /// Begins an operation on the current loop; returns the output if it completes at once.
     #[inline]
-    pub fn begin(
-        local: Local,
-        kind: K,
-        beginning: Beginning,
-        waker: &Waker,
-    ) -> Result<Self, K::Output> {
-        match local.begin(kind.into_request(), beginning, waker) {
+    pub fn begin(local: Local, kind: K, mode: StartMode, waker: &Waker) -> Result<Self, K::Output> {
+        match local.begin(kind.into_request(), mode, waker) {
             Begun::Over(outcome) => Err(K::output(outcome)),
             Begun::InFlight(key) => Ok(Self {
                 local: Some(local),
@@ -87,16 +82,16 @@ impl<K: Kind> Op<K> {
     pub fn new(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
-            beginning: Beginning::Plain,
+            mode: StartMode::DriverDefault,
         }
     }
 
     /// Like [`Op::new`], but tries the system call at the first poll, and submits only if it would
     /// block: for large copies, and for descriptors known to be ready.
-    pub fn eager(kind: K) -> Self {
+    pub fn try_first(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
-            beginning: Beginning::Eager,
+            mode: StartMode::TryFirst,
         }
     }
 
@@ -105,10 +100,10 @@ impl<K: Kind> Op<K> {
     /// the operation goes on at once.
     ///
     /// See `io_uring_prep_recv(3)`, `IORING_RECVSEND_POLL_FIRST`, kernel 5.19.
-    pub fn patient(kind: K) -> Self {
+    pub fn poll_first(kind: K) -> Self {
         Self {
             state: State::Unsubmitted(kind),
-            beginning: Beginning::Patient,
+            mode: StartMode::PollFirst,
         }
     }
 
@@ -146,7 +141,7 @@ impl<K: Kind> Future for Op<K> {
         let State::Unsubmitted(kind) = std::mem::replace(&mut self.state, State::Over) else {
             panic!("an operation was polled after it was over");
         };
-        match Flight::begin(Local::current(), kind, self.beginning, cx.waker()) {
+        match Flight::begin(Local::current(), kind, self.mode, cx.waker()) {
             Err(output) => Poll::Ready(output),
             Ok(flight) => {
                 self.state = State::InFlight(flight);

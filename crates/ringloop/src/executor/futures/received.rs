@@ -5,9 +5,9 @@
 
 use crate::buf::{Held, Outgoing, SendBuf};
 use crate::driver::Lease;
-use crate::executor::runtime::home::Home;
 use crate::executor::runtime::large::lead_len;
 use crate::executor::runtime::local::Local;
+use crate::executor::runtime::weak::WeakLocal;
 use crate::limits;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// Costs no copy. Hold it briefly: while every buffer of the pool is held, all streams of the loop
 /// wait.
 pub struct Received {
-    home: Home,
+    weak_local: WeakLocal,
     memory: Memory,
     /// Range of the bytes in their buffer.
     span: Range<u32>,
@@ -42,8 +42,8 @@ impl Drop for Received {
     #[inline]
     fn drop(&mut self) {
         match std::mem::replace(&mut self.memory, Memory::None) {
-            Memory::Pool(lease) => self.home.give_back(lease),
-            Memory::Large(buffer) => self.home.keep_large(buffer),
+            Memory::Pool(lease) => self.weak_local.give_back(lease),
+            Memory::Large(buffer) => self.weak_local.keep_large(buffer),
             Memory::Copied(_) | Memory::None => {}
         }
     }
@@ -55,7 +55,7 @@ impl Received {
     pub(crate) fn new(local: &Local, lease: Lease, len: usize) -> Self {
         let span = span(0, len.min(lease.bytes().len()));
         Self {
-            home: local.home(),
+            weak_local: local.downgrade(),
             memory: Memory::Pool(lease),
             span,
         }
@@ -65,7 +65,7 @@ impl Received {
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
         let span = span(lead_len(&bytes), bytes.len());
         Self {
-            home: local.home(),
+            weak_local: local.downgrade(),
             memory: Memory::Large(bytes),
             span,
         }
@@ -118,31 +118,31 @@ impl fmt::Debug for Received {
 }
 
 /// Received bytes that an operation sends in place; the loop counts them
-/// ([`limits::LENT_BUFFERS`]).
+/// ([`limits::HELD_BUFFERS_MAX`]).
 #[derive(Debug)]
-struct Lent(Received);
+struct SentInPlace(Received);
 
-impl Lent {
+impl SentInPlace {
     fn new(received: Received) -> Rc<Self> {
-        received.home.count_lent(1);
+        received.weak_local.count_held(1);
         Rc::new(Self(received))
     }
 }
 
-impl Drop for Lent {
+impl Drop for SentInPlace {
     fn drop(&mut self) {
-        self.0.home.count_lent(-1);
+        self.0.weak_local.count_held(-1);
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for SentInPlace {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
 // A lease is never written to, and its buffer is not reused before it is returned.
-impl Held for Lent {}
+impl Held for SentInPlace {}
 
 /// What the caller keeps of received bytes while they are sent.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ enum Kept {
     /// Without their memory, which the operation has.
     Emptied(Received),
     /// The other reference.
-    Lent(Rc<Lent>),
+    InPlace(Rc<SentInPlace>),
 }
 
 impl Outgoing for Received {
@@ -167,16 +167,19 @@ impl Outgoing for Received {
     /// Copying many bytes costs more than a system call.
     #[inline]
     fn is_urgent(&self) -> bool {
-        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_be_lent()
+        self.span.len() >= limits::EAGER_SEND_BYTES_MIN && !self.may_send_in_place()
     }
 
     /// Copies a few bytes of a pool buffer, and returns the buffer: if all were held until their
     /// bytes are sent, all streams would wait for the pool.
     #[inline]
     fn lend(mut self) -> (SendBuf, Sending) {
-        if self.may_be_lent() {
-            let lent = Lent::new(self);
-            return (SendBuf::of_held(&lent), Sending(Kept::Lent(lent)));
+        if self.may_send_in_place() {
+            let in_place = SentInPlace::new(self);
+            return (
+                SendBuf::of_held(&in_place),
+                Sending(Kept::InPlace(in_place)),
+            );
         }
         let buf = match &mut self.memory {
             Memory::Large(bytes) | Memory::Copied(bytes) => {
@@ -193,9 +196,9 @@ impl Outgoing for Received {
     fn restore(sending: Sending, buf: SendBuf) -> Self {
         let mut received = match sending.0 {
             Kept::Emptied(received) => received,
-            Kept::Lent(lent) => {
+            Kept::InPlace(in_place) => {
                 drop(buf);
-                return Self::end_of(lent);
+                return Self::end_of(in_place);
             }
         };
         let bytes = buf.into_vec().unwrap_or_default();
@@ -213,10 +216,10 @@ impl Received {
     /// True if they are sent in place, with the next batch: many bytes of a pool buffer, while
     /// enough other buffers are free.
     #[inline]
-    fn may_be_lent(&self) -> bool {
+    fn may_send_in_place(&self) -> bool {
         self.span.len() >= limits::EAGER_SEND_BYTES_MIN
             && matches!(self.memory, Memory::Pool(_))
-            && self.home.may_lend()
+            && self.weak_local.may_hold_for_send()
     }
 
     /// Copies the bytes out, and returns their pool buffer.
@@ -225,20 +228,20 @@ impl Received {
         self.span = span(0, copy.len());
         let copied = Memory::Copied(Vec::new());
         if let Memory::Pool(lease) = std::mem::replace(&mut self.memory, copied) {
-            self.home.give_back(lease);
+            self.weak_local.give_back(lease);
         }
         copy
     }
 
     /// Takes them back after the last send; `None` if an operation still has them.
-    fn end_of(lent: Rc<Lent>) -> Self {
+    fn end_of(in_place: Rc<SentInPlace>) -> Self {
         let none = Self {
-            home: lent.0.home.clone(),
+            weak_local: in_place.0.weak_local.clone(),
             memory: Memory::None,
             span: 0..0,
         };
-        match Rc::into_inner(lent) {
-            Some(mut lent) => std::mem::replace(&mut lent.0, none),
+        match Rc::into_inner(in_place) {
+            Some(mut in_place) => std::mem::replace(&mut in_place.0, none),
             None => none,
         }
     }

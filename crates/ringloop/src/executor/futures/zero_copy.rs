@@ -39,16 +39,16 @@ impl SendZeroCopy {
 }
 
 impl Future for SendZeroCopy {
-    type Output = (io::Result<usize>, Lent);
+    type Output = (io::Result<usize>, ZeroCopyBufs);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (arrival, back) = ready!(poll_next(&mut this.multi, cx, &mut this.request));
-        let lent = match back {
-            Some(request) => Lent::back(request),
-            None => Lent(Loan::Out(std::mem::take(&mut this.multi))),
+        let bufs = match back {
+            Some(request) => ZeroCopyBufs::back(request),
+            None => ZeroCopyBufs(Release::Pending(std::mem::take(&mut this.multi))),
         };
-        Poll::Ready((arrival.result().map(|count| count as usize), lent))
+        Poll::Ready((arrival.result().map(|count| count as usize), bufs))
     }
 }
 
@@ -72,7 +72,7 @@ fn poll_next(
 /// Dropping it leaves the buffers to the driver, which frees them when the kernel has released them.
 #[derive(Debug)]
 #[must_use = "the buffers come back when it is awaited"]
-pub struct Lent(Loan);
+pub struct ZeroCopyBufs(Release);
 
 /// The end of a zero-copy send.
 #[derive(Debug)]
@@ -92,29 +92,29 @@ impl Returned {
 }
 
 #[derive(Debug)]
-enum Loan {
+enum Release {
     /// The kernel may still read them.
-    Out(Multi),
+    Pending(Multi),
     /// The kernel has released them.
-    Back(Option<Request>),
+    Done(Option<Request>),
 }
 
-impl Lent {
+impl ZeroCopyBufs {
     /// The buffers of a send that has ended already.
     pub(crate) fn back(request: Request) -> Self {
-        Self(Loan::Back(Some(request)))
+        Self(Release::Done(Some(request)))
     }
 }
 
-impl Future for Lent {
+impl Future for ZeroCopyBufs {
     type Output = Returned;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let request = match &mut self.0 {
-            Loan::Out(multi) => ready!(poll_next(multi, cx, &mut None)).1,
-            Loan::Back(request) => request.take(),
+            Release::Pending(multi) => ready!(poll_next(multi, cx, &mut None)).1,
+            Release::Done(request) => request.take(),
         };
-        self.0 = Loan::Back(None);
+        self.0 = Release::Done(None);
         let (bufs, transfer) = request.map_or((Vec::new(), Transfer::Copied), Request::into_sent);
         Poll::Ready(Returned { bufs, transfer })
     }

@@ -162,7 +162,7 @@ impl Runtime {
 
     /// All workers; this thread is number 0.
     pub fn workers(&self) -> Workers {
-        Workers::of(self.local.seat().team)
+        Workers::of(self.local.member().team)
     }
 
     /// Starts a task on this thread; it runs during `block_on`.

@@ -186,7 +186,7 @@ impl Engine {
         if timeout == Some(Duration::ZERO) {
             self.driver.wait(timeout)
         } else if self.busy.is_on() {
-            self.look_then_sleep(timeout)
+            self.poll_then_sleep(timeout)
         } else {
             self.sleep(timeout)
         }
@@ -203,7 +203,7 @@ impl Engine {
 
     /// Polls for completions while that pays off, then sleeps. A notification meanwhile makes no
     /// system call.
-    fn look_then_sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    fn poll_then_sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
         let span_ns = self.busy.span_ns();
         let mut passed_ns = 0;
@@ -211,7 +211,7 @@ impl Engine {
             self.driver.wait(Some(Duration::ZERO))?;
             let left =
                 timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(passed_ns)));
-            if self.driver.has_news() || left == Some(Duration::ZERO) {
+            if self.driver.has_events() || left == Some(Duration::ZERO) {
                 self.busy.learn(passed_ns);
                 return Ok(());
             }

@@ -4,10 +4,10 @@
 //! that run the turn themselves. Does not block, and holds no borrow while it polls a future.
 
 use super::engine::{Engine, Options};
-use super::home::Home;
 use super::shared::{self, Shared};
-use super::team::{Seat, Team};
+use super::team::{Team, TeamMember};
 use super::timer::TimerKey;
+use super::weak::WeakLocal;
 use crate::driver::{Key, Sink};
 use crate::error::Error;
 use crate::executor::task::core as task;
@@ -45,13 +45,13 @@ pub struct Local {
 
 /// How an operation is first tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beginning {
+pub(crate) enum StartMode {
     /// The driver's default.
-    Plain,
+    DriverDefault,
     /// Try-first: at once, by the system call.
-    Eager,
+    TryFirst,
     /// Poll-first: once its descriptor is ready.
-    Patient,
+    PollFirst,
 }
 
 /// Outcome of beginning an operation.
@@ -95,13 +95,13 @@ impl Local {
             arrivals: RefCell::new(VecDeque::new()),
             dropped: RefCell::new(Vec::new()),
             returned: RefCell::new(Vec::new()),
-            lent_count: Cell::default(),
+            held_count: Cell::default(),
             large: RefCell::default(),
             cancel_count: Cell::default(),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
             refused: Cell::new(0),
-            seat: OnceCell::new(),
+            member: OnceCell::new(),
         };
         Ok(Self {
             shared: Rc::new(shared),
@@ -162,13 +162,13 @@ impl Local {
     /// operations have ended or been cancelled. Waits while a thread or a link may still use it,
     /// for [`limits::DRAIN_TIMEOUT_MS`] at most.
     pub fn release(&self, fd: RawFd) {
-        self.home().release(fd);
+        self.downgrade().release(fd);
     }
 
     /// Closes a descriptor whose operations have ended or been cancelled: now, or once no thread
     /// and no link may name it.
     pub fn close(&self, fd: OwnedFd) {
-        self.home().close(fd);
+        self.downgrade().close(fd);
     }
 
     /// True in a forked child of the process that made the loop: it does not run there
@@ -206,18 +206,18 @@ impl Local {
     }
 
     /// A weak handle to the current loop, if any.
-    pub(crate) fn current_home() -> Option<Home> {
-        Self::try_current().map(|local| local.home())
+    pub(crate) fn current_weak() -> Option<WeakLocal> {
+        Self::try_current().map(|local| local.downgrade())
     }
 
     /// True if the handle is this loop's.
-    pub(crate) fn is_home(&self, home: &Home) -> bool {
-        home.is(&self.shared)
+    pub(crate) fn is_target_of(&self, weak_local: &WeakLocal) -> bool {
+        weak_local.is(&self.shared)
     }
 
     /// A weak handle to this loop.
-    pub(crate) fn home(&self) -> Home {
-        Home::of(&self.shared)
+    pub(crate) fn downgrade(&self) -> WeakLocal {
+        WeakLocal::of(&self.shared)
     }
 
     /// Starts a task on this loop.
@@ -298,7 +298,7 @@ impl Local {
 
     /// Like [`Self::spend_attempt`], for the current loop; unlimited without one. An executor
     /// inside a task never renews the budget, so it is renewed after some refusals.
-    pub(crate) fn spend_share() -> bool {
+    pub(crate) fn spend_budget() -> bool {
         let spent = CURRENT.try_with(|current| {
             let current = current.try_borrow().ok()?;
             let local = current.as_ref()?;
@@ -325,19 +325,19 @@ impl Local {
     }
 
     /// Begins an operation: completes it at once if the driver can, or submits it.
-    pub(crate) fn begin(&self, mut request: Request, beginning: Beginning, waker: &Waker) -> Begun {
+    pub(crate) fn begin(&self, mut request: Request, mode: StartMode, waker: &Waker) -> Begun {
         let mut engine = self.engine();
         let driver = engine.driver_mut();
-        let is_patient = beginning == Beginning::Patient;
-        if !is_patient
-            && (driver.tries_first() || beginning == Beginning::Eager)
+        let poll_first = mode == StartMode::PollFirst;
+        if !poll_first
+            && (driver.tries_first() || mode == StartMode::TryFirst)
             && let Some(left) = self.shared.attempts_left.get().checked_sub(1)
             && let Some(result) = driver.attempt(&mut request)
         {
             self.shared.attempts_left.set(left);
             return Begun::Over(Outcome::of(result, request));
         }
-        Begun::InFlight(driver.submit_as(request, Sink::Waker(waker.clone()), is_patient))
+        Begun::InFlight(driver.submit_as(request, Sink::Waker(waker.clone()), poll_first))
     }
 
     /// The most recently used large buffer, for a bulk receive after the bytes it holds
@@ -362,7 +362,7 @@ impl Local {
 
     /// True, as `Some` with the number of idle pool threads, if nothing known to this loop will
     /// wake a task: no ready task, message, operation, timer or blocking call.
-    pub fn waits_for_nothing(&self) -> Option<usize> {
+    pub fn quiescent(&self) -> Option<usize> {
         let mut engine = self.shared.engine.try_borrow_mut().ok()?;
         let busy = self.has_ready()
             || !self.shared.hub.is_inbox_empty()
@@ -386,18 +386,18 @@ impl Local {
     }
 
     /// Makes this loop one of a runtime's workers.
-    pub(crate) fn sit(&self, team: Arc<Team>, worker: usize) {
+    pub(crate) fn join_team(&self, team: Arc<Team>, worker: usize) {
         // Set once, by the creator of the loop.
-        drop(self.shared.seat.set(Seat { team, worker }));
+        drop(self.shared.member.set(TeamMember { team, worker }));
     }
 
     /// This loop's team and worker number; a loop without a runtime is a team of one.
-    pub(crate) fn seat(&self) -> Seat {
-        let alone = || Seat {
-            team: Team::of_one(self.hub()),
+    pub(crate) fn member(&self) -> TeamMember {
+        let alone = || TeamMember {
+            team: Team::solo(self.hub()),
             worker: 0,
         };
-        self.shared.seat.get_or_init(alone).clone()
+        self.shared.member.get_or_init(alone).clone()
     }
 
     /// Drops every task: cancels their operations, and completes their handles.

@@ -6,11 +6,11 @@
 pub(crate) mod builder;
 pub(crate) mod busy;
 pub(crate) mod engine;
-pub(crate) mod home;
 pub(crate) mod large;
 pub(crate) mod local;
 pub(crate) mod shared;
 pub(crate) mod team;
 pub(crate) mod timer;
 pub(crate) mod turn;
+pub(crate) mod weak;
 pub(crate) mod workers;

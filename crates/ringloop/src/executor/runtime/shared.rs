@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::large::Large;
-use super::team::Seat;
+use super::team::TeamMember;
 use crate::driver::{Key, Lease};
 use crate::executor::task::core::{self, Arrival, Hub, Next};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -20,7 +20,7 @@ pub(super) struct Shared {
     /// Pool buffers that were dropped while it was borrowed.
     pub(super) returned: RefCell<Vec<Lease>>,
     /// Pool buffers that operations send from.
-    pub(super) lent_count: Cell<usize>,
+    pub(super) held_count: Cell<usize>,
     pub(super) large: RefCell<Large>,
     /// How often [`Local::cancel_all`](super::local::Local::cancel_all) was called.
     pub(super) cancel_count: Cell<u32>,
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     /// Refusals since the budget was last renewed.
     pub(super) refused: Cell<u32>,
     /// Set once the loop becomes one of several.
-    pub(super) seat: OnceCell<Seat>,
+    pub(super) member: OnceCell<TeamMember>,
 }
 
 impl Shared {

@@ -11,7 +11,7 @@ pub(crate) struct Team {
 
 impl Team {
     /// The team of a loop without a runtime.
-    pub fn of_one(hub: &Arc<Hub>) -> Arc<Self> {
+    pub fn solo(hub: &Arc<Hub>) -> Arc<Self> {
         Arc::new(Self {
             hubs: vec![Arc::clone(hub)],
         })
@@ -20,7 +20,7 @@ impl Team {
 
 /// A loop's team and worker number.
 #[derive(Debug, Clone)]
-pub(crate) struct Seat {
+pub(crate) struct TeamMember {
     pub team: Arc<Team>,
     pub worker: usize,
 }

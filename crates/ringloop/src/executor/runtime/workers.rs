@@ -45,7 +45,7 @@ impl Workers {
     /// Outside a runtime.
     #[track_caller]
     pub fn current() -> Self {
-        Self::of(Local::current().seat().team)
+        Self::of(Local::current().member().team)
     }
 
     /// Number of workers.
@@ -144,7 +144,7 @@ where
 /// Outside a runtime.
 #[track_caller]
 pub fn worker() -> usize {
-    Local::current().seat().worker
+    Local::current().member().worker
 }
 
 /// Settings of a runtime's threads.
@@ -221,7 +221,7 @@ pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
     if plan.pinned {
         pin(0)?;
     }
-    local.sit(team, 0);
+    local.join_team(team, 0);
     Ok(threads)
 }
 
@@ -292,7 +292,7 @@ fn run(
     let Ok(team) = teams.recv() else {
         return Ok(());
     };
-    local.sit(team, worker);
+    local.join_team(team, worker);
     let ended = catch_unwind(AssertUnwindSafe(|| turn::run(&local, stopped)));
     let closed = catch_unwind(AssertUnwindSafe(|| turn::shut_down(&local)));
     let reason = match (ended, closed) {

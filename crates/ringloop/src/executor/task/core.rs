@@ -42,7 +42,7 @@
 use super::count::SplitCount;
 use super::error::JoinError;
 use super::hub;
-use super::knock::Knock;
+use super::remote_wake::RemoteWakeFlag;
 use super::waiter::WaiterCell;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -87,7 +87,7 @@ struct Header {
     hub: NonNull<Hub>,
     /// Count of wakers: the other threads' half.
     wakers: SplitCount,
-    knock: Knock,
+    remote_wake: RemoteWakeFlag,
     // From here on for the loop thread only (invariant 6).
     phase: Cell<Phase>,
     flags: Cell<u8>,
@@ -187,7 +187,7 @@ where
         },
         hub: NonNull::from(&**hub),
         wakers: SplitCount::new(),
-        knock: Knock::new(),
+        remote_wake: RemoteWakeFlag::new(),
         phase: Cell::new(Phase::Queued),
         flags: Cell::new(flag::QUEUED | flag::HANDLE),
         slot: Cell::new(NO_SLOT),
@@ -215,7 +215,7 @@ pub(crate) fn open_hub(hub: &Arc<Hub>) {
 
 /// Drops that count: now, or when the last task's memory is freed.
 pub(crate) fn close_hub(hub: &Arc<Hub>) {
-    if hub.close_cells() {
+    if hub.close_task_count() {
         // SAFETY: invariant 5; it is the count of `open_hub`, and no task is left to use it.
         unsafe { Arc::decrement_strong_count(Arc::as_ptr(hub)) };
     }
@@ -347,7 +347,7 @@ impl TaskRef {
     /// Wakes the task from another thread than its loop's.
     #[cold]
     fn wake_there(self) {
-        if self.header().knock.raise() {
+        if self.header().remote_wake.set() {
             self.add_waker();
             self.hub().send_wake(RemoteWake(self));
         }
@@ -368,7 +368,7 @@ impl TaskRef {
         // SAFETY: invariant 3; invariant 1: the caller has dropped the last reference.
         unsafe { free(self.0) };
         // SAFETY: invariant 5: this task held the count until here.
-        if unsafe { hub.as_ref() }.discount_cell() {
+        if unsafe { hub.as_ref() }.note_task_freed() {
             // SAFETY: invariant 5; the hub was closed, and this was the last task.
             unsafe { Arc::decrement_strong_count(hub.as_ptr()) };
         }
@@ -433,7 +433,7 @@ pub(crate) struct RemoteWake(TaskRef);
 impl RemoteWake {
     /// On the loop thread: queues the task.
     pub fn arrive(self) {
-        self.0.header().knock.answer();
+        self.0.header().remote_wake.clear();
         if let Some(hub) = self.0.hub().here() {
             self.0.wake_here(hub);
         }
@@ -535,7 +535,7 @@ unsafe fn poll<F: Future>(task: NonNull<Header>) -> bool {
         let future = unsafe { &mut *stage.cast::<F>() };
         // SAFETY: invariant 4; it is in the task's allocation, and dropped there.
         let future = unsafe { Pin::new_unchecked(future) };
-        let waker = lent_waker(task);
+        let waker = borrowed_waker(task);
         let mut cx = Context::from_waker(&waker);
         match catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx))) {
             Ok(Poll::Pending) => return false,
@@ -607,13 +607,13 @@ unsafe fn free<F: Future>(task: NonNull<Header>) {
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone_raw, wake_raw, wake_by_ref_raw, drop_raw);
 
 /// A waker that is not counted: only valid during a poll.
-fn lent_waker(task: NonNull<Header>) -> ManuallyDrop<Waker> {
+fn borrowed_waker(task: NonNull<Header>) -> ManuallyDrop<Waker> {
     // SAFETY: the functions keep a waker's contract, on any thread; the loop holds the task while it polls it.
     ManuallyDrop::new(unsafe { Waker::new(task.as_ptr().cast_const().cast(), &WAKER) })
 }
 
 fn named(data: *const ()) -> TaskRef {
-    // SAFETY: a waker's data is a task (`lent_waker`), so it is not null.
+    // SAFETY: a waker's data is a task (`borrowed_waker`), so it is not null.
     TaskRef(unsafe { NonNull::new_unchecked(data.cast_mut().cast()) })
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Hub<T, W> {
     inbox: Inbox<Arrival<T, W>>,
     /// Count of tasks with memory: the other threads' half. Together they hold one count of the
     /// `Arc` that this is in.
-    cells: SplitCount,
+    task_count: SplitCount,
 }
 
 /// The loop thread's part.
@@ -49,7 +49,7 @@ pub(crate) struct Hub<T, W> {
 pub(crate) struct Here<T> {
     ready: RefCell<VecDeque<T>>,
     waiting: RefCell<Slots<T>>,
-    cells: Cell<i32>,
+    task_count: Cell<i32>,
 }
 
 /// Every task that has been polled and has not ended, by number. Tasks not yet polled are in the
@@ -89,7 +89,7 @@ impl<T> Here<T> {
                 list: Vec::new(),
                 free: Vec::new(),
             }),
-            cells: Cell::new(0),
+            task_count: Cell::new(0),
         }
     }
 
@@ -106,7 +106,7 @@ impl<T: Copy, W> Hub<T, W> {
         Self {
             here: Owned::new(Here::new()),
             inbox: Inbox::new(unpark, inbox_messages),
-            cells: SplitCount::new(),
+            task_count: SplitCount::new(),
         }
     }
 
@@ -120,21 +120,22 @@ impl<T: Copy, W> Hub<T, W> {
     #[inline]
     pub fn add(&self, task: T) {
         if let Some(here) = self.here.get() {
-            self.cells.add(Some(&here.cells));
+            self.task_count.add(Some(&here.task_count));
             here.ready.borrow_mut().push_back(task);
         }
     }
 
     /// A task's memory was freed; returns true if it was the last of a closed loop.
-    pub fn discount_cell(&self) -> bool {
-        self.cells.sub(self.here.get().map(|here| &here.cells))
+    pub fn note_task_freed(&self) -> bool {
+        self.task_count
+            .sub(self.here.get().map(|here| &here.task_count))
     }
 
     /// The loop has ended; returns true if no task has memory.
-    pub fn close_cells(&self) -> bool {
+    pub fn close_task_count(&self) -> bool {
         self.here
             .get()
-            .is_some_and(|here| self.cells.close(&here.cells))
+            .is_some_and(|here| self.task_count.close(&here.task_count))
     }
 
     /// Adds a task to the list of pending tasks; `None` on other threads than the loop's.

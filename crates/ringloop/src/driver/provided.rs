@@ -5,7 +5,7 @@
 //! can go on.
 //!
 //! # Invariants
-//! 1. A buffer ring is freed only by [`Lent::free`]; dropping the pools leaks what the kernel may
+//! 1. A buffer ring is freed only by [`ProvidedPools::free`]; dropping the pools leaks what the kernel may
 //!    still write to.
 
 use super::completion::BufferId;
@@ -20,7 +20,7 @@ use std::mem::ManuallyDrop;
 
 /// Every pool, including pools that are not open yet.
 #[derive(Debug, Default)]
-pub(super) struct Lent {
+pub(super) struct ProvidedPools {
     pools: [Option<Pool>; PoolKind::COUNT],
 }
 
@@ -53,7 +53,7 @@ impl Pool {
     }
 }
 
-impl Lent {
+impl ProvidedPools {
     /// Provides a pool's buffers to the kernel, if that has not been done.
     pub fn open(&mut self, ring: &Ring, kind: PoolKind) -> io::Result<()> {
         let pool = &mut self.pools[kind as usize];
@@ -95,7 +95,7 @@ impl Lent {
     /// Claims every buffer that a bundle's completion has filled, in order.
     ///
     /// # Safety
-    /// As [`Lent::claim`], for the group of [`PoolKind::Bundles`].
+    /// As [`ProvidedPools::claim`], for the group of [`PoolKind::Bundles`].
     pub unsafe fn claim_bundle(&mut self, cqe: &Cqe) -> Vec<BufferId> {
         let kind = PoolKind::Bundles;
         let mut ids = Vec::new();
@@ -177,7 +177,7 @@ impl Lent {
     }
 
     /// True if a starved receive can go on.
-    pub fn can_feed(&self) -> bool {
+    pub fn can_resume_starved(&self) -> bool {
         let mut pools = self.pools.iter().flatten();
         pools.any(|pool| !pool.starved.is_empty() && pool.room() > 0)
     }
@@ -185,8 +185,8 @@ impl Lent {
     /// The starved receives that can go on, one per free buffer: the others would find none, and
     /// lose their position in the queue. Counts the pools' free buffers rather than those returned
     /// since the last wait: a receive may report that it ran out after the buffers were returned.
-    pub fn take_fed(&mut self) -> Vec<Key> {
-        if !self.can_feed() {
+    pub fn take_resumable(&mut self) -> Vec<Key> {
+        if !self.can_resume_starved() {
             return Vec::new();
         }
         let pools = self.pools.iter_mut().flatten();
@@ -223,25 +223,25 @@ mod tests {
         })
         .expect("a ring");
         ring.enable().expect("a ring that runs");
-        let mut lent = Lent::default();
+        let mut pools = ProvidedPools::default();
         let kind = PoolKind::Streams;
-        lent.open(&ring, kind).expect("a pool");
+        pools.open(&ring, kind).expect("a pool");
         let keys: Vec<_> = (1..=5).map(Key::from_user_data).collect();
         for key in &keys {
-            lent.starve(kind, *key);
+            pools.starve(kind, *key);
         }
-        let claim_all_but = |free: usize, lent: &mut Lent| {
-            let pool = lent.pools[kind as usize].as_mut().expect("it was opened");
+        let claim_all_but = |free: usize, pools: &mut ProvidedPools| {
+            let pool = pools.pools[kind as usize].as_mut().expect("it was opened");
             pool.claimed_count = usize::from(kind.buffer_count()) - free;
         };
-        claim_all_but(0, &mut lent);
-        assert!(!lent.can_feed() && lent.take_fed().is_empty());
-        claim_all_but(2, &mut lent);
-        assert_eq!(lent.take_fed(), keys[..2]);
-        claim_all_but(100, &mut lent);
-        assert_eq!(lent.take_fed(), keys[2..]);
-        assert!(!lent.can_feed());
+        claim_all_but(0, &mut pools);
+        assert!(!pools.can_resume_starved() && pools.take_resumable().is_empty());
+        claim_all_but(2, &mut pools);
+        assert_eq!(pools.take_resumable(), keys[..2]);
+        claim_all_but(100, &mut pools);
+        assert_eq!(pools.take_resumable(), keys[2..]);
+        assert!(!pools.can_resume_starved());
         // SAFETY: nothing was ever armed.
-        unsafe { lent.free() };
+        unsafe { pools.free() };
     }
 }

@@ -12,15 +12,15 @@ use std::rc::{Rc, Weak};
 /// A weak handle to the loop whose driver uses a descriptor, and must release it before it is
 /// closed. The default is no loop.
 #[derive(Clone, Default)]
-pub(crate) struct Home(Weak<Shared>);
+pub(crate) struct WeakLocal(Weak<Shared>);
 
-impl std::fmt::Debug for Home {
+impl std::fmt::Debug for WeakLocal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Home").finish_non_exhaustive()
+        f.debug_struct("WeakLocal").finish_non_exhaustive()
     }
 }
 
-impl Home {
+impl WeakLocal {
     pub(super) fn of(shared: &Rc<Shared>) -> Self {
         Self(Rc::downgrade(shared))
     }
@@ -58,16 +58,16 @@ impl Home {
         }
     }
 
-    /// True if another pool buffer may be held until its bytes are sent ([`limits::LENT_BUFFERS`]).
-    pub(crate) fn may_lend(&self) -> bool {
+    /// True if another pool buffer may be held until its bytes are sent ([`limits::HELD_BUFFERS_MAX`]).
+    pub(crate) fn may_hold_for_send(&self) -> bool {
         let shared = self.0.upgrade();
-        shared.is_some_and(|shared| shared.lent_count.get() < limits::LENT_BUFFERS)
+        shared.is_some_and(|shared| shared.held_count.get() < limits::HELD_BUFFERS_MAX)
     }
 
     /// Counts `more` buffers that are being sent from.
-    pub(crate) fn count_lent(&self, more: isize) {
+    pub(crate) fn count_held(&self, more: isize) {
         if let Some(shared) = self.0.upgrade() {
-            let count = &shared.lent_count;
+            let count = &shared.held_count;
             count.update(|count| count.wrapping_add_signed(more));
         }
     }

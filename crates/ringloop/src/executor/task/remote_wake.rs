@@ -6,21 +6,21 @@ use crate::executor::sync::{AtomicBool, Ordering};
 
 /// Set while a wake from another thread is in the inbox.
 #[derive(Debug)]
-pub(crate) struct Knock(AtomicBool);
+pub(crate) struct RemoteWakeFlag(AtomicBool);
 
-impl Knock {
+impl RemoteWakeFlag {
     pub fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 
     /// On another thread: returns true if the caller has to send the message.
-    pub fn raise(&self) -> bool {
+    pub fn set(&self) -> bool {
         // A swap even if it is set: it publishes the waker's writes to the loop thread.
         !self.0.swap(true, Ordering::AcqRel)
     }
 
     /// The message has arrived: later wakes send their own.
-    pub fn answer(&self) {
+    pub fn clear(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }
 }
@@ -34,17 +34,17 @@ mod loom_tests {
 
     /// A wake from another thread is never lost, and never sends two messages at a time.
     #[test]
-    fn knock_runs_the_task_again_and_sends_once() {
+    fn remote_wake_runs_the_task_again_and_sends_once() {
         loom::model(|| {
-            let knock = Arc::new(Knock::new());
+            let flag = Arc::new(RemoteWakeFlag::new());
             let inbox = Arc::new(AtomicU32::new(0));
             let data = Arc::new(AtomicU32::new(0));
             let wakers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (knock, inbox, data) = (knock.clone(), inbox.clone(), data.clone());
+                    let (flag, inbox, data) = (flag.clone(), inbox.clone(), data.clone());
                     thread::spawn(move || {
                         data.fetch_add(1, Ordering::Relaxed);
-                        if knock.raise() {
+                        if flag.set() {
                             assert_eq!(inbox.fetch_add(1, Ordering::AcqRel), 0, "sent twice");
                         }
                     })
@@ -54,7 +54,7 @@ mod loom_tests {
             let mut turn = || {
                 if inbox.load(Ordering::Acquire) > 0 {
                     inbox.fetch_sub(1, Ordering::AcqRel);
-                    knock.answer();
+                    flag.clear();
                     seen = data.load(Ordering::Relaxed);
                 }
             };
