@@ -99,7 +99,7 @@ fn starved_lent_receiver_is_not_armed_again_by_its_number() {
         let held = exhaust_pool(bed);
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (mut key, token) = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+        let (mut key, token) = bed.submit(Request::RecvMulti(RecvMulti::borrowed(fd)));
         write_all(&mut peer, b"hello");
         bed.expect_none(token);
         bed.assert_sleeps();
@@ -109,7 +109,7 @@ fn starved_lent_receiver_is_not_armed_again_by_its_number() {
             assert_eq!(completion.result, -libc::ENOBUFS);
             assert!(!completion.more);
             assert_eq!(bed.in_flight(), 0);
-            let again = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+            let again = bed.submit(Request::RecvMulti(RecvMulti::borrowed(fd)));
             key = again.0;
             completion = bed.expect(again.1);
         }
@@ -153,7 +153,7 @@ fn lent_receiver_that_starves_can_be_cancelled() {
         let held = exhaust_pool(bed);
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
-        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::lent(fd)));
+        let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::borrowed(fd)));
         write_all(&mut peer, b"hello");
         bed.expect_none(token);
         bed.cancel(key);

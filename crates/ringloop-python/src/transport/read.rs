@@ -233,7 +233,7 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::ensure_registered(this)?;
     let fd = this.socket.fd(this.py());
     let request = match this.read.mode.get() {
-        Mode::Interactive => Request::RecvMulti(RecvMulti::lent(fd)),
+        Mode::Interactive => Request::RecvMulti(RecvMulti::borrowed(fd)),
         Mode::Ready => Request::Poll(Poll {
             fd,
             interest: Interest::READ,

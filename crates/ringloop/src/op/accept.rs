@@ -1,4 +1,4 @@
-//! Take connections off a listener: accept4(2), or the ring's multishot accept (kernel 5.19).
+//! Accept connections from a listener: accept4(2), or the ring's multishot accept (kernel 5.19).
 
 use super::operation::{Completable, Ended, Need, Operation, Shape, YieldsDescriptor};
 use crate::sys::interest::Interest;
@@ -7,26 +7,26 @@ use crate::sys::{file, socket};
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
-/// A new connection's descriptor, close-on-exec and non-blocking, is the result.
+/// The result is a new connection's descriptor, close-on-exec and non-blocking.
 ///
-/// The ring waits exclusively: for a listener that nobody else accepts from. [`PollListener`](super::PollListener) is for
-/// the others.
+/// On the ring the wait is exclusive: use it for a listener that only one loop accepts from, and
+/// [`PollListener`](super::PollListener) for others.
 #[derive(Debug)]
 pub struct Accept {
     /// The listening socket.
     pub fd: RawFd,
-    /// Go on after the first connection, until an error or a cancel.
-    /// On the readiness driver a listener that is non-blocking at the beginning has to stay so.
+    /// Multishot: continues until an error or a cancel. On the readiness driver a listener that is
+    /// non-blocking at first must stay so.
     pub multi: bool,
 }
 
 impl Accept {
-    /// Whether the system call returns at once where there is no connection; costs one itself.
+    /// True if the system call does not block; costs a system call itself.
     pub(crate) fn is_nonblocking(&self) -> bool {
         file::is_nonblocking(self.fd).unwrap_or(false)
     }
 
-    /// The system call, which waits where the listener does.
+    /// Makes the system call, which blocks if the listener is blocking.
     pub(crate) fn accept(&self) -> io::Result<u32> {
         socket::accept(self.fd).map(|fd| fd.into_raw_fd() as u32)
     }
@@ -59,7 +59,7 @@ impl Operation for Accept {
 
     fn discard(&mut self, result: i32) {
         if result >= 0 {
-            // The peer sees a reset or an end of stream; there is nobody to report an error to.
+            // The peer sees a reset or an end of stream; there is no caller to report an error to.
             drop(file::close(result));
         }
     }
@@ -71,7 +71,7 @@ impl Completable for Accept {
     type Output = io::Result<OwnedFd>;
 
     fn single(self) -> Self {
-        // A future takes one completion; connections past it would be closed.
+        // A future takes one completion; further connections would be closed.
         Self {
             multi: false,
             ..self

@@ -1,4 +1,4 @@
-//! Reserve space for a file, or give some back: fallocate(2), the ring's `FALLOCATE` (5.6).
+//! Allocate or deallocate a file's space: fallocate(2), the ring's `FALLOCATE` (5.6).
 //!
 //! Readiness form: on a pool thread.
 
@@ -8,7 +8,7 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Change which parts of a file have space on the disk.
+/// Allocates or deallocates a range of a file.
 #[derive(Debug)]
 pub struct Allocate {
     /// The file.

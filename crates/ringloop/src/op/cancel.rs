@@ -1,17 +1,18 @@
-//! Cancel another operation, and learn whether it could be: the ring's `ASYNC_CANCEL`.
+//! Cancel another operation, with a result: the ring's `ASYNC_CANCEL`.
 //!
-//! `Driver::cancel` asks the same without an answer; both leave the target's last completion to come.
+//! `Driver::cancel` does the same without a result; in both cases the target's last completion still
+//! comes.
 
 use super::key::Key;
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
-/// Completes with 0 when the target was found and stopped, `ENOENT` when it was over already,
-/// `EALREADY` when it was too far gone.
+/// Completes with 0 if the target was found and cancelled, `ENOENT` if it had ended, `EALREADY` if
+/// it could not be cancelled any more.
 #[derive(Debug)]
 pub struct Cancel {
-    /// The operation to stop.
+    /// The operation to cancel.
     pub target: Key,
 }
 
@@ -26,7 +27,7 @@ impl Operation for Cancel {
         Need::Cancel(self.target)
     }
 
-    /// The readiness driver keeps the table, so it does the work itself.
+    /// The readiness driver keeps the table, so it cancels the target itself.
     fn attempt(&mut self) -> io::Result<u32> {
         Err(io::Error::from_raw_os_error(libc::ENOENT))
     }

@@ -1,4 +1,4 @@
-//! Close a descriptor: close(2). Whoever asks has seen the last completion of every operation on it.
+//! Close a descriptor: close(2), after the last completion of every operation on it.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::file;
@@ -6,7 +6,7 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Close `fd`; it is gone even where the kernel reports an error.
+/// Closes `fd`, even if the kernel reports an error.
 #[derive(Debug)]
 pub struct Close {
     /// The descriptor, owned by this request.
@@ -27,7 +27,7 @@ impl Operation for Close {
         file::close(self.fd).map(|()| 0)
     }
 
-    /// One that was given up before it ran: the descriptor is this request's to close.
+    /// Cancelled before it ran: the descriptor is this request's to close.
     fn discard(&mut self, result: i32) {
         if result == -libc::ECANCELED {
             drop(file::close(self.fd));

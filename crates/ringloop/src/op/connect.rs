@@ -9,12 +9,13 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// What both drivers say for the kernel's `EAGAIN`, which elsewhere means "wait for readiness": here none comes.
+/// `EAGAIN` means a full backlog here, after which no readiness comes; both drivers report `EBUSY`.
 const BACKLOG_FULL: i32 = libc::EBUSY;
 
-/// Connect `fd` to `addr`.
+/// Connects `fd` to `addr`.
 ///
-/// Errors: those of connect(2), but `EBUSY` where a Unix listener's backlog is full: try again later.
+/// # Errors
+/// Those of connect(2), but `EBUSY` if a Unix listener's backlog is full: try again later.
 #[derive(Debug)]
 pub struct Connect {
     fd: RawFd,
@@ -23,7 +24,7 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Connect the socket `fd` to `addr`.
+    /// Connects the socket `fd` to `addr`.
     pub fn new(fd: RawFd, addr: SockAddr) -> Self {
         Self {
             fd,
@@ -49,7 +50,7 @@ impl Operation for Connect {
         if self.started {
             return match socket::take_error(self.fd)? {
                 Some(error) => Err(error),
-                // Writable without an error can still be a wake-up of the earlier, unconnected state.
+                // Writable without an error can still be left over from the unconnected state.
                 None => match socket::peer_addr(self.fd) {
                     Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
                         Err(io::ErrorKind::WouldBlock.into())
@@ -62,7 +63,7 @@ impl Operation for Connect {
         match socket::connect(self.fd, &self.addr) {
             Ok(()) => Ok(0),
             Err(error) => match error.raw_os_error() {
-                // An interrupted connect goes on in the background, as one in progress does.
+                // An interrupted connect continues in the background, like one in progress.
                 Some(libc::EINPROGRESS | libc::EINTR) => {
                     self.started = true;
                     Err(io::ErrorKind::WouldBlock.into())

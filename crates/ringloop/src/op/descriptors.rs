@@ -10,12 +10,12 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{OwnedFd, RawFd};
 
-/// Send bytes and descriptors; a stream needs one byte at least. The result is the number of bytes that went
-/// out; the descriptors went with the first one.
+/// Sends bytes and descriptors; a stream needs at least one byte. The result is the number of bytes
+/// sent; the descriptors go with the first one.
 #[derive(Debug)]
 pub struct SendDescriptors {
     fd: RawFd,
-    // Boxed so that a request stays small; the header points at what is beside it.
+    // Boxed so that a request stays small; the header points at its neighbours.
     parts: Box<Outgoing>,
 }
 
@@ -27,7 +27,7 @@ struct Outgoing {
     header: libc::msghdr,
 }
 
-/// Descriptors that came with bytes, in the order in which they were sent; a [`Vec`] to whoever uses them.
+/// Received descriptors, in the order in which they were sent; derefs to a [`Vec`].
 #[derive(Debug, Default)]
 pub struct Descriptors {
     list: Vec<OwnedFd>,
@@ -35,10 +35,10 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Whether there were more, which were closed: the process has no room for them (`RLIMIT_NOFILE`), or the sender
-    /// had sent more than fit in one message.
+    /// True if there were more, which were closed: the process had no room for them
+    /// (`RLIMIT_NOFILE`), or they did not fit in one message.
     ///
-    /// Source: recvmsg(2), `MSG_CTRUNC`.
+    /// See recvmsg(2), `MSG_CTRUNC`.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -67,7 +67,7 @@ impl IntoIterator for Descriptors {
     }
 }
 
-/// Receive bytes, and the descriptors that came with them. The result is the number of bytes.
+/// Receives bytes, and the descriptors that came with them. The result is the number of bytes.
 #[derive(Debug)]
 pub struct RecvDescriptors {
     fd: RawFd,
@@ -91,7 +91,7 @@ fn empty_iovec() -> libc::iovec {
 }
 
 impl SendDescriptors {
-    /// Send `buf` with `descriptors`, at most 253.
+    /// Sends `buf` with `descriptors`, at most 253.
     pub fn new(fd: RawFd, buf: SendBuf, descriptors: Vec<OwnedFd>) -> Self {
         Self {
             fd,
@@ -121,7 +121,7 @@ impl SendDescriptors {
 }
 
 impl RecvDescriptors {
-    /// Receive into `buf`.
+    /// Receives into `buf`.
     pub fn new(fd: RawFd, buf: RecvBuf) -> Self {
         Self {
             fd,
@@ -167,7 +167,8 @@ impl Operation for SendDescriptors {
 
     fn attempt(&mut self) -> io::Result<u32> {
         let header = self.header();
-        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
+        // SAFETY: the header and all that it points at are owned by `self.parts`, which outlives
+        // the call.
         unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
 
@@ -191,18 +192,19 @@ impl Operation for RecvDescriptors {
 
     fn attempt(&mut self) -> io::Result<u32> {
         let header = self.header();
-        // SAFETY: the header and all it points at are owned by `self.parts`, which outlives the call.
+        // SAFETY: the header and all that it points at are owned by `self.parts`, which outlives
+        // the call.
         unsafe { socket::recvmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
 
-    /// Descriptors become owned at once: whatever becomes of the result, they are closed with it.
+    /// Takes ownership of the descriptors at once, so that a dropped result closes them.
     fn finish(&mut self, result: i32) -> i32 {
         let parts = &mut *self.parts;
         parts.buf.finish(result);
         if result >= 0 {
-            // Its type differs between C libraries.
+            // The type differs between C libraries.
             let len = parts.header.msg_controllen as _;
-            // SAFETY: the receive that succeeded just now has written the message, and told its length.
+            // SAFETY: the receive that just succeeded has written the message, and its length.
             parts.received.list = unsafe { parts.rights.take(len) };
             parts.received.is_cut = parts.header.msg_flags & libc::MSG_CTRUNC != 0;
         }

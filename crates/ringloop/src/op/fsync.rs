@@ -1,4 +1,4 @@
-//! Bring a file to the disk: fsync(2), fdatasync(2), the ring's `FSYNC` (5.1).
+//! Flush a file to disk: fsync(2), fdatasync(2), the ring's `FSYNC` (5.1).
 //!
 //! Readiness form: on a pool thread.
 
@@ -8,12 +8,12 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Complete once the file is on the disk. Writes that are still in flight are not waited for.
+/// Completes once the file is on disk. Does not wait for writes in flight.
 #[derive(Debug)]
 pub struct Fsync {
     /// The file.
     pub fd: RawFd,
-    /// Leave out metadata that reading the data back does not need.
+    /// Skips metadata that reading the data back does not need.
     pub data_only: bool,
 }
 

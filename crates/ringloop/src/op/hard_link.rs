@@ -1,4 +1,4 @@
-//! Give a file a second name: linkat(2), the ring's `LINKAT` (5.15).
+//! Create a hard link: linkat(2), the ring's `LINKAT` (5.15).
 //!
 //! Readiness form: on a pool thread.
 
@@ -9,12 +9,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Create a hard link.
+/// Creates a hard link.
 #[derive(Debug)]
 pub struct HardLink {
-    /// The present name, relative to a directory or [`path::HERE`].
+    /// The existing name, relative to a directory or [`path::HERE`].
     pub from: (RawFd, CString),
-    /// The second name, likewise.
+    /// The new name, likewise.
     pub to: (RawFd, CString),
     /// `AT_SYMLINK_FOLLOW`, `AT_EMPTY_PATH`.
     pub flags: i32,

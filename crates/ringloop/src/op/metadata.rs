@@ -1,4 +1,4 @@
-//! Read what the file system knows of a file: statx(2), the ring's `STATX` (5.6).
+//! Read a file's metadata: statx(2), the ring's `STATX` (5.6).
 //!
 //! Readiness form: on a pool thread.
 
@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 
-/// The answer is in the request that comes back.
+/// The metadata is in the request that comes back.
 #[derive(Debug)]
 pub struct Statx {
     dir: RawFd,
@@ -30,15 +30,15 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Statx {
-    /// Look at `path`, relative to `dir` or to [`path::HERE`]; `flags` are `AT_*`. An empty path with
-    /// `AT_EMPTY_PATH` is `dir` itself.
+    /// Reads the metadata of `path`, relative to `dir` or to [`path::HERE`]; `flags` are `AT_*`. An
+    /// empty path with `AT_EMPTY_PATH` is `dir` itself.
     pub fn new(dir: RawFd, path: CString, flags: i32) -> Self {
         let found = path::empty_metadata();
         let parts = Box::new(Parts { path, found });
         Self { dir, flags, parts }
     }
 
-    /// What was found; all zero before.
+    /// The metadata; all zero before completion.
     pub fn found(&self) -> &libc::statx {
         &self.parts.found
     }

@@ -9,14 +9,14 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Create a directory.
+/// Creates a directory.
 #[derive(Debug)]
 pub struct MakeDir {
-    /// Where relative names begin: a directory, or [`path::HERE`].
+    /// Base of a relative path: a directory, or [`path::HERE`].
     pub dir: RawFd,
-    /// The name.
+    /// The path.
     pub path: CString,
-    /// Its permissions, before the umask.
+    /// Permissions, before the umask.
     pub mode: u32,
 }
 

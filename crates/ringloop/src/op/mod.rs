@@ -1,14 +1,13 @@
-//! Layer 2: the operations, one file each, with both of its forms in one window.
+//! Layer 2: the operations, one file each, with both forms side by side.
 //!
-//! Owns: what each operation asks of the kernel: its SQE for the ring, and its interest and its
-//! non-blocking system call for the readiness driver. As futures they are `executor::Op`.
-//! Called by: the drivers (`prepare`, `need`, `attempt`).
-//! Never does: decide when an operation runs, or keep state of its own outside the request.
+//! Owns: what each operation submits: its SQE for the ring, and its interest and its non-blocking
+//! system call for the readiness driver. `executor::Op` makes futures of them. Called by: the drivers
+//! (`prepare`, `need`, `attempt`), which decide when an operation runs. All state is in the request.
 //!
 //! # Invariants
 //! 1. A request is prepared in its slot of the in-flight table and stays there until its last
-//!    completion; pointers into it, and into the buffers it owns, are good for that long.
-//! 2. An operation that can yield a descriptor closes it when its result belongs to nobody.
+//!    completion; until then pointers into it, and into the buffers it owns, are valid.
+//! 2. An operation that can yield a descriptor closes it if its result is discarded.
 
 mod accept;
 mod allocate;

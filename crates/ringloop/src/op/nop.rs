@@ -1,4 +1,4 @@
-//! Do nothing: a round trip through the driver, for tests and for measuring it.
+//! No operation: a round trip through the driver, for tests and measurements.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};

@@ -1,7 +1,7 @@
 //! Open a file: openat(2), the ring's `OPENAT` (5.6).
 //!
-//! Readiness form: on a pool thread. Opening a FIFO waits for its other end; there a cancel takes
-//! effect on the ring only.
+//! Readiness form: on a pool thread. Opening a FIFO blocks until its other end is opened; only on
+//! the ring can that be cancelled.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation, YieldsDescriptor};
 use crate::sys::uring::abi::{self, Sqe};
@@ -10,16 +10,16 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
-/// The file's descriptor is the result.
+/// The result is the file's descriptor.
 #[derive(Debug)]
 pub struct Open {
-    /// Where relative names begin: a directory, or [`path::HERE`].
+    /// Base of a relative path: a directory, or [`path::HERE`].
     pub dir: RawFd,
-    /// The name.
+    /// The path.
     pub path: CString,
     /// `O_*`; `O_CLOEXEC` is not added.
     pub flags: i32,
-    /// The permissions of a file that is created, before the umask.
+    /// Permissions of a new file, before the umask.
     pub mode: u32,
 }
 
@@ -43,7 +43,7 @@ impl Operation for Open {
 
     fn discard(&mut self, result: i32) {
         if result >= 0 {
-            // Nothing was written through it, so there is no error to lose.
+            // Nothing was written through it, so no error is lost.
             drop(file::close(result));
         }
     }

@@ -1,4 +1,4 @@
-//! What an operation is to a driver: both of its forms, and what its last completion becomes.
+//! The interface of operations to a driver: both forms, and the output of the last completion.
 //!
 //! Owns: [`Operation`], [`Need`], [`Shape`], [`Ended`], [`Completable`]. Called by: each operation, which implements them; the
 //! drivers, through `Request`.
@@ -12,46 +12,46 @@ use crate::sys::uring::abi::Sqe;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// In place of a descriptor: none.
+/// No descriptor.
 pub(crate) const NO_FD: RawFd = -1;
 
-/// What the readiness driver has to wait for before it tries an operation.
+/// What the readiness driver waits for before it tries an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Nothing: the call never blocks.
     Nothing,
-    /// The descriptor to be ready.
+    /// Readiness of the descriptor.
     Ready(RawFd, Interest),
-    /// The monotonic clock to pass this many nanoseconds.
+    /// The monotonic clock, in nanoseconds.
     Clock(u64),
-    /// Another operation to be cancelled.
+    /// Cancelling another operation.
     Cancel(Key),
-    /// A thread that may block, for a call on these descriptors ([`NO_FD`]: none). First it is tried
-    /// without.
+    /// A pool thread, for a blocking call on these descriptors ([`NO_FD`]: none). The call is first
+    /// tried without blocking.
     Pool([RawFd; 2]),
 }
 
-/// How an operation goes on after a completion.
+/// How an operation continues after a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One completion, and it is over.
+    /// Single-shot: ends with its first completion.
     Once,
-    /// As `Once`, but the ring driver asks the request after each completion whether it goes on.
+    /// As `Once`, but the ring driver asks the request after each completion if it has ended.
     Retried,
-    /// As `Once`, and the completion carries a buffer of this pool.
+    /// As `Once`; the completion carries a buffer of this pool.
     OnceBuffer(PoolKind),
-    /// Completes until it fails: the ring keeps it armed, and the driver re-arms it.
+    /// Multishot: completes until it fails. The ring keeps it armed, and the driver re-arms it.
     Multi,
-    /// As `Multi`, and each completion carries a buffer of this pool.
+    /// As `Multi`; each completion carries a buffer of this pool.
     MultiBuffer(PoolKind),
-    /// Level-triggered: armed again after each completion was handled.
+    /// Level-triggered: re-armed after each completion was handled.
     Level,
-    /// Edge-triggered: completes at changes; completions that nobody took yet are one.
+    /// Edge-triggered: completes at changes; completions not taken yet merge into one.
     Edge,
 }
 
 impl Shape {
-    /// The pool whose buffers its completions carry.
+    /// The pool of its completions' buffers.
     pub const fn pool(self) -> Option<PoolKind> {
         match self {
             Self::OnceBuffer(kind) | Self::MultiBuffer(kind) => Some(kind),
@@ -59,12 +59,13 @@ impl Shape {
         }
     }
 
-    /// Whether it is over with one result on the readiness driver.
+    /// True if it ends with its first result on the readiness driver.
     pub const fn is_single(self) -> bool {
         matches!(self, Self::Once | Self::Retried)
     }
 
-    /// Completions that may wait for a future before the operation is paused until they are taken.
+    /// Completions that may be queued for a future before the operation is paused until they are
+    /// taken.
     pub const fn untaken_max(self) -> usize {
         match self {
             Self::Once | Self::Retried | Self::OnceBuffer(_) | Self::Level => usize::MAX,
@@ -80,12 +81,12 @@ impl Shape {
     }
 }
 
-/// One operation in both forms.
+/// One operation, in both forms.
 pub(crate) trait Operation {
-    /// Ring form: fill the submission entry. Called with the request in its slot (invariant 1).
+    /// Ring form: fills the submission entry. Called with the request in its slot (invariant 1).
     fn prepare(&mut self, sqe: &mut Sqe);
 
-    /// Readiness form: what to wait for. It may change by an attempt that would have blocked.
+    /// Readiness form: what to wait for. May change after an attempt that would have blocked.
     fn need(&self) -> Need;
 
     /// Readiness form: the system call, without blocking. `WouldBlock` means "wait and try again".
@@ -93,62 +94,62 @@ pub(crate) trait Operation {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Ring form: what a try that would have blocked has learnt is of no use.
+    /// Ring form: resets what an attempt that would have blocked has changed.
     fn forget_attempt(&mut self) {}
 
-    /// Readiness form of what needs a pool thread: the system call, on that thread.
+    /// Readiness form on a pool thread: the system call, on that thread.
     fn work(&mut self) -> io::Result<u32> {
         self.attempt()
     }
 
-    /// Ring form: what the ring must have beyond the required; asked of what needs a pool thread on
-    /// the other driver. Without it the driver calls `work` itself.
+    /// Ring form: an optional feature of the ring that it needs; only for operations that otherwise
+    /// use a pool thread. Without it the driver calls `work` itself.
     fn wants(&self) -> Option<Feature> {
         None
     }
 
-    /// How it goes on after a completion.
+    /// How it continues after a completion.
     fn shape(&self) -> Shape {
         Shape::Once
     }
 
-    /// Ring form of what is [`Shape::Retried`]: take note of a completion, and tell whether the operation is to be armed
-    /// again for what it needs next.
+    /// Ring form of [`Shape::Retried`]: handles a completion, and returns true if the operation is
+    /// to be re-armed for its next step.
     fn goes_on(&mut self, _result: i32) -> bool {
         false
     }
 
-    /// Whether the driver may arm it again by its descriptor's number, where its shape goes on.
+    /// True if the driver may re-arm it by its descriptor's number.
     fn rearms(&self) -> bool {
         true
     }
 
-    /// Whether a link ends with this result. The kernel's rule: after an error, and after a file transfer
-    /// that moved less than it was asked to.
+    /// True if a link ends with this result. The kernel's rule: after an error, and after a file
+    /// transfer that moved less than it was asked to.
     fn breaks_link(&mut self, result: i32) -> bool {
         result < 0
     }
 
-    /// Take note of the result before the request is handed back; returns it in the words that both
-    /// drivers share.
+    /// Handles the result before the request is returned; maps it to the form that both drivers
+    /// share.
     fn finish(&mut self, result: i32) -> i32 {
         result
     }
 
-    /// Whether the kernel may touch memory of the request, or of the pool, while it is in flight. What
-    /// it copies when the entry is submitted (an address, a time) does not count.
+    /// True if the kernel may access memory of the request, or of the pool, while it is in flight.
+    /// Data that it copies at submission (an address, a time) does not count.
     fn exposes_memory(&self) -> bool {
         false
     }
 
-    /// Give back a result that nobody will take (invariant 2).
+    /// Closes or recycles a result that is not delivered (invariant 2).
     fn discard(&mut self, _result: i32) {}
 }
 
-/// An operation whose result, where it succeeds, is a new descriptor.
+/// An operation that yields a new descriptor on success.
 pub trait YieldsDescriptor {}
 
-/// What an operation ended with. Only a driver makes one: a descriptor in it is owned by whoever has it.
+/// The end of an operation. Only a driver makes one: it owns the descriptor in it.
 ///
 /// ```compile_fail,E0451
 /// ringloop::embed::op::Outcome { result: Ok(7), request: None };
@@ -162,14 +163,14 @@ pub struct Ended<T> {
 }
 
 impl<T> Ended<T> {
-    /// A count or descriptor, or the error; and the request, with its buffers, unless the runtime was torn down under
-    /// the operation.
+    /// A count or descriptor, or the error; and the request, with its buffers, unless the runtime
+    /// was closed under the operation.
     #[inline]
     pub fn into_parts(self) -> (io::Result<u32>, Option<T>) {
         (self.result, self.request)
     }
 
-    /// Of an operation that was over before it was submitted.
+    /// The end of an operation that completed before it was submitted.
     pub(crate) fn of(result: i32, request: T) -> Self {
         let result = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
         Self {
@@ -190,21 +191,21 @@ impl<T> Ended<T> {
 }
 
 impl<T: YieldsDescriptor> Ended<T> {
-    /// The descriptor, or the error; a count of another operation's is none.
+    /// The descriptor, or the error; a count is not taken for a descriptor.
     pub(super) fn into_descriptor(self) -> io::Result<OwnedFd> {
         let fd = self.result?;
         if self.request.is_none() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: only a driver makes what an operation has ended with; where one that yields descriptors succeeds, nobody
-        // else knows this one.
+        // SAFETY: only a driver makes an `Ended`; if an operation that yields descriptors succeeds,
+        // this is the only copy of the number.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }
 
-/// An operation of one completion, which can be awaited.
+/// A single-shot operation, which can be awaited.
 pub trait Completable: Sized + Unpin {
-    /// What awaiting it yields.
+    /// Output of the awaited operation.
     type Output;
 
     /// The form to submit: a future takes one completion.

@@ -1,4 +1,4 @@
-//! Look at what a socket holds: recv(2) with `MSG_PEEK`; the bytes stay there.
+//! Peek at a socket's data: recv(2) with `MSG_PEEK`; the bytes stay queued.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use super::recv;
@@ -9,12 +9,12 @@ use crate::sys::uring::abi::Sqe;
 use std::io;
 use std::os::fd::RawFd;
 
-/// One look; the result is the number of bytes, 0 at the end of the stream.
+/// One peek; the result is the number of bytes, 0 at the end of the stream.
 #[derive(Debug)]
 pub struct Peek {
     /// The socket.
     pub fd: RawFd,
-    /// Where the bytes are copied to; it comes back with the completion.
+    /// Where the bytes are copied to; returned with the completion.
     pub buf: RecvBuf,
 }
 

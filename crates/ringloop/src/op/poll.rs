@@ -7,17 +7,17 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Readiness of one descriptor; the result is a poll(2) mask of the directions asked for, in which
-/// an error or a hang-up counts as both.
+/// Readiness of a descriptor. The result is a poll(2) mask of the requested directions; an error or
+/// a hang-up counts as both.
 #[derive(Debug)]
 pub struct Poll {
     /// The descriptor; it stays open until the operation's last completion.
     pub fd: RawFd,
     /// What to wait for.
     pub interest: Interest,
-    /// Level-triggered and persistent: it completes for as long as the descriptor is ready, until it
-    /// is cancelled. The ring's own multishot poll is edge-triggered, so this form is a single poll
-    /// that the driver arms again once its completion was handled.
+    /// Level-triggered multishot: completes while the descriptor is ready, until it is cancelled.
+    /// The ring's own multishot poll is edge-triggered, so this is a single-shot poll that the
+    /// driver re-arms after each completion was handled.
     pub level: bool,
 }
 
@@ -41,7 +41,7 @@ impl Operation for Poll {
         }
     }
 
-    /// The ring answers with every bit of poll(2); what was asked for is what is answered.
+    /// The ring reports every bit of poll(2): keep the requested ones.
     fn finish(&mut self, result: i32) -> i32 {
         match u32::try_from(result) {
             Ok(mask) => (Interest::from_poll_mask(mask) & self.interest).poll_mask() as i32,

@@ -1,10 +1,11 @@
-//! Wait for connections at a listener that other processes or loops may serve as well: a poll, behind which accept(2) takes
-//! what is there.
+//! Wait for connections at a listener shared with other processes or loops: a poll, after which
+//! accept(2) takes them.
 //!
-//! A multishot accept waits exclusively, so of several rings at one listener only the first would get connections, also
-//! while its process hangs. And what a ring has in flight keeps its files: those of a process that was killed are closed
-//! by a kernel worker, some milliseconds after the process was reaped. So the ring polls an epoll set that holds the
-//! listener, because a set keeps no file: the port is free as soon as the process, or its owner, has closed the listener.
+//! A multishot accept waits exclusively: of several rings on one listener only the first would get
+//! connections, even while its process hangs. And a ring keeps the files of operations in flight: those
+//! of a killed process are closed by a kernel worker, some milliseconds after the process was reaped.
+//! So the ring polls an epoll set that holds the listener, because a set keeps no file: the port is
+//! free as soon as the process, or its owner, has closed the listener.
 
 use super::operation::{Need, Operation, Shape};
 use crate::choice::Kind;
@@ -15,21 +16,21 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Completes when connections come, until it is cancelled; each result is a poll(2) mask.
+/// Completes when connections arrive, until it is cancelled; each result is a poll(2) mask.
 #[derive(Debug)]
 pub struct PollListener {
     fd: RawFd,
-    /// What the ring polls. Only closed with the operation, which names it.
+    /// The set that the ring polls. Closed with the operation, which names it.
     set: Option<Epoll>,
     level: bool,
 }
 
 impl PollListener {
-    /// Poll the listener `fd` on a driver of this kind. On the ring that takes a descriptor; without one the listener
-    /// is polled itself, and is closed with the ring.
+    /// Polls the listener `fd` on a driver of this kind. On the ring that takes a descriptor;
+    /// without one the listener itself is polled, and stays open until the ring is closed.
     ///
-    /// With `level` it completes for as long as connections wait. Without, the ring may tell of each change only once, and
-    /// has nothing to submit between two: whoever is told accepts until `EAGAIN`, or submits another poll.
+    /// With `level` it completes while connections are waiting. Without, the ring may report each change
+    /// only once, and submits nothing in between: accept until `EAGAIN`, or submit another poll.
     pub fn new(fd: RawFd, kind: Kind, level: bool) -> Self {
         let set = match kind {
             Kind::Uring => set_of(fd).ok(),

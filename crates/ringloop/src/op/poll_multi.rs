@@ -1,5 +1,5 @@
-//! Hear of each change of a descriptor's readiness: the ring's multishot poll (kernel 5.13), or epoll's edge
-//! trigger.
+//! Report each change of a descriptor's readiness: the ring's multishot poll (kernel 5.13), or
+//! epoll's edge trigger.
 
 use super::operation::{Need, Operation, Shape};
 use crate::sys::file;
@@ -8,12 +8,12 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Completes when the descriptor is or becomes ready, until it fails or is cancelled; each result is a
-/// poll(2) mask of the directions asked for, in which an error or a hang-up counts as both.
+/// Completes when the descriptor is or becomes ready, until it fails or is cancelled. Each result
+/// is a poll(2) mask of the requested directions; an error or a hang-up counts as both.
 ///
-/// Edge-triggered: a completion may be the only one for all that is there to be read, so whoever takes
-/// it reads until `EAGAIN`. It may also come for what was read meanwhile. Where another operation waits for the
-/// descriptor at that time, a completion may come again for what was told (readiness driver).
+/// Edge-triggered: a completion may be the only one for all queued data, so read until `EAGAIN`.
+/// Spurious completions are possible: for data read meanwhile, and on the readiness driver while
+/// another operation waits for the descriptor.
 #[derive(Debug)]
 pub struct PollMulti {
     /// The descriptor; it stays open until the operation's last completion.
@@ -43,7 +43,7 @@ impl Operation for PollMulti {
         }
     }
 
-    /// The ring answers with every bit of poll(2); what was asked for is what is answered.
+    /// The ring reports every bit of poll(2): keep the requested ones.
     fn finish(&mut self, result: i32) -> i32 {
         match u32::try_from(result) {
             Ok(mask) => (Interest::from_poll_mask(mask) & self.interest).poll_mask() as i32,

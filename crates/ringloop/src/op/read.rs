@@ -1,7 +1,7 @@
 //! Read from a pipe, or from a file at an offset: read(2), preadv2(2), the ring's `READ` (5.6).
 //!
-//! Readiness form: from a pipe when it is readable. From a file at an offset at once where the bytes are in
-//! memory (`RWF_NOWAIT`), else on a pool thread.
+//! Readiness form: from a pipe once it is readable. From a file at an offset at once if the bytes
+//! are cached (`RWF_NOWAIT`), otherwise on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::buf::RecvBuf;
@@ -18,11 +18,11 @@ use std::os::fd::RawFd;
 pub struct Read {
     /// The descriptor.
     pub fd: RawFd,
-    /// Where the bytes go; it comes back with the completion.
+    /// Where the bytes go; returned with the completion.
     pub buf: RecvBuf,
-    /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` reads at the position
-    /// too, and is for what can be waited for: pipes, terminals, sockets. Of those a ring takes bytes wherever it is
-    /// told to; [`File`](crate::fs::File) asks first.
+    /// For a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` also reads at the
+    /// position, and is for pollable files: pipes, terminals, sockets. The ring does not check the
+    /// kind of file; [`File`](crate::fs::File) does.
     pub offset: Option<u64>,
 }
 
@@ -67,26 +67,28 @@ impl Operation for Read {
     }
 }
 
-/// Read what can be had without waiting.
+/// Reads what is available without waiting.
 ///
-/// Errors: [`io::ErrorKind::WouldBlock`]; those of read(2) and pread(2).
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`]; those of read(2) and pread(2).
 pub(super) fn read_now(fd: RawFd, mut room: Room<'_>, offset: Option<u64>) -> io::Result<u32> {
     if let Some(offset) = offset {
         return read_cached(fd, room, offset);
     }
-    // The descriptor may be a blocking one, so ask before reading; regular files are always ready.
+    // The descriptor may be blocking, so poll before reading; regular files are always ready.
     if file::poll_now(fd, Interest::READ)? == Interest::NONE {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     file::read_into(fd, &mut room).map(|count| count as u32)
 }
 
-/// Read what is in memory: all of `room`, or up to the end of the file.
+/// Reads cached bytes: all of `room`, or up to the end of the file.
 ///
-/// Errors: [`io::ErrorKind::WouldBlock`] where that is not all; those of pread(2).
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if less is cached; those of pread(2).
 fn read_cached(fd: RawFd, mut room: Room<'_>, offset: u64) -> io::Result<u32> {
     let capacity = room.len();
-    // At the file's own position a read of a part could not be taken back.
+    // At the file's own position a partial read could not be undone.
     if capacity > CACHED_READ_BYTES || offset == CURRENT_POSITION {
         return Err(io::ErrorKind::WouldBlock.into());
     }
@@ -103,7 +105,8 @@ fn read_cached(fd: RawFd, mut room: Room<'_>, offset: u64) -> io::Result<u32> {
     if count == 0 || count == capacity {
         return Ok(count as u32);
     }
-    // The end of the file, or of what is in memory? In the latter case the pool reads all anew.
+    // The end of the file, or of the cached part? In the latter case the pool reads all of it
+    // again.
     match part(count)? {
         0 => Ok(count as u32),
         _ => Err(io::ErrorKind::WouldBlock.into()),

@@ -1,7 +1,7 @@
 //! Read from a registered file into a registered buffer: the ring's `READ_FIXED` (5.1), read(2),
 //! preadv2(2).
 //!
-//! Readiness form: as `read` has it.
+//! Readiness form: as `read`.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::read::read_now;
@@ -18,7 +18,7 @@ use std::io;
 pub struct ReadFixed {
     /// The file.
     pub file: RegisteredFd,
-    /// Where the bytes go, from its start; it comes back with the completion.
+    /// Where the bytes go, from its start; returned with the completion.
     pub buf: RegisteredBuf,
     /// Bytes from the start of the file, or [`CURRENT_POSITION`].
     pub offset: u64,

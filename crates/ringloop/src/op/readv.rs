@@ -1,6 +1,6 @@
 //! Read from a file into several buffers: preadv2(2), the ring's `READV` (5.1).
 //!
-//! Readiness form: at once where the bytes are in memory (`RWF_NOWAIT`), else on a pool thread.
+//! Readiness form: at once if the bytes are cached (`RWF_NOWAIT`), otherwise on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::vector::Vector;
@@ -11,8 +11,8 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result is the number of bytes over all buffers, which are filled in order; 0 at the end of the
-/// file.
+/// Fills the buffers in order. The result is the number of bytes in all of them; 0 at the end of
+/// the file.
 #[derive(Debug)]
 pub struct ReadV {
     fd: RawFd,
@@ -21,8 +21,8 @@ pub struct ReadV {
 }
 
 impl ReadV {
-    /// Read at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past the
-    /// kernel's vector bound stay empty.
+    /// Reads at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past
+    /// `IOV_MAX` stay empty.
     pub fn new(fd: RawFd, bufs: Vec<RecvBuf>, offset: u64) -> Self {
         let vector = Vector::new(bufs);
         Self { fd, offset, vector }
@@ -56,7 +56,7 @@ impl Operation for ReadV {
         }
         match self.read(Wait::Never) {
             Ok(count) if count as usize == asked => Ok(count),
-            // Less than asked for may be all there is; the pool finds out.
+            // A short read may be all there is; the pool thread finds out.
             Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 Err(io::ErrorKind::WouldBlock.into())

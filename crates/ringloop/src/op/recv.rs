@@ -1,5 +1,5 @@
-//! Receive from a socket: recv(2) into the request's own buffer, or again and again into buffers of
-//! the loop's pool (the ring's multishot receive, kernel 6.0).
+//! Receive from a socket: recv(2) into the request's own buffer, or multishot into buffers of the
+//! loop's pool (kernel 6.0).
 //!
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
 //! descriptor) to the sink's [`crate::driver::Event`].
@@ -18,12 +18,12 @@ use std::os::fd::RawFd;
 pub struct Recv {
     /// The socket.
     pub fd: RawFd,
-    /// Where the bytes go; it comes back with the completion.
+    /// Where the bytes go; returned with the completion.
     pub buf: RecvBuf,
 }
 
 impl Recv {
-    /// Receive into the room of `buf` what is there, by the system call.
+    /// Receives into the room of `buf` by the system call, without waiting.
     pub(crate) fn now(fd: RawFd, buf: RecvBuf) -> (io::Result<usize>, Vec<u8>) {
         let mut recv = Self { fd, buf };
         let received = recv.attempt();
@@ -33,7 +33,7 @@ impl Recv {
     }
 }
 
-/// Name the room of `buf` in an entry of a receive.
+/// Fills the entry of a receive with the room of `buf`.
 #[inline]
 pub(super) fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
     let (ptr, capacity) = buf.as_mut_ptr();
@@ -86,7 +86,7 @@ pub struct RecvMulti {
 }
 
 impl RecvMulti {
-    /// Receive from a socket that stays open until the operation's last completion.
+    /// Receives from a socket that stays open until the operation's last completion.
     pub fn new(fd: RawFd) -> Self {
         Self {
             fd,
@@ -95,18 +95,19 @@ impl RecvMulti {
         }
     }
 
-    /// Receive from a socket that others may close, and whose number may be somebody else's by then.
-    /// The kernel holds on to the file while the operation is armed; where it has ended it, the ring
-    /// driver does not name the number again but completes without `more`: with the bytes, or with
-    /// `-ENOBUFS` once buffers are back. Whoever submitted it looks at the socket and submits again.
-    pub fn lent(fd: RawFd) -> Self {
+    /// Receives from a socket that may be closed by another owner, and its number reused. While the
+    /// operation is armed the kernel holds the file; once it has ended, the ring driver does not
+    /// re-arm by the number but completes without `more`: with the bytes, or with `-ENOBUFS` once
+    /// buffers are back. The owner then checks the socket and submits again.
+    pub fn borrowed(fd: RawFd) -> Self {
         Self {
             rearms: false,
             ..Self::new(fd)
         }
     }
 
-    /// Receive into `pool`, which the driver has ([`crate::driver::Driver::receive_pool`]). Only for futures.
+    /// Receives into `pool`, which the driver must have ([`crate::driver::Driver::receive_pool`]).
+    /// Only for futures.
     pub(crate) fn into_pool(fd: RawFd, pool: PoolKind) -> Self {
         Self {
             pool,

@@ -1,7 +1,7 @@
-//! Receive from a socket once, into a buffer of the loop's pool: while no byte is there, nobody holds memory for it.
+//! A single receive into a buffer of the loop's pool: while it waits, it holds no memory.
 //!
-//! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready descriptor) to
-//! `executor::RecvInto`, which copies the bytes out and gives the buffer back.
+//! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a
+//! ready descriptor) to `executor::RecvInto`, which copies the bytes out and returns the buffer.
 
 use super::operation::{Need, Operation, Shape};
 use crate::buf::PoolKind;
@@ -9,7 +9,7 @@ use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use std::os::fd::RawFd;
 
-/// One receive; its completion carries a buffer where the result is not 0.
+/// A single receive; its completion carries a buffer if the result is not 0.
 #[derive(Debug)]
 pub struct RecvPooled {
     fd: RawFd,
@@ -17,7 +17,7 @@ pub struct RecvPooled {
 }
 
 impl RecvPooled {
-    /// Receive up to so many bytes, or as many as a buffer of the pool holds.
+    /// Receives up to `len_max` bytes, at most a pool buffer.
     pub(crate) fn new(fd: RawFd, len_max: usize) -> Self {
         let buf_len = PoolKind::Singles.buffer_len();
         Self {
@@ -26,7 +26,7 @@ impl RecvPooled {
         }
     }
 
-    /// Bytes that are received at most.
+    /// Most bytes to receive.
     pub(crate) fn len_max(&self) -> usize {
         self.len_max as usize
     }

@@ -9,7 +9,7 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result is the number of bytes; a longer datagram is cut, as recvmsg(2) does.
+/// The result is the number of bytes; a longer datagram is truncated, as in recvmsg(2).
 #[derive(Debug)]
 pub struct RecvMsg {
     fd: RawFd,
@@ -25,7 +25,7 @@ struct Parts {
 }
 
 impl RecvMsg {
-    /// Receive into `buf`.
+    /// Receives into `buf`.
     pub fn new(fd: RawFd, buf: RecvBuf) -> Self {
         let iovec = libc::iovec {
             iov_base: std::ptr::null_mut(),
@@ -44,7 +44,7 @@ impl RecvMsg {
         }
     }
 
-    /// The buffer, and where the message came from.
+    /// The buffer, and the source address.
     pub fn into_parts(self) -> (RecvBuf, SockAddr) {
         (self.parts.buf, self.parts.source)
     }
@@ -102,7 +102,7 @@ impl Operation for RecvMsg {
 }
 
 impl Completable for RecvMsg {
-    /// Where the message came from, and the buffer.
+    /// The source address, and the buffer.
     type Output = (io::Result<SockAddr>, RecvBuf);
 
     fn complete(ended: Ended<Self>) -> Self::Output {

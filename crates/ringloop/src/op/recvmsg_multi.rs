@@ -1,5 +1,5 @@
-//! Receive messages with their source and control data, again and again, into buffers of the loop's
-//! pool for datagrams: the ring's multishot recvmsg (kernel 6.0), or recvmmsg(2) in batches.
+//! Receive messages with their source and control data, multishot, into buffers of the loop's pool
+//! for datagrams: the ring's multishot recvmsg (kernel 6.0), or recvmmsg(2) in batches.
 //!
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
 //! descriptor) to the sink's [`crate::driver::Event`], whose buffer [`Message::parse`] reads.
@@ -16,9 +16,9 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Receives until it fails or is cancelled; an error that waited at the socket (`ECONNREFUSED`) ends it,
-/// and it may be submitted again. The result counts the bytes of the buffer that are written, which
-/// hold one [`Message`].
+/// Receives until it fails or is cancelled. A pending socket error (`ECONNREFUSED`) ends it, and it
+/// may be submitted again. The result is the number of bytes written to the buffer, which hold one
+/// [`Message`].
 #[derive(Debug)]
 pub struct RecvMsgMulti {
     fd: RawFd,
@@ -28,15 +28,15 @@ pub struct RecvMsgMulti {
 #[derive(Debug)]
 struct Parts {
     control: Control,
-    /// What the ring is shown: only the rooms for name and control data are read from it.
+    /// The header for the ring, which reads only the sizes of name and control data.
     header: libc::msghdr,
     receiver: Receiver,
-    /// How many datagrams the next call asks for.
+    /// Datagrams to ask for in the next call.
     want: usize,
 }
 
 impl RecvMsgMulti {
-    /// Receive from `fd`.
+    /// Receives from `fd`.
     pub fn new(fd: RawFd, control: Control) -> Self {
         Self {
             fd,
@@ -54,9 +54,9 @@ impl RecvMsgMulti {
         self.parts.want
     }
 
-    /// Readiness form: receive what waits; returns how long each buffer is filled. Asks for twice as many
-    /// after a full batch and for half after a poor one, so that who answers one datagram at a time
-    /// pays for one.
+    /// Readiness form: receives what is queued; returns the length in each buffer. Asks for twice
+    /// as many after a full batch and for half after a small one, so that a request-response
+    /// exchange uses one buffer.
     pub(crate) fn receive<'b>(
         &mut self,
         buffers: impl Iterator<Item = &'b mut [u8]>,

@@ -1,7 +1,7 @@
-//! Files and buffers that the ring knows already: what operations on them carry.
+//! Registered files and buffers: what operations on them carry.
 //!
-//! Owns: [`RegisteredBuf`], [`RegisteredFd`]. Called by: `read_fixed`, `write_fixed`, `fs`.
-//! Never does: register; that is the driver's, and where it could not, the same operations work without.
+//! Owns: [`RegisteredBuf`], [`RegisteredFd`]. Called by: `read_fixed`, `write_fixed`, `fs`. The driver
+//! registers them; if it cannot, the same operations work without.
 
 use crate::sys::uring::Slot;
 use crate::sys::uring::abi::{self, Sqe};
@@ -10,30 +10,30 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// At least what any disk wants a transfer to be aligned to.
+/// At least the alignment that any disk needs.
 const PAGE_BYTES: usize = 4096;
-/// What the numbers of a buffer's bytes can say. The kernel registers no more than 1 GiB.
+/// Lengths are 32 bits. The kernel registers no more than 1 GiB.
 const CAPACITY_MAX: usize = u32::MAX as usize;
 
-/// A buffer of a fixed size that the kernel has at hand: it looks its pages up once, when the buffer is made,
-/// and not at each operation. It reads as the bytes that are in it.
+/// A fixed-size buffer that the kernel has registered: it pins the pages once, when the buffer is
+/// made, rather than for each operation. Derefs to the bytes in it.
 ///
-/// It belongs to the loop that it was made on. The kernel keeps its pages for itself (`RLIMIT_MEMLOCK`
-/// counts them) until some time after it was dropped.
+/// It belongs to the loop that made it. The kernel keeps the pages (`RLIMIT_MEMLOCK` counts them)
+/// until some time after the buffer is dropped.
 pub struct RegisteredBuf {
-    /// Longer than the buffer by a page but one byte, so that the buffer can begin with a page.
+    /// A page less one byte longer than the buffer, so that the buffer can begin at a page.
     memory: Box<[u8]>,
     start: usize,
-    /// As `written`, in 32 bits: two fields of a word each would make every operation's slot a line longer.
+    /// As `written`, 32 bits: two words would make every operation's slot a cache line longer.
     filled: u32,
-    /// Bytes of these that are written already, while all are being written.
+    /// How many of these bytes have been written, during a write of all.
     written: u32,
-    /// In a box of its own for the same reason.
+    /// Boxed for the same reason.
     slot: Option<Box<Slot>>,
 }
 
 impl RegisteredBuf {
-    /// One that is not registered yet.
+    /// A buffer that is not registered yet.
     pub(crate) fn unregistered(capacity: usize) -> Self {
         let memory = match capacity.min(CAPACITY_MAX) {
             0 => Box::default(),
@@ -52,28 +52,28 @@ impl RegisteredBuf {
         }
     }
 
-    /// The driver has registered its room.
+    /// Stores the driver's registration.
     pub(crate) fn set_slot(&mut self, slot: Option<Slot>) {
         self.slot = slot.map(Box::new);
     }
 
-    /// All of its bytes.
+    /// The whole buffer.
     pub(crate) fn whole(&mut self) -> &mut [u8] {
         let capacity = self.capacity();
         &mut self.memory[self.start..][..capacity]
     }
 
-    /// Whether the kernel has it at hand; without, everything works the same, a little slower.
+    /// True if the kernel has registered it; otherwise everything works the same, a little slower.
     pub fn is_registered(&self) -> bool {
         self.slot.is_some()
     }
 
-    /// How many bytes it can hold.
+    /// Its size in bytes.
     pub fn capacity(&self) -> usize {
         self.memory.len().saturating_sub(PAGE_BYTES - 1)
     }
 
-    /// Have it hold a copy of as many of `bytes` as fit; returns how many.
+    /// Copies as many of `bytes` as fit; returns how many.
     pub fn fill(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.capacity());
         self.whole()[..count].copy_from_slice(&bytes[..count]);
@@ -81,17 +81,17 @@ impl RegisteredBuf {
         count
     }
 
-    /// What is yet to be written.
+    /// Bytes still to be written.
     pub(crate) fn rest(&self) -> &[u8] {
         &self[self.written as usize..]
     }
 
-    /// So much of the rest is written.
+    /// Marks `count` more bytes as written.
     pub(crate) fn advance(&mut self, count: usize) {
         self.written += count.min(self.rest().len()) as u32;
     }
 
-    /// The next write begins with the first byte again.
+    /// Starts writing from the first byte again.
     pub(crate) fn rewind(&mut self) {
         self.written = 0;
     }
@@ -100,7 +100,8 @@ impl RegisteredBuf {
         self.filled = count.min(self.capacity()) as u32;
     }
 
-    /// Name `len` bytes of it, from `from`, in an entry whose opcode is `plain`, or `fixed` where it is registered.
+    /// Fills an entry with `len` bytes from `from`; the opcode is `plain`, or `fixed` if it is
+    /// registered.
     pub(super) fn name(&self, sqe: &mut Sqe, (plain, fixed): (u8, u8), from: usize, len: usize) {
         sqe.addr = self.memory[self.start + from..].as_ptr() as u64;
         sqe.len = len.min(i32::MAX as usize) as u32;
@@ -130,11 +131,12 @@ impl fmt::Debug for RegisteredBuf {
     }
 }
 
-/// A descriptor that the ring holds on to: it looks the file up once, and not at each operation.
+/// A descriptor registered with the ring, which looks the file up once rather than for each
+/// operation.
 #[derive(Debug, Clone)]
 pub struct RegisteredFd {
     fd: RawFd,
-    /// It is waited for, as a pipe is; a file is read and written on a pool thread where there is no ring.
+    /// It is pollable, like a pipe; without a ring, files are read and written on a pool thread.
     is_waited_for: bool,
     slot: Option<Rc<Slot>>,
 }
@@ -149,7 +151,7 @@ impl RegisteredFd {
         }
     }
 
-    /// The same, for what can be waited for: a pipe, a socket.
+    /// The same, for pollable files: a pipe, a socket.
     pub(crate) fn waited_for(mut self) -> Self {
         self.is_waited_for = true;
         self
@@ -159,7 +161,7 @@ impl RegisteredFd {
         self.is_waited_for
     }
 
-    /// Whether the ring has it.
+    /// True if the ring has registered it.
     pub fn is_registered(&self) -> bool {
         self.slot.is_some()
     }
@@ -169,7 +171,7 @@ impl RegisteredFd {
         self.fd
     }
 
-    /// Name it in an entry.
+    /// Fills the file of an entry.
     pub(super) fn name(&self, sqe: &mut Sqe) {
         sqe.fd = self.fd;
         if let Some(slot) = &self.slot {

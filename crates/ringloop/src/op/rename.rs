@@ -9,10 +9,10 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Give a file another name; a file that has it already is replaced, unless `flags` say otherwise.
+/// Renames a file; replaces an existing one unless `flags` say otherwise.
 #[derive(Debug)]
 pub struct Rename {
-    /// The present name, relative to a directory or [`path::HERE`].
+    /// The existing name, relative to a directory or [`path::HERE`].
     pub from: (RawFd, CString),
     /// The new name, likewise.
     pub to: (RawFd, CString),

@@ -1,7 +1,7 @@
 //! All operations as one type.
 //!
-//! Owns: [`Request`], and [`Kind`], what of it can be awaited. Called by: the drivers, which keep requests;
-//! `executor`, which makes futures of kinds.
+//! Owns: [`Request`], and [`Kind`], the operations that can be awaited. Called by: the drivers,
+//! which keep requests; `executor`, which makes futures of kinds.
 
 use super::accept::Accept;
 use super::allocate::Allocate;
@@ -50,27 +50,28 @@ use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Sqe;
 use std::io;
 
-/// What an operation ended with, whichever it is.
+/// The end of any operation.
 pub type Outcome = Ended<Request>;
 
 /// An operation that can be awaited.
 pub trait Kind: Sized + Unpin {
-    /// What awaiting it yields.
+    /// Output of the awaited operation.
     type Output;
 
     /// The request to submit.
     fn into_request(self) -> Request;
 
-    /// The output of the last completion. A kind of one's own may pass it on to the one whose request it made; any
-    /// other finds neither its buffers there nor a descriptor.
+    /// The output of the last completion. A custom kind may pass it on to the kind whose request it
+    /// made; any other finds neither its buffers nor a descriptor in it.
     fn output(outcome: Outcome) -> Self::Output;
 }
 
-/// The request's variants, each named as its operation: those of one completion, which can be awaited, and the others.
+/// The request's variants, each named after its operation: the single-shot ones, which can be
+/// awaited, and the others.
 macro_rules! requests {
     (single: { $($(#[$doc:meta])* $single:ident,)+ } other: { $($(#[$other_doc:meta])* $other:ident,)+ }) => {
-        /// Every operation a driver can run. It moves into the in-flight table and comes back with the
-        /// last completion.
+        /// Every operation a driver can run. It moves into the in-flight table and comes back with
+        /// the last completion.
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Request {
@@ -78,7 +79,7 @@ macro_rules! requests {
             $($(#[$other_doc])* $other($other),)+
         }
 
-        /// Run one expression on whichever operation the request holds.
+        /// Evaluates an expression on the operation that the request holds.
         macro_rules! each {
             ($request:expr, $op:ident => $body:expr) => {
                 match $request {
@@ -121,7 +122,7 @@ requests! {
         Connect,
         /// Receive into the request's own buffer.
         Recv,
-        /// Look at what a socket holds.
+        /// Peek at a socket's data.
         Peek,
         /// Send one buffer.
         Send,
@@ -147,9 +148,9 @@ requests! {
         WriteV,
         /// Move bytes between a pipe and a descriptor.
         Splice,
-        /// Show the bytes of one pipe to another.
+        /// Copy bytes from one pipe to another, without taking them.
         Tee,
-        /// Bring a file to the disk.
+        /// Flush a file to disk.
         Fsync,
         /// Reserve space for a file.
         Allocate,
@@ -181,25 +182,25 @@ requests! {
         Cancel,
     }
     other: {
-        /// Hear of each change of a descriptor's readiness.
+        /// Report each change of a descriptor's readiness.
         PollMulti,
         /// Wait for connections at a listener that may be shared.
         PollListener,
-        /// Receive once into a buffer of the pool.
+        /// Receive once, into a buffer of the pool.
         RecvPooled,
-        /// Receive again and again into buffers of the pool.
+        /// Multishot receive into buffers of the pool.
         RecvMulti,
         /// Send one buffer without copying.
         SendZc,
         /// Send several buffers without copying.
         SendMsgZc,
-        /// Receive messages again and again into buffers of the pool for datagrams.
+        /// Multishot receive of messages into buffers of the pool for datagrams.
         RecvMsgMulti,
     }
 }
 
-/// As the functions of [`Operation`], for what is neither a send nor a receive: those are what a message costs, and are
-/// asked for first.
+/// Like the functions of [`Operation`], for all but sends and receives: those are the hot path, and
+/// are matched first.
 impl Request {
     fn prepare_other(&mut self, sqe: &mut Sqe) {
         each!(self, op => op.prepare(sqe));
@@ -284,7 +285,7 @@ impl Operation for Request {
 }
 
 impl Request {
-    /// Take the buffers out of a send that is over, zero-copy or plain.
+    /// Takes the buffers out of a completed send, zero-copy or plain.
     pub(crate) fn into_sent(self) -> (Vec<SendBuf>, Transfer) {
         match self {
             Self::SendZc(send) => send.into_parts(),

@@ -1,4 +1,4 @@
-//! Send one buffer: send(2), without SIGPIPE. At most one send is in flight a stream.
+//! Send one buffer: send(2), without SIGPIPE. At most one send per stream is in flight.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::SendBuf;
@@ -8,13 +8,13 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result is the number of bytes that went out; it may be less than all. For datagrams there is
+/// The result is the number of bytes sent, possibly not all. For datagrams use
 /// [`super::SendDatagram`].
 #[derive(Debug)]
 pub struct Send {
     /// The socket.
     pub fd: RawFd,
-    /// The bytes; they come back with the completion.
+    /// The bytes; returned with the completion.
     pub buf: SendBuf,
 }
 
@@ -26,7 +26,7 @@ impl Operation for Send {
         sqe.fd = self.fd;
         sqe.addr = bytes.as_ptr() as u64;
         sqe.len = bytes.len().min(i32::MAX as usize) as u32;
-        // MSG_WAITALL lets the kernel finish a short send itself instead of coming back for it.
+        // With MSG_WAITALL the kernel finishes a short send itself.
         sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
     }
 

@@ -3,8 +3,8 @@
 //! ```text
 //!   ring:  send that does not wait ──EAGAIN──▶ poll for room ──▶ send that does not wait ──▶ …
 //! ```
-//! The kernel must not repeat such a send by itself: it goes on behind the bytes that its first try has taken, and what
-//! a Unix socket gets then is an empty datagram (measured on 6.18, `tests/unix.rs`).
+//! The kernel must not retry such a send itself: it continues after the bytes that the first try
+//! has taken, and a Unix socket then gets an empty datagram (measured on 6.18, `tests/unix.rs`).
 
 use super::operation::{Completable, Ended, Need, Operation, Shape};
 use super::send::Send;
@@ -17,12 +17,14 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// What both drivers say for the kernel's `EAGAIN` where the sender is writable: no readiness comes.
+/// `EAGAIN` on a writable sender means a full receiver, after which no readiness comes; both
+/// drivers report `EBUSY`.
 const RECEIVER_FULL: i32 = libc::EBUSY;
 
 /// The result is the datagram's length.
 ///
-/// Errors: those of send(2), but `EBUSY` where the queue of the Unix socket it is for is full: try again later.
+/// # Errors
+/// Those of send(2), but `EBUSY` if the receiving Unix socket's queue is full: try again later.
 #[derive(Debug)]
 pub struct SendDatagram {
     message: Message,
@@ -35,12 +37,12 @@ enum Message {
     Connected(Send),
     To {
         send: SendMsg,
-        /// Unix sockets are writable by their own queue alone, see unix(7).
+        /// A Unix socket's writability depends only on its own queue, see unix(7).
         is_unix: bool,
     },
 }
 
-/// What the ring is asked for.
+/// The current step on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Sending,
@@ -48,12 +50,12 @@ enum Stage {
 }
 
 impl SendDatagram {
-    /// Send `buf` to the peer of the socket `fd`.
+    /// Sends `buf` to the peer of the socket `fd`.
     pub fn new(fd: RawFd, buf: SendBuf) -> Self {
         Self::with(Message::Connected(Send { fd, buf }))
     }
 
-    /// Send `buf` to `to`.
+    /// Sends `buf` to `to`.
     pub fn to(fd: RawFd, buf: SendBuf, to: SockAddr) -> Self {
         let is_unix = to.to_unix().is_some();
         let send = SendMsg::to(fd, vec![buf], to);
@@ -67,7 +69,7 @@ impl SendDatagram {
         }
     }
 
-    /// The datagram, as it was handed in.
+    /// The datagram that was sent.
     pub fn into_buf(self) -> SendBuf {
         match self.message {
             Message::Connected(send) => send.buf,
@@ -82,7 +84,7 @@ impl SendDatagram {
         }
     }
 
-    /// Whether a datagram that would have blocked has to wait for its receiver, not for room here.
+    /// True if a datagram that would have blocked waits for its receiver, not for room here.
     fn is_receiver_full(&self) -> bool {
         matches!(self.message, Message::To { is_unix: true, .. })
             && file::poll_now(self.fd(), Interest::WRITE).is_ok_and(|ready| ready != Interest::NONE)

@@ -1,12 +1,12 @@
-//! Send without copying: the ring's zero-copy sends (kernel 6.0 for one buffer, 6.1 for several), or plain
-//! send(2) and sendmsg(2) where there are none.
+//! Send without copying: the ring's zero-copy sends (kernel 6.0 for one buffer, 6.1 for several),
+//! or plain send(2) and sendmsg(2) without them.
 //!
 //! ```text
-//!   submitted ──▶ completion with `more`: the count ──▶ last completion: the network has let go of the bytes
+//!   submitted ──▶ completion with `more`: the count ──▶ last completion: the bytes are released
 //! ```
-//! Between the two the bytes must not change: the network card, or a retransmission, may still read them.
-//! A send that copied after all (loopback always does) says so in its last completion. The readiness form
-//! has one completion, which is both.
+//! Between the two the bytes must not change: the network card, or a retransmission, may still read
+//! them. The last completion reports if the kernel copied after all (loopback always does). The
+//! readiness form has one completion, which is both.
 
 use super::operation::{Need, Operation};
 use super::send::Send;
@@ -15,34 +15,33 @@ use crate::buf::SendBuf;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
-/// Send one buffer. The result is the number of bytes that went out; it may be less than all.
+/// Sends one buffer. The result is the number of bytes sent, possibly not all.
 #[derive(Debug)]
 pub struct SendZc {
     send: Send,
     report: Report,
 }
 
-/// Send several buffers in one call. The result is the number of bytes that went out; it may be less than
-/// all.
+/// Sends several buffers in one call. The result is the number of bytes sent, possibly not all.
 #[derive(Debug)]
 pub struct SendMsgZc {
     send: SendMsg,
     report: Report,
 }
 
-/// What the kernel has said of a send.
+/// What the completions of a send have reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Report {
     /// Nothing.
     None,
-    /// How many bytes went out.
+    /// The number of bytes sent.
     Count,
-    /// That it is done with them, and whether it had to copy.
+    /// The bytes are released; and if they were copied.
     Done(Transfer),
 }
 
 impl Report {
-    /// Take the next result; the second one is of the notification.
+    /// Handles the next result; the second one is the notification.
     fn next(&mut self, result: i32) -> i32 {
         match self {
             Self::None => {
@@ -69,18 +68,18 @@ impl Report {
     }
 }
 
-/// How the bytes got to the network.
+/// How the bytes were transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// From where they are.
+    /// Without a copy.
     ZeroCopy,
-    /// By a copy, as in a plain send: the device takes none (loopback does not), the kernel lacks the
-    /// operation, or the driver is epoll.
+    /// By a copy, as in a plain send: the device cannot send without (loopback), the kernel lacks
+    /// the operation, or the driver is epoll.
     Copied,
 }
 
 impl SendZc {
-    /// Send what is left of `send`'s buffer.
+    /// Sends the rest of `send`'s buffer.
     pub fn new(send: Send) -> Self {
         Self {
             send,
@@ -88,14 +87,14 @@ impl SendZc {
         }
     }
 
-    /// The buffer, and how it went.
+    /// The buffer, and how it was sent.
     pub fn into_parts(self) -> (Vec<SendBuf>, Transfer) {
         (vec![self.send.buf], self.report.transfer())
     }
 }
 
 impl SendMsgZc {
-    /// Send what `send` would.
+    /// Sends what `send` would.
     pub fn new(send: SendMsg) -> Self {
         Self {
             send,
@@ -103,7 +102,7 @@ impl SendMsgZc {
         }
     }
 
-    /// The buffers, and how they went.
+    /// The buffers, and how they were sent.
     pub fn into_parts(self) -> (Vec<SendBuf>, Transfer) {
         (self.send.into_bufs(), self.report.transfer())
     }
@@ -172,11 +171,11 @@ mod tests {
         let mut copied = send();
         assert_eq!((copied.finish(3), copied.finish(i32::MIN)), (3, 0));
         assert_eq!(copied.into_parts().1, Transfer::Copied);
-        let mut lent = send();
+        let mut sent = send();
         assert_eq!(
-            (lent.finish(-libc::EPIPE), lent.finish(0)),
+            (sent.finish(-libc::EPIPE), sent.finish(0)),
             (-libc::EPIPE, 0)
         );
-        assert_eq!(lent.into_parts().1, Transfer::ZeroCopy);
+        assert_eq!(sent.into_parts().1, Transfer::ZeroCopy);
     }
 }

@@ -10,12 +10,12 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result is the number of bytes that went out; it may be less than all. For datagrams there is
+/// The result is the number of bytes sent, possibly not all. For datagrams use
 /// [`super::SendDatagram`].
 #[derive(Debug)]
 pub struct SendMsg {
     fd: RawFd,
-    // Boxed so that a request stays small; the header points at the iovec beside it.
+    // Boxed so that a request stays small; the header points at the iovec next to it.
     parts: Box<Parts>,
 }
 
@@ -28,12 +28,12 @@ struct Parts {
 }
 
 impl SendMsg {
-    /// Send `bufs` in order; buffers past the kernel's vector bound stay unsent.
+    /// Sends `bufs` in order; buffers past `IOV_MAX` stay unsent.
     pub fn new(fd: RawFd, bufs: Vec<SendBuf>) -> Self {
         Self::with(fd, bufs, None)
     }
 
-    /// Send `bufs` as one datagram to `to`.
+    /// Sends `bufs` as one datagram to `to`.
     pub(super) fn to(fd: RawFd, bufs: Vec<SendBuf>, to: SockAddr) -> Self {
         Self::with(fd, bufs, Some(to))
     }
@@ -51,7 +51,7 @@ impl SendMsg {
         }
     }
 
-    /// The buffers, as they were handed in.
+    /// The buffers that were sent.
     pub fn into_bufs(self) -> Vec<SendBuf> {
         self.parts.bufs
     }

@@ -1,8 +1,8 @@
 //! Move bytes between a pipe and a descriptor without a copy: splice(2), the ring's `SPLICE` (5.7).
 //!
-//! The ring runs it on a thread of the kernel's, which waits as splice(2) does; `EAGAIN` comes from
-//! there where a descriptor is non-blocking. Readiness form: wait for both ends one after the other, then
-//! splice without waiting; on a pool thread where an end is a file on a disk.
+//! The ring runs it on a kernel thread, which blocks like splice(2), or returns `EAGAIN` if a
+//! descriptor is non-blocking. Readiness form: waits for one end after the other, then splices
+//! without waiting; on a pool thread if an end is a file on a disk.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::file::{self, FileKind};
@@ -18,13 +18,13 @@ pub struct Splice {
     from: (RawFd, Option<u64>),
     to: (RawFd, Option<u64>),
     len: u32,
-    /// Readiness form: the end that is not ready, once it was tried.
+    /// Readiness form: the end that is not ready, after a try.
     waits_for: Option<(RawFd, Interest)>,
 }
 
 impl Splice {
-    /// Move at most `len` bytes; an offset of `None` is the descriptor's own position, and the only
-    /// choice for a pipe.
+    /// Moves at most `len` bytes; an offset of `None` is the descriptor's own position, and
+    /// required for a pipe.
     pub fn new(from: (RawFd, Option<u64>), to: (RawFd, Option<u64>), len: u32) -> Self {
         Self {
             from,
@@ -86,10 +86,11 @@ impl Operation for Splice {
     }
 }
 
-/// What the kernel makes of an interrupted wait before a system call would return, and leaves as it is on the ring.
+/// The kernel turns this into `EINTR` or a restart before a system call returns, but not on the
+/// ring.
 const ERESTARTSYS: i32 = 512;
 
-/// The result; a wait on a thread of the kernel's is interrupted by a cancel alone.
+/// The result; only a cancel interrupts a wait on a kernel thread.
 pub(super) fn unless_interrupted(result: i32) -> i32 {
     if result == -ERESTARTSYS {
         -libc::ECANCELED
@@ -98,8 +99,8 @@ pub(super) fn unless_interrupted(result: i32) -> i32 {
     }
 }
 
-/// Which of two ends has to be waited for: the input for bytes, then the output for room. Both are asked:
-/// what is wrong with either shows at once.
+/// Which of two ends to wait for: the input for bytes, then the output for room. Both are polled,
+/// so that an error of either shows at once.
 pub(super) fn not_ready(from: RawFd, to: RawFd) -> io::Result<Option<(RawFd, Interest)>> {
     let ends = [(from, Interest::READ), (to, Interest::WRITE)];
     let (has_bytes, has_room) = (

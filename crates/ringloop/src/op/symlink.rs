@@ -9,14 +9,14 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Create a name that stands for another.
+/// Creates a symbolic link.
 #[derive(Debug)]
 pub struct Symlink {
-    /// What the link holds; it need not exist.
+    /// The link's target; it need not exist.
     pub target: CString,
-    /// Where relative names begin: a directory, or [`path::HERE`].
+    /// Base of a relative path: a directory, or [`path::HERE`].
     pub dir: RawFd,
-    /// The link's name.
+    /// The link's path.
     pub path: CString,
 }
 

@@ -1,8 +1,7 @@
-//! Show the bytes of one pipe to another, where they stay: tee(2), the ring's `TEE` (5.8).
+//! Copy bytes from one pipe to another without taking them: tee(2), the ring's `TEE` (5.8).
 //!
-//! The ring runs it on a thread of the kernel's, which waits as tee(2) does; `EAGAIN` comes from there
-//! where a pipe is non-blocking. Readiness form: wait for both ends one after the other, then tee without
-//! waiting.
+//! The ring runs it on a kernel thread, which blocks like tee(2), or returns `EAGAIN` if a pipe is
+//! non-blocking. Readiness form: waits for one end after the other, then tees without waiting.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use super::splice::{not_ready, unless_interrupted};
@@ -18,12 +17,12 @@ pub struct Tee {
     from: RawFd,
     to: RawFd,
     len: u32,
-    /// Readiness form: the end that is not ready, once it was tried.
+    /// Readiness form: the end that is not ready, after a try.
     waits_for: Option<(RawFd, Interest)>,
 }
 
 impl Tee {
-    /// Show at most `len` bytes.
+    /// Copies at most `len` bytes.
     pub fn new(from: RawFd, to: RawFd, len: u32) -> Self {
         Self {
             from,

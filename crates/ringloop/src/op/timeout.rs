@@ -1,5 +1,5 @@
-//! Wait for the clock, as an operation of the driver. The executor's own timers do not use it: their
-//! next deadline is an argument of the wait. It is for links and for races inside the kernel.
+//! A timer, as an operation of the driver. The executor's own timers do not use it: their next
+//! deadline is an argument of the wait. It is for links and for races inside the kernel.
 
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::sys::clock;
@@ -11,20 +11,20 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Timeout {
     deadline_ns: u64,
-    /// It bounds the operation before it in a link, from when that begins.
+    /// It limits the operation before it in a link, from when that begins.
     limit: Option<Duration>,
-    // What the kernel reads; filled in the slot, where it does not move.
+    // Read by the kernel; filled in the slot, which does not move.
     timespec: [i64; 2],
 }
 
 impl Timeout {
-    /// Complete `delay` from now.
+    /// Completes `delay` from now.
     pub fn after(delay: Duration) -> Self {
         let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         Self::at(clock::monotonic_ns().saturating_add(delay_ns))
     }
 
-    /// Complete when the monotonic clock reaches `deadline_ns`.
+    /// Completes when the monotonic clock reaches `deadline_ns`.
     pub fn at(deadline_ns: u64) -> Self {
         Self {
             deadline_ns,
@@ -33,8 +33,8 @@ impl Timeout {
         }
     }
 
-    /// Bound the operation before it in a link of the ring; completes with 0 where the time was up first,
-    /// else with `ECANCELED`.
+    /// Limits the operation before it in a link of the ring; completes with 0 if the time ran out
+    /// first, otherwise with `ECANCELED`.
     pub(crate) fn of_link(limit: Duration) -> Self {
         Self {
             limit: Some(limit),
@@ -63,7 +63,7 @@ impl Operation for Timeout {
         sqe.fd = -1;
         sqe.addr = (&raw const self.timespec) as u64;
         sqe.len = 1;
-        // Passing is success: a link goes on.
+        // Expiry is success, so that a link goes on.
         sqe.op_flags = abi::TIMEOUT_ABS | abi::TIMEOUT_ETIME_SUCCESS;
     }
 
@@ -79,7 +79,7 @@ impl Operation for Timeout {
     }
 
     fn finish(&mut self, result: i32) -> i32 {
-        // A time-out that ran its course ends with ETIME on the ring; that is its success.
+        // An expired time-out ends with ETIME on the ring; that is its success.
         if result == -libc::ETIME { 0 } else { result }
     }
 }

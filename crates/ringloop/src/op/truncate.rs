@@ -1,7 +1,7 @@
 //! Set a file's length: ftruncate(2), the ring's `FTRUNCATE` (6.9).
 //!
-//! Readiness form: on a pool thread. A ring before 6.9 has no such entry; there the driver makes the
-//! system call itself, which waits for the file system's journal at most.
+//! Readiness form: on a pool thread. Rings before 6.9 have no such entry; there the driver makes
+//! the system call itself, which waits at most for the file system's journal.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::sys::storage;
@@ -10,7 +10,7 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Cut a file, or lengthen it by a hole.
+/// Truncates a file, or extends it by a hole.
 #[derive(Debug)]
 pub struct Truncate {
     /// The file.

@@ -9,14 +9,14 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Remove a file's name.
+/// Removes a file's name.
 #[derive(Debug)]
 pub struct Unlink {
-    /// Where relative names begin: a directory, or [`path::HERE`].
+    /// Base of a relative path: a directory, or [`path::HERE`].
     pub dir: RawFd,
-    /// The name.
+    /// The path.
     pub path: CString,
-    /// `AT_REMOVEDIR` removes an empty directory in place of a file.
+    /// `AT_REMOVEDIR` removes an empty directory instead of a file.
     pub flags: i32,
 }
 

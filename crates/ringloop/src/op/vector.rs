@@ -1,8 +1,8 @@
-//! Several buffers as one: what a vectored operation of files owns.
+//! Several buffers as one: the buffers of a vectored file operation.
 //!
-//! Owns: the buffers, and the vector that names them. Called by: `readv`, `writev`. Never does: I/O.
+//! Owns: the buffers, and the vector that names them. Called by: `readv`, `writev`.
 //!
-//! Boxed together, so that what the kernel was shown stays in place while the request moves.
+//! Boxed together, so that the kernel's pointers stay valid while the request moves.
 
 use crate::buf::{RecvBuf, SendBuf};
 use crate::limits::{FILE_VECTOR_MAX, SEND_VECTOR_MAX};
@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 
 /// A buffer that a vector can name.
 pub(super) trait Piece {
-    /// Where it is, and how many bytes.
+    /// Its address, and its length in bytes.
     fn piece(&mut self) -> (*mut u8, usize);
 }
 
@@ -32,7 +32,7 @@ impl Piece for SendBuf {
     }
 }
 
-/// Buffers in order; those past the kernel's bound are not named.
+/// Buffers in order; those past `IOV_MAX` are not named.
 #[derive(Debug)]
 pub(super) struct Vector<B> {
     parts: Box<Parts<B>>,
@@ -60,7 +60,7 @@ impl<B: Piece> Vector<B> {
         &mut self.parts.bufs
     }
 
-    /// What the kernel reads.
+    /// The vector that the kernel reads.
     pub fn entries(&mut self) -> &[libc::iovec] {
         let Parts { bufs, iovecs } = &mut *self.parts;
         iovecs.clear();
@@ -74,12 +74,12 @@ impl<B: Piece> Vector<B> {
         iovecs
     }
 
-    /// Bytes over all that are named.
+    /// Bytes in all named buffers.
     pub fn len(&mut self) -> usize {
         self.entries().iter().map(|entry| entry.iov_len).sum()
     }
 
-    /// Fill in what `READV` and `WRITEV` share.
+    /// Fills what `READV` and `WRITEV` share.
     pub fn prepare(&mut self, opcode: u8, fd: RawFd, offset: u64, sqe: &mut Sqe) {
         sqe.opcode = opcode;
         sqe.fd = fd;
@@ -91,7 +91,7 @@ impl<B: Piece> Vector<B> {
 }
 
 impl Vector<RecvBuf> {
-    /// Read into all of them.
+    /// Reads into all of them.
     pub fn read(&mut self, fd: RawFd, offset: u64, wait: Wait) -> io::Result<usize> {
         let entries = self.entries();
         // SAFETY: T1 of `sys/storage.rs`: each entry is a buffer's own memory.
@@ -100,15 +100,15 @@ impl Vector<RecvBuf> {
 }
 
 impl Vector<SendBuf> {
-    /// Write all of them.
+    /// Writes all of them.
     pub fn write(&mut self, fd: RawFd, offset: u64) -> io::Result<usize> {
         let entries = self.entries();
-        // SAFETY: T1 of `sys/storage.rs`: each entry is a buffer's own bytes, which nobody changes.
+        // SAFETY: T1 of `sys/storage.rs`: each entry is a buffer's own bytes, which do not change.
         unsafe { storage::write_vector(fd, entries, offset) }
     }
 }
 
-/// Name buffers to send in `iovecs`, up to the kernel's bound.
+/// Names buffers to send in `iovecs`, up to `IOV_MAX`.
 pub(super) fn name_all(bufs: &[SendBuf], iovecs: &mut Vec<libc::iovec>) {
     iovecs.clear();
     iovecs.extend(bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
@@ -120,7 +120,7 @@ pub(super) fn name_all(bufs: &[SendBuf], iovecs: &mut Vec<libc::iovec>) {
     }));
 }
 
-/// Send buffers as one message, without waiting; `iovecs` is memory for their names.
+/// Sends buffers as one message, without waiting; `iovecs` is scratch memory.
 pub(super) fn send_all_now(
     fd: RawFd,
     bufs: &[SendBuf],

@@ -7,7 +7,7 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Completes once the child has ended; whoever started it takes its status then, without blocking.
+/// Completes once the child has ended; its owner can then take its status without blocking.
 #[derive(Debug)]
 pub struct WaitChild {
     /// The child's pidfd.
@@ -16,7 +16,7 @@ pub struct WaitChild {
 
 impl Operation for WaitChild {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        // The fields are those of io_uring_prep_waitid(3); nothing is asked to be written.
+        // The fields are those of io_uring_prep_waitid(3); no siginfo is requested.
         sqe.opcode = abi::OP_WAITID;
         sqe.fd = self.pidfd;
         sqe.len = libc::P_PIDFD;

@@ -1,6 +1,6 @@
 //! Write to a pipe, or to a file at an offset: write(2), pwritev2(2), the ring's `WRITE` (5.6).
 //!
-//! Readiness form: to a pipe when it is writable, what it takes at once; to a file on a pool thread.
+//! Readiness form: to a pipe when it is writable, as much as fits; to a file on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use crate::buf::SendBuf;
@@ -11,25 +11,25 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Parts of a write to a pipe that one try takes: what a pipe holds by itself.
+/// `PIPE_BUF`-sized parts that one try writes to a pipe: a pipe's default capacity.
 const PIPE_PARTS_MAX: usize = 16;
 
-/// The result is the number of bytes that were written; it may be less than all.
+/// The result is the number of bytes written, possibly not all.
 #[derive(Debug)]
 pub struct Write {
     /// The descriptor.
     pub fd: RawFd,
-    /// The bytes; they come back with the completion.
+    /// The bytes; returned with the completion.
     pub buf: SendBuf,
-    /// Of a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` writes at the position
-    /// too, and is for what can be waited for: pipes, sockets, and terminals that do not block. To those a ring
-    /// writes wherever it is told to; [`File`](crate::fs::File) asks first.
+    /// For a regular file: bytes from its start, or [`CURRENT_POSITION`]. `None` also writes at the
+    /// position, and is for pollable files: pipes, sockets, and non-blocking terminals. The ring
+    /// does not check the kind of file; [`File`](crate::fs::File) does.
     pub offset: Option<u64>,
 }
 
 impl Operation for Write {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        // By its address: in a link the bytes may be yet to come.
+        // By address: in a link the bytes may not be there yet.
         let (ptr, len) = self.buf.as_ptr();
         sqe.opcode = abi::OP_WRITE;
         sqe.fd = self.fd;
@@ -67,9 +67,11 @@ impl Operation for Write {
     }
 }
 
-/// Write what a descriptor that can be waited for takes now. As for a read: a blocking one must not stop the loop.
+/// Writes what a pollable descriptor takes now. As for a read: a blocking descriptor must not stop
+/// the loop.
 ///
-/// Errors: [`io::ErrorKind::WouldBlock`]; those of write(2).
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`]; those of write(2).
 pub(super) fn write_ready(fd: RawFd, bytes: &[u8]) -> io::Result<u32> {
     if file::poll_now(fd, Interest::WRITE)? == Interest::NONE {
         return Err(io::ErrorKind::WouldBlock.into());
@@ -82,13 +84,13 @@ pub(super) fn write_ready(fd: RawFd, bytes: &[u8]) -> io::Result<u32> {
     written.map(|count| count as u32)
 }
 
-/// Whether a write of much to what is writable waits for room.
+/// True if a large write to a writable descriptor may block.
 fn may_wait(fd: RawFd) -> io::Result<bool> {
     Ok(!file::is_nonblocking(fd)? && file::kind(fd)? != file::FileKind::Memory)
 }
 
-/// Write to a writable pipe whose writes wait until everything has gone, as much as goes without waiting: a pipe that is
-/// writable takes `PIPE_BUF` bytes, pipe(7).
+/// Writes as much as goes without waiting to a blocking pipe, whose writes block until all is
+/// written: a writable pipe takes `PIPE_BUF` bytes, pipe(7).
 fn write_parts(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     let mut written = 0;
     for part in bytes.chunks(libc::PIPE_BUF).take(PIPE_PARTS_MAX) {
@@ -98,7 +100,7 @@ fn write_parts(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         match file::write(fd, part, None) {
             Ok(count) => written += count,
             Err(error) if written == 0 => return Err(error),
-            // The next write tells it.
+            // The next write reports it.
             Err(_) => break,
         }
     }

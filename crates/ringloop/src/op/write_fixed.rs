@@ -1,6 +1,6 @@
 //! Write to a registered file from a registered buffer: the ring's `WRITE_FIXED` (5.1), write(2), pwritev2(2).
 //!
-//! Readiness form: to a pipe when it is writable, what it takes at once; to a file on a pool thread.
+//! Readiness form: to a pipe when it is writable, as much as fits; to a file on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
 use super::registered::{RegisteredBuf, RegisteredFd};
@@ -12,12 +12,12 @@ use crate::sys::storage::CURRENT_POSITION;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
-/// The result is the number of bytes that were written; it may be less than all.
+/// The result is the number of bytes written, possibly not all.
 #[derive(Debug)]
 pub struct WriteFixed {
     /// The file.
     pub file: RegisteredFd,
-    /// The bytes that it holds are written; it comes back with the completion.
+    /// The bytes it holds are written; returned with the completion.
     pub buf: RegisteredBuf,
     /// Bytes from the start of the file, or [`CURRENT_POSITION`].
     pub offset: u64,

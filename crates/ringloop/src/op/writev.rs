@@ -9,7 +9,7 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The result is the number of bytes that were written; it may be less than all.
+/// The result is the number of bytes written, possibly not all.
 #[derive(Debug)]
 pub struct WriteV {
     fd: RawFd,
@@ -18,14 +18,15 @@ pub struct WriteV {
 }
 
 impl WriteV {
-    /// Write at `offset` bytes from the start, or at [`CURRENT_POSITION`](crate::sys::storage::CURRENT_POSITION); buffers past the
-    /// kernel's vector bound stay unwritten.
+    /// Writes at `offset` bytes from the start, or at
+    /// [`CURRENT_POSITION`](crate::sys::storage::CURRENT_POSITION); buffers past `IOV_MAX` stay
+    /// unwritten.
     pub fn new(fd: RawFd, bufs: Vec<SendBuf>, offset: u64) -> Self {
         let vector = Vector::new(bufs);
         Self { fd, offset, vector }
     }
 
-    /// The buffers, as they were handed in.
+    /// The buffers that were written.
     pub fn into_bufs(self) -> Vec<SendBuf> {
         self.vector.into_bufs()
     }
