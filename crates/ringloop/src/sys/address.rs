@@ -1,7 +1,7 @@
 //! Socket addresses in the kernel's own form.
 //!
 //! Owns: the bytes of one address and their length. Called by: the socket calls and the operations
-//! that put an address into an SQE. Never does: name resolution.
+//! that put an address into an SQE. Resolves no names.
 //!
 //! ```text
 //!   family   sockaddr_*                                   len
@@ -26,14 +26,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Name a Unix socket.
+/// The name of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnixName<'a> {
     /// A file.
     Path(&'a Path),
-    /// A name in the network namespace, without a file (Linux only); any bytes.
+    /// A name in the abstract namespace (Linux only); any bytes.
     Abstract(&'a [u8]),
-    /// No name: what a client that did not bind has.
+    /// Unnamed: an unbound client.
     Unnamed,
 }
 
@@ -55,7 +55,7 @@ impl<'a> From<&'a str> for UnixName<'a> {
     }
 }
 
-/// Hold any socket address as the kernel reads and writes it.
+/// A socket address in the kernel's form.
 #[derive(Clone)]
 pub struct SockAddr {
     storage: libc::sockaddr_storage,
@@ -66,10 +66,10 @@ const UNIX_PATH_AT: usize = offset_of!(libc::sockaddr_un, sun_path);
 const UNIX_PATH_MAX: usize = size_of::<libc::sockaddr_un>() - UNIX_PATH_AT;
 
 impl SockAddr {
-    /// Make room for an address that the kernel will write.
+    /// Creates room for an address that the kernel will write.
     ///
-    /// Shape: pass [`SockAddr::as_mut_ptr`] and [`SockAddr::len_mut_ptr`]; the length is the room
-    /// until the call, the address's after.
+    /// Pass [`SockAddr::as_mut_ptr`] and [`SockAddr::len_mut_ptr`]; before the call the length is the
+    /// room, after it the address's length.
     pub fn empty() -> Self {
         let mut address = Self::zeroed();
         address.len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -82,10 +82,10 @@ impl SockAddr {
         Self { storage, len: 0 }
     }
 
-    /// Make the address of a Unix socket.
+    /// The address of a Unix socket. See unix(7).
     ///
-    /// Errors: `EINVAL` where a path holds a NUL or is empty; `ENAMETOOLONG` over 107 bytes.
-    /// Source: unix(7).
+    /// # Errors
+    /// `EINVAL` if a path holds a NUL or is empty; `ENAMETOOLONG` over 107 bytes.
     pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
         let (prefix, bytes, suffix_len) = match name {
             UnixName::Path(path) => (0, path.as_os_str().as_bytes(), 1),
@@ -111,7 +111,7 @@ impl SockAddr {
         Ok(address)
     }
 
-    /// Take over an address that the kernel wrote; bytes past the longest one are dropped.
+    /// Copies an address that the kernel wrote; bytes past the longest form are dropped.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut address = Self::zeroed();
         let room = address.view_mut::<[u8; size_of::<libc::sockaddr_storage>()]>();
@@ -121,7 +121,7 @@ impl SockAddr {
         address
     }
 
-    /// Read an Internet address; `None` for every other family.
+    /// The Internet address; `None` for every other family.
     pub fn to_std(&self) -> Option<SocketAddr> {
         match libc::c_int::from(self.family()) {
             libc::AF_INET => {
@@ -140,7 +140,7 @@ impl SockAddr {
         }
     }
 
-    /// Read a Unix name; `None` for every other family.
+    /// The Unix name; `None` for every other family.
     pub fn to_unix(&self) -> Option<UnixName<'_>> {
         if libc::c_int::from(self.family()) != libc::AF_UNIX {
             return None;
@@ -162,35 +162,34 @@ impl SockAddr {
         })
     }
 
-    /// Give the address family (`AF_INET`, …; `AF_UNSPEC` while empty).
+    /// The address family (`AF_INET`, …; `AF_UNSPEC` while empty).
     pub fn family(&self) -> libc::sa_family_t {
         self.storage.ss_family
     }
 
-    /// Give the pointer for a call or an SQE that reads the address.
+    /// Pointer for a call or an SQE that reads the address.
     pub fn as_ptr(&self) -> *const libc::sockaddr {
         (&raw const self.storage).cast()
     }
 
-    /// Give the length that goes with [`SockAddr::as_ptr`], in bytes.
+    /// The length that goes with [`SockAddr::as_ptr`], in bytes.
     #[allow(clippy::len_without_is_empty)] // the length of the form, not of a container
     pub fn len(&self) -> libc::socklen_t {
         self.len
     }
 
-    /// Give the pointer for a call or an SQE that writes an address; at most [`SockAddr::len`]
-    /// bytes.
+    /// Pointer for a call or an SQE that writes an address of at most [`SockAddr::len`] bytes.
     pub fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
         (&raw mut self.storage).cast()
     }
 
-    /// Give the pointer through which the kernel tells the length it wrote.
+    /// Pointer through which the kernel writes the length.
     pub fn len_mut_ptr(&mut self) -> *mut libc::socklen_t {
         &raw mut self.len
     }
 
-    /// Set the length where the kernel told it in another way (`msg_namelen`); capped to the room
-    /// there is.
+    /// Sets the length if the kernel returned it in another way (`msg_namelen`); capped to the
+    /// room.
     pub fn set_len(&mut self, len: libc::socklen_t) {
         self.len = len.min(size_of::<libc::sockaddr_storage>() as libc::socklen_t);
     }
@@ -211,7 +210,7 @@ impl SockAddr {
     }
 }
 
-/// The `sockaddr_*` types that A1 and A2 speak of.
+/// The `sockaddr_*` types of A1 and A2.
 trait Form {}
 impl Form for libc::sockaddr_in {}
 impl Form for libc::sockaddr_in6 {}

@@ -1,24 +1,21 @@
 //! The monotonic clock.
 //!
-//! Owns: nothing. Called by: timers, once a turn. Never does: wall-clock time.
+//! Owns: nothing. Called by: timers, once per turn.
 //!
 //! # Invariants
 //! - **C1** `clock_gettime` writes one `timespec` through a pointer to a live local.
 
 use std::mem::MaybeUninit;
 
-/// Read the monotonic clock.
+/// Reads the monotonic clock in nanoseconds since boot, without suspended time.
 ///
-/// Shape: the clock that `time.monotonic()` and `std::time::Instant` read (`CLOCK_MONOTONIC`).
-/// Units: nanoseconds since boot, suspended time not counted.
-/// Errors: none; the clock exists on every kernel.
-/// Cost: about 20 ns, without entering the kernel.
-/// Source: `clock_gettime(2)`, vdso(7).
+/// This is `CLOCK_MONOTONIC`, the clock of `time.monotonic()` and `std::time::Instant`. Costs about
+/// 20 ns, without entering the kernel. See `clock_gettime(2)`, vdso(7).
 pub fn monotonic_ns() -> u64 {
     let mut now = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: C1.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr()) };
-    // SAFETY: C1; all-zero bytes are a valid `timespec` even where the call failed.
+    // SAFETY: C1; all-zero bytes are a valid `timespec` even if the call failed.
     let now = unsafe { now.assume_init() };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,14 +1,14 @@
-//! Descriptors on their way through a Unix socket: the control message that carries them.
+//! Passing descriptors through a Unix socket: the control message that carries them.
 //!
-//! Owns: the memory of one such message ([`Rights`]). Called by: the operations that pass descriptors. Never does: a
-//! system call.
+//! Owns: the memory of one such message ([`Rights`]). Called by: the operations that pass descriptors.
 //!
 //! ```text
 //!   cmsghdr: len, SOL_SOCKET, SCM_RIGHTS │ int │ int │ …        unix(7), cmsg(3)
 //! ```
 //!
 //! # Invariants
-//! - **U1** The descriptors in a message that the kernel wrote are fresh and nobody else's; each is taken once.
+//! - **U1** The descriptors in a message that the kernel wrote are fresh and owned by nothing else;
+//!   each is taken once.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -18,7 +18,7 @@ pub const DESCRIPTORS_MAX: usize = 253;
 
 const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
 const FD_LEN: usize = size_of::<RawFd>();
-/// In words, so that it is aligned as the kernel wants it.
+/// In words, for the kernel's alignment.
 const WORDS: usize = (HEADER_LEN + DESCRIPTORS_MAX * FD_LEN).div_ceil(size_of::<u64>());
 
 /// A control message with descriptors, or room for one.
@@ -26,12 +26,12 @@ const WORDS: usize = (HEADER_LEN + DESCRIPTORS_MAX * FD_LEN).div_ceil(size_of::<
 pub struct Rights {
     words: Box<[u64; WORDS]>,
     len: usize,
-    /// Whose numbers stand in a message on its way out: they stay open until it is sent.
+    /// Descriptors of a message to be sent, open until it has been.
     sent: Vec<OwnedFd>,
 }
 
 impl Rights {
-    /// Room for every descriptor that may come.
+    /// Room for as many descriptors as can be received.
     pub fn empty() -> Self {
         Self {
             words: Box::new([0; WORDS]),
@@ -40,7 +40,7 @@ impl Rights {
         }
     }
 
-    /// A message that carries `fds`, of which there are at most [`DESCRIPTORS_MAX`]; without any it is none.
+    /// A message with `fds`, at most [`DESCRIPTORS_MAX`]; empty without any.
     pub fn carrying(fds: Vec<OwnedFd>) -> Self {
         let mut this = Self::empty();
         let used = &fds[..fds.len().min(DESCRIPTORS_MAX)];
@@ -61,20 +61,21 @@ impl Rights {
         this
     }
 
-    /// Where the message is, and how long it is or may become, in bytes.
+    /// Its address, and its length or room in bytes.
     pub fn as_mut_ptr(&mut self) -> (*mut libc::c_void, usize) {
         (self.words.as_mut_ptr().cast(), self.len)
     }
 
-    /// Give up the descriptors that were sent: the receiver has its own.
+    /// Returns the descriptors that were sent: the receiver has its own.
     pub fn into_sent(self) -> Vec<OwnedFd> {
         self.sent
     }
 
-    /// Take the descriptors out of a message that the kernel wrote, `len` bytes long.
+    /// Takes the descriptors out of a message that the kernel wrote, `len` bytes long.
     ///
     /// # Safety
-    /// A successful recvmsg(2) has written the message, and told this length; what it wrote is taken once.
+    /// A successful recvmsg(2) has written the message, and returned this length; each message is taken
+    /// once.
     pub unsafe fn take(&mut self, len: usize) -> Vec<OwnedFd> {
         let bytes: Vec<u8> = self
             .words

@@ -1,7 +1,7 @@
 //! Readiness of many descriptors.
 //!
-//! Owns: one epoll descriptor. Called by: the readiness driver. Never does: reading or writing a
-//! descriptor, or remembering what is registered; the kernel does that.
+//! Owns: one epoll descriptor. Called by: the readiness driver. Does no I/O on a watched
+//! descriptor; the kernel remembers the registrations.
 //!
 //! # The readiness contract
 //! What a second backend (kqueue) has to provide, and all that the readiness driver relies on:
@@ -10,15 +10,14 @@
 //!    a backend whose kernel does not say so keeps a set.
 //! 2. *Level*: every wait reports the descriptor as long as the condition holds. *Edge*: once for
 //!    each change; the reader drains until `EAGAIN`. An `add` and a `modify` count as a change: a
-//!    condition that holds already is reported.
 //! 3. Errors and hang-ups are reported as both directions, whatever was asked for, even for
-//!    [`Interest::NONE`]. Who wants silence deletes the registration.
-//! 4. At most one report a descriptor and wait: both directions are merged into it (kqueue has two
-//!    filters: merge them).
+//!    [`Interest::NONE`]. Delete the registration to stop reports.
+//! 4. At most one report per descriptor and wait: both directions are merged into it (kqueue has
+//!    two filters: merge them).
 //! 5. Closing the last reference to an open file removes its registration. Closing one of two
 //!    duplicates does *not*: reports go on with the old `data`. So delete before close, always.
 //! 6. A timeout never ends early; nanoseconds where the kernel has them, else rounded up.
-//! 7. A wait that a signal interrupts returns normally with nothing: the caller looks at its own
+//! 7. A wait that a signal interrupts returns normally, without reports: the caller checks its own
 //!    clock and flags.
 //! 8. Descriptors that are always ready (regular files) are refused with `EPERM`, as epoll does.
 //!
@@ -39,29 +38,28 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Most reports a single wait brings; the rest comes with the next, in the kernel's round-robin
-/// order.
+/// Most reports of a single wait; the rest comes with the next, in the kernel's round-robin order.
 const EVENTS_PER_WAIT: usize = 256;
 
-/// Longest timeout handed to the kernel; a longer one ends early with nothing, which contract 7
-/// allows anyway.
+/// Longest timeout passed to the kernel; a longer one ends early without reports, which contract 7
+/// allows.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Say when a registration reports.
+/// When a registration reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// As long as the condition holds.
+    /// While the condition holds.
     Level,
     /// When the condition begins to hold, or holds again.
     Edge,
 }
 
-/// Carry one report of a wait.
+/// A report of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// The word given at registration.
     pub data: u64,
-    /// What would not block now.
+    /// The directions that would not block now.
     pub interest: Interest,
 }
 
@@ -69,12 +67,12 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Epoll {
     fd: Descriptor,
-    /// Cleared for good when `epoll_pwait2` turns out to be missing (Linux < 5.11) or filtered.
+    /// Cleared for good once `epoll_pwait2` is found to be missing (Linux < 5.11) or filtered.
     nanoseconds: AtomicBool,
 }
 
 impl Epoll {
-    /// Create an empty set, closed on exec.
+    /// Creates an empty set, close-on-exec.
     ///
     /// Errors: `EMFILE`, `ENFILE`, `ENOMEM`.
     /// Source: `epoll_create1(2)`.
@@ -89,10 +87,9 @@ impl Epoll {
         })
     }
 
-    /// Register a descriptor.
+    /// Registers a descriptor.
     ///
-    /// Errors: `EEXIST` registered already; `EPERM` always ready (a regular file); `EBADF`;
-    /// `ENOSPC` over `fs.epoll.max_user_watches`.
+    /// Errors: `EEXIST` if it is registered; `EPERM` if it is always ready (a regular file); `EBADF`; `ENOSPC` over `fs.epoll.max_user_watches`.
     pub fn add(
         &self,
         fd: RawFd,
@@ -103,9 +100,10 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, interest, data, trigger)
     }
 
-    /// Replace a registration; a condition that holds already is reported again, also by edge.
+    /// Replaces a registration; a condition that holds already is reported again, also
+    /// edge-triggered.
     ///
-    /// Errors: `ENOENT` not registered; `EBADF`.
+    /// Errors: `ENOENT` if it is not registered; `EBADF`.
     pub fn modify(
         &self,
         fd: RawFd,
@@ -116,9 +114,9 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, data, trigger)
     }
 
-    /// Forget a descriptor; to be called before it is closed.
+    /// Unregisters a descriptor; call it before closing the descriptor.
     ///
-    /// Errors: `ENOENT` not registered; `EBADF`.
+    /// Errors: `ENOENT` if it is not registered; `EBADF`.
     pub fn delete(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, Interest::NONE, 0, Trigger::Level)
     }
@@ -146,11 +144,10 @@ impl Epoll {
         Ok(())
     }
 
-    /// Wait until something is ready, the timeout ends or a signal arrives.
+    /// Waits until something is ready, the timeout ends or a signal arrives.
     ///
-    /// Shape: `out` is cleared, then filled; `None` waits without end, zero does not block.
-    /// Errors: none in correct use; an interruption is `Ok` with nothing.
-    /// Cost: one system call, 160 ns with nothing ready, 390 ns with one.
+    /// Clears and fills `out`; `None` waits without limit, zero does not block. An interrupted wait returns `Ok` without reports. Costs one system call, 160 ns with nothing ready, 390 ns with one report.
+    ///
     /// Source: `epoll_wait(2)`, `epoll_pwait2(2)`.
     pub fn wait(&self, out: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         out.clear();
@@ -177,8 +174,7 @@ impl Epoll {
         events: &mut [MaybeUninit<libc::epoll_event>],
         timeout: Option<Duration>,
     ) -> io::Result<usize> {
-        // Forever and not-at-all need no nanoseconds, and the older call is let through by older
-        // filters.
+        // No limit and zero need no nanoseconds, and older filters allow the older call.
         let plain = timeout.is_none_or(|timeout| timeout.is_zero());
         if !plain && self.nanoseconds.load(Ordering::Relaxed) {
             let result = self.wait_nanoseconds(events, timeout.unwrap_or_default());
@@ -236,13 +232,12 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// Fail for a descriptor that is always ready, and so nothing to wait for.
+/// Fails for a descriptor that is always ready, and so cannot be waited for. Costs one system call
+/// for sockets and pipes, four for anything else.
 ///
-/// Errors: `EPERM` a regular file, a directory, most devices; `EBADF`; where it has to be tried,
-/// those of [`Epoll::new`].
-/// Cost: one system call for sockets and pipes, four for anything else.
+/// Errors: `EPERM` for a regular file, a directory, most devices; `EBADF`; those of [`Epoll::new`].
 pub fn check_waits(fd: RawFd) -> io::Result<()> {
-    // What else has a poll function is each driver's and file system's affair, so epoll is asked.
+    // Other files with a poll function depend on the driver or file system, so epoll decides.
     if file::is_stream(fd)? {
         return Ok(());
     }
@@ -258,8 +253,8 @@ fn round_up_to_milliseconds(timeout: Duration) -> libc::c_int {
         .unwrap_or(libc::c_int::MAX)
 }
 
-/// The program has closed the set's descriptor, and another file has got its number: no set any more. Nothing else that is
-/// asked here is invalid.
+/// The application has closed the set's descriptor and its number was reused for another file.
+/// Nothing else that is passed here is invalid.
 fn closed_under_us(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EINVAL) => io::Error::from_raw_os_error(libc::EBADF),

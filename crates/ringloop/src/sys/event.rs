@@ -1,7 +1,7 @@
-//! An eventfd: the one descriptor through which another thread wakes a sleeping loop.
+//! An eventfd, by which another thread wakes a sleeping loop.
 //!
-//! Owns: the descriptor. Called by: the executor's unpark (`notify`) and the drivers (`drain`).
-//! Never does: deciding whether a wake is needed; that is the three-state flag of the executor.
+//! Owns: the descriptor. Called by: the executor's unpark (`notify`) and the drivers (`drain`). The
+//! executor's three-state flag decides if a wake is needed.
 //!
 //! # Invariants
 //! - **E1** The pointer given to `read` or `write` is to a live local of exactly eight bytes.
@@ -12,12 +12,12 @@ use super::file::Descriptor;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Wake a loop from any thread.
+/// Wakes a loop from any thread.
 #[derive(Debug)]
 pub struct EventFd(Descriptor);
 
 impl EventFd {
-    /// Create an eventfd that is non-blocking and closed on exec.
+    /// Creates a non-blocking, close-on-exec eventfd.
     ///
     /// Errors: `EMFILE`, `ENFILE`, `ENOMEM`.
     /// Source: eventfd(2).
@@ -29,10 +29,10 @@ impl EventFd {
         Ok(Self(fd.into()))
     }
 
-    /// Make the descriptor readable until the next [`EventFd::drain`].
+    /// Makes the descriptor readable until the next [`EventFd::drain`].
     ///
-    /// `EAGAIN` means that the counter is full and therefore readable already: nothing to report.
-    /// Cost: one system call, about 340 ns with nobody waiting.
+    /// `EAGAIN` means that the counter is full and the descriptor readable already. Costs one system call,
+    /// about 340 ns without a waiter.
     pub fn notify(&self) {
         let one = 1_u64;
         // SAFETY: E1.
@@ -45,7 +45,7 @@ impl EventFd {
         };
     }
 
-    /// Take all notifications so far; the descriptor is unreadable again.
+    /// Takes all notifications so far; the descriptor is unreadable again.
     pub fn drain(&self) {
         let mut count = 0_u64;
         // SAFETY: E1.

@@ -1,9 +1,8 @@
 //! Descriptors in general: read, write, close, pipe, poll once.
 //!
-//! Owns: nothing. Called by: the readiness driver's form of the operations, and whoever closes a
-//! descriptor.
-//! Never does: waiting. A descriptor that is not ready gives `EAGAIN` if it is non-blocking;
-//! regular files do block for the disk.
+//! Owns: nothing. Called by: the readiness form of the operations, and owners that close a
+//! descriptor. Never waits for readiness: a non-blocking descriptor that is not ready gives
+//! `EAGAIN`. Regular files do block for the disk.
 //!
 //! # Invariants
 //! - **F1** A buffer handed to the kernel is live and of the length given, for the call; a raw twin
@@ -19,17 +18,17 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-/// Read what there is, at most the buffer.
+/// Reads what is available, at most the buffer's length.
 ///
-/// Shape: `offset` `None` reads at the file's own position (the only choice for pipes and sockets);
-/// the first `n` bytes of `buffer` are initialised.
+/// With `offset` `None` reads at the file's own position, as pipes and sockets require. The first `n` bytes of `buffer` are initialised.
+///
 /// Errors: `EAGAIN`, `EINTR`, and those of read(2) and pread(2).
 pub fn read(fd: RawFd, buffer: &mut [MaybeUninit<u8>], offset: Option<u64>) -> io::Result<usize> {
     // SAFETY: F1.
     unsafe { read_raw(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) }
 }
 
-/// Memory to read into: bytes, or room for some.
+/// Memory to read into: initialised bytes, or uninitialised room.
 #[derive(Debug)]
 pub struct Room<'a> {
     at: *mut u8,
@@ -58,17 +57,17 @@ impl<'a> From<&'a mut [MaybeUninit<u8>]> for Room<'a> {
 }
 
 impl Room<'_> {
-    /// How many bytes fit.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none fits.
+    /// True if no byte fits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What is behind the first `count` bytes.
+    /// The room after the first `count` bytes.
     pub fn behind(&mut self, count: usize) -> Room<'_> {
         let count = count.min(self.len);
         Room {
@@ -78,7 +77,7 @@ impl Room<'_> {
         }
     }
 
-    /// Name it in a vector.
+    /// The vector entry for it.
     pub(super) fn entry(&mut self) -> libc::iovec {
         libc::iovec {
             iov_base: self.at.cast(),
@@ -87,16 +86,16 @@ impl Room<'_> {
     }
 }
 
-/// As [`read`], at the file's own position, into room of either kind.
+/// Like [`read`], at the file's own position, into room of either kind.
 pub fn read_into(fd: RawFd, room: &mut Room<'_>) -> io::Result<usize> {
     // SAFETY: F1: a room borrows its memory.
     unsafe { read_raw(fd, room.at, room.len, None) }
 }
 
-/// Read into raw memory; the twin of [`read`] for memory that another language owns.
+/// Reads into raw memory, like [`read`], for memory that another language owns.
 ///
 /// # Safety
-/// `at .. at + len` is writable for the call and nobody reads it meanwhile.
+/// `at .. at + len` is writable for the call and not read meanwhile.
 pub unsafe fn read_raw(
     fd: RawFd,
     at: *mut u8,
@@ -112,20 +111,20 @@ pub unsafe fn read_raw(
     Ok(check(count)? as usize)
 }
 
-/// Write what fits, at most the buffer.
+/// Writes what fits, at most the buffer.
 ///
-/// Shape: `offset` as in [`read`].
-/// Errors: `EAGAIN`, `EINTR`, `EPIPE` (the runtime ignores SIGPIPE, as Rust and Python do), and
-/// those of write(2) and pwrite(2).
+/// `offset` is as in [`read`].
+///
+/// Errors: `EAGAIN`, `EINTR`, `EPIPE` (the runtime ignores SIGPIPE, as Rust and Python do), and those of write(2) and pwrite(2).
 pub fn write(fd: RawFd, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
     // SAFETY: F1.
     unsafe { write_raw(fd, bytes.as_ptr(), bytes.len(), offset) }
 }
 
-/// Write from raw memory; the twin of [`fn@write`] for memory that another language owns.
+/// Writes from raw memory, like [`fn@write`], for memory that another language owns.
 ///
 /// # Safety
-/// `at .. at + len` is readable for the call and nobody writes it meanwhile.
+/// `at .. at + len` is readable for the call and not written meanwhile.
 pub unsafe fn write_raw(
     fd: RawFd,
     at: *const u8,
@@ -141,9 +140,8 @@ pub unsafe fn write_raw(
     Ok(check(count)? as usize)
 }
 
-/// Write several buffers as one.
+/// Writes several buffers as one: at most `IOV_MAX` (1024); returns the bytes of all of them.
 ///
-/// Shape: at most `IOV_MAX` (1024) buffers are looked at; the count is of bytes, over all of them.
 /// Errors: as [`fn@write`].
 /// Source: writev(2).
 pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -153,8 +151,7 @@ pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(check(written)? as usize)
 }
 
-/// Make reads and writes of a descriptor return at once, or wait again; whoever shares the open
-/// file description shares this.
+/// Makes a descriptor non-blocking or blocking, for all that share the open file description.
 ///
 /// Errors: `EBADF`.
 /// Source: fcntl(2), `F_SETFL`.
@@ -173,7 +170,7 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Close a descriptor in programs that are started.
+/// Sets close-on-exec.
 ///
 /// Errors: `EBADF`.
 /// Source: fcntl(2), `F_SETFD`.
@@ -183,7 +180,7 @@ pub fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Tell whether calls on a descriptor return `EAGAIN` in place of waiting.
+/// True if a descriptor is non-blocking.
 ///
 /// Errors: `EBADF`.
 /// Source: fcntl(2), `F_GETFL`.
@@ -193,11 +190,9 @@ pub fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
     Ok(flags & libc::O_NONBLOCK != 0)
 }
 
-/// Close a descriptor.
+/// Closes a descriptor.
 ///
-/// Errors: `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux
-/// has closed the descriptor when it says so, and a second close could hit another thread's new
-/// one.
+/// Errors: `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux closes the descriptor all the same, and a second close could hit another thread's new one.
 /// Source: close(2), "Dealing with error returns".
 pub fn close(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointer is passed; a number that is not open is EBADF.
@@ -207,10 +202,9 @@ pub fn close(fd: RawFd) -> io::Result<()> {
     }
 }
 
-/// A descriptor of the engine's own, closed when it is dropped.
+/// A descriptor of the engine, closed on drop.
 ///
-/// Other than an [`OwnedFd`]'s it may be closed already: a program that closes all of its descriptors
-/// (`os.closerange`) closes those of its loops, and is to hear `EBADF` of that; std ends a debug build over it.
+/// Unlike an [`OwnedFd`] it may have been closed by the application: `os.closerange` of all descriptors closes those of its loops, which must then report `EBADF`; std aborts a debug build for that.
 #[derive(Debug)]
 pub struct Descriptor(RawFd);
 
@@ -232,7 +226,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// Create a pipe, both ends non-blocking and closed on exec; the reading end comes first.
+/// Creates a pipe, both ends non-blocking and close-on-exec; the reading end comes first.
 ///
 /// Errors: `EMFILE`, `ENFILE`.
 /// Source: pipe2(2).
@@ -247,7 +241,7 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// What is behind a descriptor.
+/// The kind of file behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A pipe, named or not.
@@ -256,14 +250,14 @@ pub enum FileKind {
     Socket,
     /// A character device, such as a terminal.
     Device,
-    /// A character device of memory, such as `/dev/null`: it keeps nobody waiting.
+    /// A character device of memory, such as `/dev/null`: it never blocks.
     Memory,
     /// Anything else: a regular file, a directory.
     Other,
 }
 
 impl FileKind {
-    /// Whether it is a character device.
+    /// True for a character device.
     pub fn is_device(self) -> bool {
         matches!(self, Self::Device | Self::Memory)
     }
@@ -274,14 +268,14 @@ impl FileKind {
 /// Source: Documentation/admin-guide/devices.txt of the kernel.
 const MEMORY_DEVICES: u32 = 1;
 
-/// Say whether a descriptor is a socket or a pipe.
+/// True if a descriptor is a socket or a pipe.
 ///
 /// Errors: `EBADF`.
 pub fn is_stream(fd: RawFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileKind::Pipe | FileKind::Socket))
 }
 
-/// Say what is behind a descriptor.
+/// The kind of file behind a descriptor.
 ///
 /// Errors: `EBADF`.
 /// Source: fstat(2), inode(7).
@@ -300,8 +294,8 @@ pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     })
 }
 
-/// Say whether a descriptor has positions to read and write at: a pipe, a socket or a terminal has none, and a ring would
-/// read from it wherever it was told to.
+/// True if a descriptor is seekable. A pipe, a socket or a terminal is not, and a ring would read
+/// from it at any offset.
 ///
 /// Errors: `EBADF`.
 /// Source: lseek(2); pread(2), `ESPIPE`.
@@ -314,10 +308,9 @@ pub fn has_positions(fd: RawFd) -> io::Result<bool> {
     }
 }
 
-/// Ask what a descriptor is ready for now, without waiting.
+/// Polls a descriptor without waiting: the part of `interest` that is ready, both directions on an
+/// error or a hang-up. A regular file is always ready.
 ///
-/// Shape: the part of `interest` that is ready; both directions on an error or a hang-up. A regular
-/// file is always ready.
 /// Errors: `EBADF`.
 /// Source: poll(2).
 pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
@@ -329,12 +322,12 @@ pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
     loop {
         // SAFETY: F1: one entry, live for the call.
         match check(unsafe { libc::poll(&raw mut entry, 1, 0) }) {
-            // It says so without having waited, where a signal is pending and nothing is ready.
+            // poll(2) returns it without waiting if a signal is pending and nothing is ready.
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             asked => break asked.map(drop)?,
         }
     }
-    // poll(2) passes over a negative number.
+    // poll(2) ignores a negative number.
     if fd < 0 || entry.revents & libc::POLLNVAL != 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }

@@ -1,19 +1,19 @@
-//! Forks of the process, counted.
+//! Detects forks of the process.
 //!
-//! Owns: the count, and the hook that keeps it. Called by: whatever a forked child must not use: engines, drivers, the
-//! handles that wake loops, children, listeners to signals.
-//! Never does: notice a clone(2) or vfork(2) that bypasses the C library; std's `Command` needs neither noticed.
+//! Owns: the count of forks, and the hook that increments it. Called by: everything that a forked
+//! child must not use: engines, drivers, handles that wake loops, children, signal listeners. A
+//! clone(2) or vfork(2) that bypasses the C library is not detected; std's `Command` needs neither.
 //!
 //! # Invariants
-//! - **K1** The hook runs in the child, on its only thread, before fork(2) returns there; it makes no call but those that
-//!   signal-safety(7) allows.
+//! - **K1** The hook runs in the child, on its only thread, before fork(2) returns there; it makes
+//!   only calls that signal-safety(7) allows.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between this process and the one that asked first.
+/// Number of forks between this process and the one that called first.
 pub fn count() -> u32 {
     Generation::current().0
 }
@@ -25,7 +25,7 @@ pub struct Generation(u32);
 impl Generation {
     /// This process.
     ///
-    /// Source: `pthread_atfork(3)`. Where there was no memory for the hook a fork is not noticed.
+    /// Without memory for the hook, forks are not detected. See `pthread_atfork(3)`.
     pub fn current() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -35,7 +35,7 @@ impl Generation {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether a fork lies between this process and that one.
+    /// True in a forked child of that process.
     #[inline]
     pub fn is_inherited(self) -> bool {
         self.0 != FORKS.load(Ordering::Relaxed)

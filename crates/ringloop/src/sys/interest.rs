@@ -1,17 +1,16 @@
-//! What a descriptor is watched for.
+//! Directions in which a descriptor is watched.
 //!
 //! Owns: the translation between our two bits and the kernel's masks. Called by: epoll, poll and
-//! the poll operation of the ring. Never does: `POLLRDHUP` or `POLLPRI`: asyncio has no word for
-//! either.
+//! the poll operation of the ring. `POLLRDHUP` and `POLLPRI` are not supported: asyncio has no
+//! equivalent.
 //!
-//! An error or a hang-up counts as *both* readable and writable, because only the read or the write
-//! that follows can fetch the reason (`SO_ERROR`, end of file, `EPIPE`). This is also what
-//! `selectors` does.
+//! An error or a hang-up counts as *both* readable and writable, because only the next read or
+//! write can fetch the reason (`SO_ERROR`, end of file, `EPIPE`). `selectors` does the same.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 
-/// Name the directions a descriptor is watched for.
+/// Directions in which a descriptor is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Interest(u8);
 
@@ -25,23 +24,23 @@ impl Interest {
     /// Both directions.
     pub const BOTH: Self = Self(3);
 
-    /// Tell whether every direction of `other` is in `self`.
+    /// True if every direction of `other` is in `self`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Tell whether no direction is left.
+    /// True for neither direction.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Take the directions of `other` away.
+    /// Removes the directions of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Give the mask for poll(2) and for the ring's poll operation.
+    /// The mask for poll(2) and for the ring's poll operation.
     pub const fn poll_mask(self) -> u32 {
         let mut mask = 0;
         if self.contains(Self::READ) {
@@ -53,7 +52,7 @@ impl Interest {
         mask
     }
 
-    /// Read the answer of poll(2) or of the ring's poll operation.
+    /// Converts a result of poll(2) or of the ring's poll operation.
     pub const fn from_poll_mask(mask: u32) -> Self {
         let broken = mask & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) as u32 != 0;
         let mut bits = 0;
@@ -66,7 +65,7 @@ impl Interest {
         Self(bits)
     }
 
-    /// Give the mask for `epoll_ctl(2)`, level-triggered.
+    /// The mask for `epoll_ctl(2)`, level-triggered.
     ///
     /// Linux promises that `EPOLLIN` is `POLLIN` and so on for these bits
     /// (`include/uapi/linux/eventpoll.h`).

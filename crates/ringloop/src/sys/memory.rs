@@ -1,17 +1,17 @@
-//! Memory mappings, and whether a forked child inherits them.
+//! Memory mappings, and their inheritance by forked children.
 //!
 //! Owns: the address range, from `mmap` to `munmap`. Called by: the ring (its queues) and the
-//! buffer ring.
-//! Never does: handing out references into memory that the kernel writes; it gives a pointer and a
-//! length.
+//! buffer ring. Gives out a pointer and a length, never references into memory that the kernel
+//! writes.
 //!
 //! # Invariants
 //! - **M1** `base .. base + len` was returned by one successful `mmap` of `len` bytes, `len > 0`,
 //!   and belongs to this value.
-//! - **M2** A range that the kernel shares with us is excluded from fork (`MADV_DONTFORK`): parent and
-//!   child never drive one ring together. Of [`Mapping::copied_by_fork`] a child has its own copy.
-//! - **M3** Only a process that has the range unmaps it. In a forked child another range is not
-//!   ours: the child may have mapped something else there.
+//! - **M2** A range that is shared with the kernel is excluded from fork (`MADV_DONTFORK`): parent
+//!   and child never drive one ring together. Of [`Mapping::copied_by_fork`] a child has its own
+//!   copy.
+//! - **M3** Only a process that has the range unmaps it. In a forked child the range may be another
+//!   mapping of the child's.
 
 use super::check;
 use super::refused::RefusedCall;
@@ -19,38 +19,36 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
-/// Hold a private range of the address space.
+/// A private range of the address space.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    /// The only process that has it; `None`: its forks have copies.
+    /// The only process that has it; `None`: forked children have copies.
     owner_pid: Option<u32>,
 }
 
-// SAFETY: M1: an address range is not tied to a thread; who may touch its bytes is the holder's
-// matter.
+// SAFETY: M1: an address range is not tied to a thread; its holder decides who touches its bytes.
 unsafe impl Send for Mapping {}
 // SAFETY: M1: a shared value gives out an address and a length, and touches no byte.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Map zeroed memory of our own, page-aligned.
+    /// Maps zeroed, page-aligned memory of `len` bytes, rounded up to whole pages.
     ///
-    /// Units: `len` in bytes, more than 0; the kernel rounds up to whole pages.
     /// Errors: `ENOMEM`; `EINVAL` for 0.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)?.for_this_process()
     }
 
-    /// As [`Mapping::anonymous`], and a forked child has a copy: for memory that is handed out.
+    /// Like [`Mapping::anonymous`], but a forked child gets a copy: for memory that is handed out.
     pub fn copied_by_fork(len: usize) -> io::Result<Self> {
         Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)
     }
 
-    /// Map a part of what `fd` stands for, shared with the kernel (a ring's queues).
+    /// Maps a part of `fd`, shared with the kernel (a ring's queues).
     ///
-    /// The pages are populated at once, so that the first turn of a loop takes no page faults.
+    /// The pages are populated at once, so that a loop's first turn takes no page faults.
     pub fn of_fd(fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
         Self::map(libc::MAP_SHARED | libc::MAP_POPULATE, fd, len, offset)?.for_this_process()
     }
@@ -73,7 +71,7 @@ impl Mapping {
         })
     }
 
-    /// Exclude the range from forks.
+    /// Excludes the range from forks.
     fn for_this_process(mut self) -> io::Result<Self> {
         // SAFETY: M1, M2; the advice changes no byte of the range.
         check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) })
@@ -82,15 +80,13 @@ impl Mapping {
         Ok(self)
     }
 
-    /// Give the first address.
+    /// The first address.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Find room for a `T` at `offset`, or `None` where it would leave the mapping or be
-    /// misaligned.
-    ///
-    /// The pointer stays good as long as the mapping lives.
+    /// Pointer to a `T` at `offset`; `None` if it would leave the mapping or be misaligned. Valid
+    /// while the mapping lives.
     pub fn locate<T>(&self, offset: usize) -> Option<NonNull<T>> {
         let end = offset.checked_add(size_of::<T>())?;
         let at = self.as_ptr().wrapping_add(offset).cast::<T>();
@@ -107,8 +103,8 @@ impl Drop for Mapping {
             .owner_pid
             .is_none_or(|owner| owner == std::process::id())
         {
-            // SAFETY: M1, M3; the value goes away, so nobody can reach the range through it any
-            // more.
+            // SAFETY: M1, M3; the value is being dropped, so the range is not reachable through it
+            // any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         }
     }
@@ -119,8 +115,8 @@ mod tests {
     use super::*;
     use crate::sys::testing::in_child;
 
-    /// The flags the kernel keeps for the range that starts at `address` (`dc` = not copied on
-    /// fork), if it is mapped.
+    /// The kernel's flags of the range that starts at `address` (`dc` = not copied on fork), if it
+    /// is mapped.
     fn kernel_flags(address: usize) -> Option<String> {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut inside = false;

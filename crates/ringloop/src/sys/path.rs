@@ -1,9 +1,9 @@
 //! Files by their names: open, look at, rename, remove, create.
 //!
-//! Owns: nothing. Called by: the readiness form of the operations on names, on a worker thread.
-//! Never does: resolving a name itself, or hiding that each of these may wait for a disk or a server.
+//! Owns: nothing. Called by: the readiness form of the operations on paths, on a pool thread. Each
+//! of these may wait for a disk or a server.
 //!
-//! Names are relative to a directory's descriptor, or to the working directory with [`HERE`].
+//! Paths are relative to a directory's descriptor, or to the working directory with [`HERE`].
 //!
 //! # Invariants
 //! - **N1** A name handed to the kernel is a live `CStr`, for the call.
@@ -15,13 +15,13 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// In place of a directory's descriptor: the working directory (`AT_FDCWD`).
+/// Instead of a directory's descriptor: the working directory (`AT_FDCWD`).
 pub const HERE: RawFd = libc::AT_FDCWD;
 
-/// What statx(2) is asked for: all that stat(2) tells, and the time of birth.
+/// What statx(2) is asked for: the fields of stat(2), and the time of birth.
 pub const METADATA_MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 
-/// Open a file; `mode` counts where it is created.
+/// Opens a file; `mode` is for a new one.
 ///
 /// Errors: those of open(2).
 /// Source: openat(2).
@@ -32,13 +32,13 @@ pub fn open(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Make room for [`metadata`].
+/// An empty buffer for [`metadata`].
 pub fn empty_metadata() -> libc::statx {
     // SAFETY: N3.
     unsafe { std::mem::zeroed() }
 }
 
-/// Read what the file system knows of a file; an empty path and `AT_EMPTY_PATH` mean `dir` itself.
+/// Reads a file's metadata; an empty path and `AT_EMPTY_PATH` mean `dir` itself.
 ///
 /// Errors: those of stat(2).
 /// Source: statx(2).
@@ -48,7 +48,7 @@ pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut libc::statx) -> 
     Ok(())
 }
 
-/// Rename a file; `flags` are `RENAME_*`.
+/// Renames a file; `flags` are `RENAME_*`.
 ///
 /// Errors: those of rename(2).
 /// Source: renameat2(2).
@@ -59,7 +59,7 @@ pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Resul
     Ok(())
 }
 
-/// Remove a name, or with `AT_REMOVEDIR` an empty directory.
+/// Removes a name, or with `AT_REMOVEDIR` an empty directory.
 ///
 /// Errors: those of unlink(2) and rmdir(2).
 /// Source: unlinkat(2).
@@ -69,7 +69,7 @@ pub fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Create a directory.
+/// Creates a directory.
 ///
 /// Errors: those of mkdir(2).
 /// Source: mkdirat(2).
@@ -79,7 +79,7 @@ pub fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Create a symbolic link that holds `target`.
+/// Creates a symbolic link to `target`.
 ///
 /// Errors: those of symlink(2).
 /// Source: symlinkat(2).
@@ -89,7 +89,7 @@ pub fn symlink(target: &CStr, dir: RawFd, path: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Give a file another name.
+/// Creates a hard link.
 ///
 /// Errors: those of link(2).
 /// Source: linkat(2).
@@ -110,7 +110,7 @@ mod tests {
         CString::new(text).unwrap()
     }
 
-    /// A directory that is removed with what is in it.
+    /// A directory that is removed with its contents.
     struct Scratch(std::path::PathBuf);
 
     impl Scratch {

@@ -1,7 +1,7 @@
 //! A child process as a descriptor, and the limits of this one.
 //!
-//! Owns: nothing; a pidfd is handed out as an [`OwnedFd`]. Called by: `process` and the operation that waits for a
-//! child. Never does: reap; whoever started a child takes its status.
+//! Owns: nothing; a pidfd is returned as an [`OwnedFd`]. Called by: `process` and the operation
+//! that waits for a child. Does not reap; the child's owner takes its status.
 //!
 //! # Invariants
 //! - **H1** A non-negative return of `pidfd_open` is a fresh descriptor that nothing else owns.
@@ -13,7 +13,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// Open a descriptor for a child that has not been reaped; it is closed on exec.
+/// Opens a close-on-exec descriptor for a child that has not been reaped.
 ///
 /// Errors: `ESRCH` no such process, `EMFILE`, `ENFILE`, `ENOSYS` before Linux 5.3.
 /// Source: `pidfd_open(2)`.
@@ -24,9 +24,9 @@ pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Whether a child has ended, without reaping it.
+/// True if a child has ended, without reaping it.
 ///
-/// Errors: `ECHILD` it is no child of this process, or was reaped by somebody else.
+/// Errors: `ECHILD` if it is no child of this process, or has been reaped.
 /// Source: waitid(2), `P_PIDFD` since Linux 5.4.
 pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
     // SAFETY: H2.
@@ -38,17 +38,16 @@ pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
     Ok(info.si_signo != 0)
 }
 
-/// Read how many descriptors the process may have open (soft `RLIMIT_NOFILE`).
+/// The soft `RLIMIT_NOFILE`: descriptors that the process may have open. [`u64::MAX`] means no
+/// limit.
 ///
-/// Units: descriptors; [`u64::MAX`] means no limit.
 /// Source: getrlimit(2).
 pub fn descriptor_limit() -> u64 {
     soft_limit(libc::RLIMIT_NOFILE)
 }
 
-/// Read how much memory the process may lock (soft `RLIMIT_MEMLOCK`).
+/// The soft `RLIMIT_MEMLOCK`: bytes that the process may lock. [`u64::MAX`] means no limit.
 ///
-/// Units: bytes; [`u64::MAX`] means no limit.
 /// Source: getrlimit(2).
 pub fn memlock_limit() -> u64 {
     soft_limit(libc::RLIMIT_MEMLOCK)
@@ -65,7 +64,7 @@ fn soft_limit(resource: Resource) -> u64 {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: H3.
     unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
-    // SAFETY: H3; all-zero bytes are a valid `rlimit` even where the call failed.
+    // SAFETY: H3; all-zero bytes are a valid `rlimit` even if the call failed.
     let limit = unsafe { limit.assume_init() };
     if limit.rlim_cur == libc::RLIM_INFINITY {
         u64::MAX
@@ -118,7 +117,7 @@ mod tests {
         ));
     }
 
-    /// `/proc/self/limits` is the kernel's own rendering of the same numbers.
+    /// `/proc/self/limits` shows the same numbers.
     fn by_proc(name: &str) -> u64 {
         let text = std::fs::read_to_string("/proc/self/limits").unwrap();
         let line = text.lines().find(|line| line.starts_with(name)).unwrap();

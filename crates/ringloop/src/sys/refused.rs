@@ -1,6 +1,6 @@
-//! A call that an event loop cannot do without, and that was refused: its name, the cause and the remedy.
+//! A refused call that an event loop needs: its name, the cause and the remedy.
 //!
-//! Called by: who makes such a call, once a loop. Never does: a system call besides reading a limit.
+//! Called by: callers of such calls, once per loop. Makes no system call but to read a limit.
 
 use super::process;
 use std::error::Error;
@@ -10,14 +10,14 @@ use std::io;
 /// The call that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCall {
-    /// Its name, as a filter's profile has it.
+    /// Its name, as in a seccomp profile.
     pub call: &'static str,
-    /// What it answered.
+    /// Its errno.
     pub errno: i32,
 }
 
 impl RefusedCall {
-    /// Put the name of `call` to an error of its.
+    /// Adds the name of `call` to its error.
     pub fn name(call: &'static str) -> impl Fn(io::Error) -> io::Error {
         move |error| match error.raw_os_error() {
             Some(errno) => io::Error::new(error.kind(), Self { call, errno }),

@@ -1,20 +1,23 @@
-//! An allocator with a reserve for the moment in which the system's has nothing left.
+//! An allocator with a reserve for when the system's fails.
 //!
-//! Owns: [`Reserved`], the global allocator of the Python extension, and memory mapped with the library, which is touched
-//! only once malloc has failed. Called by: the compiler's runtime; [`is_low`] where a program asks a loop for something.
-//! Never does: keep anything for an allocation above [`SLOT_LEN_MAX`]: those are made fallibly (`try_reserve`).
+//! Owns: [`Reserved`], the global allocator of the Python extension, and the reserve, which is
+//! mapped with the library and touched only once malloc has failed. Called by: the compiler's
+//! runtime; [`is_low`] before a loop starts something new. Does not serve allocations above
+//! [`SLOT_LEN_MAX`]: those are made fallibly (`try_reserve`).
 //!
-//! Rust ends the process where an allocation fails that cannot say so, and most libraries have only such. A process at its
-//! limit frees and takes memory all the time, so what is missing is a little, and for a moment: a loop goes on out of the
-//! reserve until its callbacks have got their `MemoryError`s. What was taken comes back when it is freed, or grown while
-//! malloc has memory again ([decision 21](../../../../docs/decisions/0021-a-reserve-of-memory.md)).
+//! Rust aborts the process when an infallible allocation fails, and most libraries make only those. A
+//! process at its limit frees and allocates all the time, so what is missing is small and brief: a loop
+//! runs on from the reserve until its callbacks have got their `MemoryError`s. Slots return to the
+//! reserve when they are freed, or grown once malloc has memory again
+//! ([decision 21](../../../../docs/decisions/0021-a-reserve-of-memory.md)).
 //!
 //! # Invariants
-//! 1. A slot has one owner at a time: its bit is set by whoever takes it, and cleared when it is freed.
-//! 2. A block is the reserve's exactly if it lies in `MEMORY`; such a block never reaches the allocator behind it, and no
-//!    other one reaches the bits.
-//! 3. A slot is as long and as aligned as what it is taken for, and a block that moves keeps its bytes.
-//! 4. There is no lock: a child that was forked in the middle of it can allocate, and a signal handler free.
+//! 1. A slot has one owner at a time: taking it sets its bit, and freeing it clears the bit.
+//! 2. A block is the reserve's exactly if it is inside `MEMORY`; such a block never reaches the
+//!    inner allocator, and no other one reaches the bits.
+//! 3. A slot is as long and as aligned as the allocation it serves, and a block that moves keeps
+//!    its bytes.
+//! 4. There is no lock: a forked child can allocate at any point, and a signal handler can free.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -24,9 +27,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Slots of one length, in words of bits.
 struct Class {
     slot_len: usize,
-    /// Of its first slot in the memory.
+    /// Offset of its first slot.
     start: usize,
-    /// A bit each: 1 is taken.
+    /// One bit per slot: 1 is taken.
     first_word: usize,
     word_count: usize,
     slot_count: usize,
@@ -34,8 +37,8 @@ struct Class {
 
 const KIB: usize = 1024;
 
-/// What the loop and QUIC allocate for a message, a timer, a stream; a connection's parts; tables of some hundred entries;
-/// growing buffers; the libraries' tables.
+/// Sized for what the loop and QUIC allocate: messages, timers, streams; parts of a connection;
+/// tables of some hundred entries; growing buffers; the libraries' tables.
 const CLASSES: [Class; 5] = [
     Class::new(256, 64, 0, 0),
     Class::new(2 * KIB, 16, KIB * KIB, 64),
@@ -44,14 +47,14 @@ const CLASSES: [Class; 5] = [
     Class::new(SLOT_LEN_MAX, 1, LONGEST_START, 83),
 ];
 
-/// The longest allocation that the reserve helps with.
+/// The longest allocation that the reserve serves.
 pub const SLOT_LEN_MAX: usize = 128 * KIB;
-/// Slots of that length, fewer than a word has bits: the others are always taken.
+/// Slots of that length, fewer than a word has bits: the other bits are always set.
 const LONGEST_COUNT: usize = 32;
 const LONGEST_START: usize = 7 * KIB * KIB;
 const WORD_COUNT: usize = 84;
 const MEMORY_LEN: usize = LONGEST_START + SLOT_LEN_MAX * LONGEST_COUNT;
-/// Slots are as aligned as they are long, up to this.
+/// Slots are aligned to their length, up to this.
 const ALIGN_MAX: usize = 16 * KIB;
 
 #[repr(align(16384))]
@@ -67,17 +70,18 @@ static BITS: [AtomicU64; WORD_COUNT] = {
     bits
 };
 const NEVER_FREE: u64 = !0 << LONGEST_COUNT;
-/// Bytes of slots that are taken.
+/// Bytes in taken slots.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator with the reserve behind it, for `#[global_allocator]`. All of a process's share one reserve.
+/// The system's allocator with the reserve behind it, for `#[global_allocator]`. All instances in a
+/// process share one reserve.
 ///
-/// Costs a comparison a free while there is memory.
+/// Costs a comparison per free while there is memory.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Reserved<A = System>(A);
 
 impl Reserved {
-    /// Of the system's allocator.
+    /// Wraps the system's allocator.
     pub const fn new() -> Self {
         Self(System)
     }
@@ -98,7 +102,7 @@ impl Class {
         }
     }
 
-    /// Take a slot; its place in the memory.
+    /// Takes a slot; returns its offset.
     fn take(&self) -> Option<usize> {
         let words = &BITS[self.first_word..self.first_word + self.word_count];
         for (index, word) in words.iter().enumerate() {
@@ -106,7 +110,7 @@ impl Class {
             while taken != u64::MAX {
                 let bit = (!taken).trailing_zeros();
                 let with = taken | 1 << bit;
-                // Acquire: what the last owner did with the slot lies before what the next one does.
+                // Acquire: pairs with the release of the slot's last owner.
                 match word.compare_exchange(taken, with, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => {
                         TAKEN.fetch_add(self.slot_len, Ordering::Relaxed);
@@ -137,7 +141,7 @@ impl Class {
     }
 }
 
-/// Where an address lies in the reserve; `None` for the system's.
+/// Offset of an address in the reserve; `None` for the system's.
 #[inline(always)]
 fn place(address: *mut u8) -> Option<usize> {
     let place = (address as usize).wrapping_sub(MEMORY.0.get() as usize);
@@ -149,7 +153,7 @@ fn class_of(place: usize) -> &'static Class {
     &CLASSES[later.unwrap_or(0)]
 }
 
-/// Take what malloc did not have; null where the reserve has nothing either.
+/// Allocates from the reserve; null if it is exhausted too.
 #[cold]
 fn take(layout: Layout) -> *mut u8 {
     if layout.align() > ALIGN_MAX {
@@ -164,10 +168,10 @@ fn take(layout: Layout) -> *mut u8 {
 }
 
 impl<A: GlobalAlloc> Reserved<A> {
-    /// A block of another length, of which the first bytes are those of `old`; null leaves `old` as it was.
+    /// Moves a block to another length, keeping its bytes; null leaves `old` unchanged.
     ///
     /// # Safety
-    /// `old` is a block of ours of `layout`, and `len` is not 0.
+    /// `old` is a block of this allocator with this layout, and `len` is not 0.
     #[cold]
     unsafe fn moved(&self, old: *mut u8, layout: Layout, len: usize) -> *mut u8 {
         let room = place(old).map_or(layout.size(), |place| class_of(place).slot_len);
@@ -177,7 +181,7 @@ impl<A: GlobalAlloc> Reserved<A> {
         // SAFETY: the length is not 0.
         let mut new = unsafe { self.0.alloc(wanted) };
         if new.is_null() {
-            // It may stay where it is: both are freed by their address.
+            // It may stay where it is: blocks are freed by their address.
             if len <= room {
                 return old;
             }
@@ -186,15 +190,15 @@ impl<A: GlobalAlloc> Reserved<A> {
         if !new.is_null() {
             // SAFETY: both are that long (3), and no block is another one (1).
             unsafe { ptr::copy_nonoverlapping(old, new, layout.size().min(len)) };
-            // SAFETY: it is the caller's, of that layout.
+            // SAFETY: it is the caller's block, with this layout.
             unsafe { self.dealloc(old, layout) };
         }
         new
     }
 }
 
-// SAFETY: the blocks of the allocator behind it are its own; those of the reserve have one owner (1), are told apart when they are
-// freed (2), and are long and aligned enough (3).
+// SAFETY: the inner allocator's blocks are its own; those of the reserve have one owner (1), are
+// told apart when freed (2), and are long and aligned enough (3).
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserved<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -241,15 +245,15 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserved<A> {
     }
 }
 
-/// Whether more than half of the slots of a length are in use and malloc cannot replace the reserve yet: what is left is for
-/// what was begun, and nothing new should begin.
+/// True if more than half of the slots of a length are taken and malloc cannot replace the reserve
+/// yet: what is left is for work in progress, and nothing new should begin.
 #[inline]
 pub fn is_low() -> bool {
     TAKEN.load(Ordering::Relaxed) > 0 && CLASSES.iter().any(Class::is_low) && !has_memory(&System)
 }
 
-/// Ask for as much as the reserve has in all, and give it back: what stays in the reserve for long says nothing, and less
-/// may be gone to another thread before it is used.
+/// Allocates and frees as much as the whole reserve: long-lived slots in the reserve prove nothing,
+/// and another thread may take a smaller amount before it is used.
 #[cold]
 fn has_memory(allocator: &impl GlobalAlloc) -> bool {
     let Ok(layout) = Layout::from_size_align(MEMORY_LEN, 1) else {
@@ -258,13 +262,13 @@ fn has_memory(allocator: &impl GlobalAlloc) -> bool {
     // SAFETY: the length is not 0.
     let block = unsafe { allocator.alloc(layout) };
     if !block.is_null() {
-        // SAFETY: it was made so.
+        // SAFETY: it was allocated with this layout.
         unsafe { allocator.dealloc(block, layout) };
     }
     !block.is_null()
 }
 
-/// Whether a block is the reserve's: what a program could do without is given back then.
+/// True if a block is the reserve's: caches then give it back.
 pub fn holds(block: *const u8) -> bool {
     place(block.cast_mut()).is_some()
 }

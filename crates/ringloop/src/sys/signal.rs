@@ -1,22 +1,23 @@
-//! Signals as readable descriptors: a handler that leaves a bit and writes an eventfd.
+//! Signals as readable descriptors: the handler sets a bit and writes an eventfd.
 //!
-//! Owns: the handler, and a fixed number of slots, one a listener, each with its eventfd. Called by: `signal`.
-//! Never does: block a signal (signalfd(2) needs that in every thread, and children inherit it), touch a
-//! signal that nobody listens to, call anything from the handler but write(2).
+//! Owns: the handler, and a fixed number of slots, one per listener, each with its eventfd. Called
+//! by: `signal`. Blocks no signals (signalfd(2) needs that in every thread, and children inherit
+//! it), leaves signals without a listener alone, and calls only write(2) from the handler.
 //!
 //! ```text
 //!   signal ──▶ handler ──▶ every slot whose mask has it: pending |= bit, eventfd += 1 ──▶ the listener's loop
 //! ```
-//! A slot's eventfd is made once and never closed, so a handler that runs while its listener goes away
-//! writes to nobody else's descriptor. The first listener of a signal replaces its action, and the last one
-//! puts the previous action back, unless somebody has replaced ours meanwhile. A forked child begins without listeners.
+//! A slot's eventfd is created once and never closed, so a handler that runs while its listener is
+//! dropped never writes to another descriptor. The first listener of a signal replaces its action,
+//! and the last one restores the previous action, unless ours has been replaced meanwhile. A forked
+//! child starts without listeners.
 //!
 //! # Invariants
 //! - **G1** The handler touches only atomics and makes only calls that signal-safety(7) allows, and leaves
 //!   `errno` as it was.
 //! - **G2** A pointer given to `sigaction` is to a live local or null.
 //! - **G3** All-zero bytes are a valid `sigaction` and a valid `sigset_t`.
-//! - **G4** A registry is never freed once others may have seen it.
+//! - **G4** A registry is never freed once other threads may have seen it.
 
 use super::check;
 use super::event::EventFd;
@@ -27,19 +28,19 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// Listeners that a process may have at once.
+/// Listeners that a process may have at a time.
 pub const LISTENERS_MAX: usize = 64;
 
-/// Signals are 1 to 64; a bit each.
+/// Signals are 1 to 64; one bit each.
 const SIGNALS_MAX: usize = 64;
 
-/// What the handler sees of a listener.
+/// A listener as the handler sees it.
 struct Slot {
     /// The eventfd, or -1 before the first use.
     fd: AtomicI32,
-    /// The signals that are listened to.
+    /// The signals it listens to.
     mask: AtomicU64,
-    /// Those that came since the listener last looked.
+    /// Signals that arrived since the listener last looked.
     pending: AtomicU64,
 }
 
@@ -51,15 +52,15 @@ static SLOTS: [Slot; LISTENERS_MAX] = [const {
     }
 }; LISTENERS_MAX];
 
-/// The registry of this process, made when it is first needed and never freed.
+/// The registry of this process, allocated on first use and never freed.
 static REGISTRY: AtomicPtr<Mutex<Registry>> = AtomicPtr::new(ptr::null_mut());
 
-/// What the handler does not need.
+/// State that the handler does not need.
 struct Registry {
     /// The eventfds of the slots that have one.
     events: Vec<EventFd>,
     used: [bool; LISTENERS_MAX],
-    /// By signal - 1: its listeners, and the action that ours took the place of.
+    /// By signal - 1: its listeners, and the action that ours replaced.
     actions: [Option<Action>; SIGNALS_MAX],
 }
 
@@ -68,7 +69,7 @@ struct Action {
     previous: libc::sigaction,
 }
 
-/// Hears of some signals, from its making until it is dropped.
+/// Listens to some signals until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     slot: usize,
@@ -77,15 +78,13 @@ pub struct Listener {
     generation: Generation,
 }
 
-/// Makes [`forget_listeners`] run in forked children.
+/// Registers [`forget_listeners`] to run in forked children.
 static FORK_HOOK: Once = Once::new();
 
 impl Listener {
-    /// Listen to these signals.
+    /// Starts listening to these signals.
     ///
-    /// Errors: `EINVAL` for what is no signal, cannot be caught (`SIGKILL`, `SIGSTOP`), or must not be
-    /// returned from (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`); `EMFILE`; `EAGAIN` where
-    /// [`LISTENERS_MAX`] listen.
+    /// Errors: `EINVAL` for an invalid signal, one that cannot be caught (`SIGKILL`, `SIGSTOP`), or one whose handler must not return (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`); `EMFILE`; `EAGAIN` if there are [`LISTENERS_MAX`] listeners.
     /// Source: sigaction(2), signal-safety(7).
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let mask = mask_of(signals)?;
@@ -111,7 +110,7 @@ impl Listener {
         };
         for signal in signals_of(mask) {
             if let Err(error) = registry.listen(signal) {
-                // What it listens to already is given up by its drop, which takes the lock.
+                // Its drop takes the lock to undo what it has registered.
                 drop(registry);
                 return Err(error);
             }
@@ -120,8 +119,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Take the signals that came since the last call, lowest first; each counts once however often it
-    /// came.
+    /// Takes the signals that arrived since the last call, lowest first; each counts once however
+    /// often it arrived.
     pub fn take(&self) -> impl Iterator<Item = i32> + use<> {
         if self.generation.is_inherited() {
             return signals_of(0);
@@ -129,9 +128,9 @@ impl Listener {
         if let Some(event) = registry().events.get(self.slot) {
             event.drain();
         }
-        // After the counter: a signal in between makes it readable again.
+        // After draining the eventfd: a signal in between makes it readable again.
         let pending = SLOTS[self.slot].pending.swap(0, Ordering::AcqRel) & self.mask;
-        // A handler that was held up after its look at the mask tells the slot's next owner what was for the last one.
+        // A delayed handler that has read the mask may set a bit for the slot's previous owner.
         signals_of(pending)
     }
 }
@@ -158,7 +157,7 @@ impl Drop for Listener {
 }
 
 impl Registry {
-    /// A free slot, with its eventfd.
+    /// Takes a free slot, with its eventfd.
     fn take_slot(&mut self) -> io::Result<usize> {
         let free = self.used.iter().position(|used| !used);
         let slot = free.ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
@@ -169,7 +168,7 @@ impl Registry {
         Ok(slot)
     }
 
-    /// One more listener of a signal.
+    /// Adds a listener of a signal.
     fn listen(&mut self, signal: i32) -> io::Result<()> {
         let action = &mut self.actions[signal as usize - 1];
         if let Some(action) = action {
@@ -185,7 +184,7 @@ impl Registry {
         Ok(())
     }
 
-    /// One less; after the last, the previous action is back.
+    /// Removes one; the last restores the previous action.
     fn leave(&mut self, signal: i32) {
         let slot = &mut self.actions[signal as usize - 1];
         let Some(action) = slot else {
@@ -197,7 +196,7 @@ impl Registry {
         }
     }
 
-    /// Put back the action that ours took the place of.
+    /// Restores the action that ours replaced.
     fn restore(&mut self, signal: i32) {
         let Some(Action { previous, .. }) = self.actions[signal as usize - 1].take() else {
             return;
@@ -223,7 +222,7 @@ fn registry() -> MutexGuard<'static, Registry> {
         current = match REGISTRY.compare_exchange(null, new, order, Ordering::Acquire) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: G4: nobody else has seen it.
+                // SAFETY: G4: no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
@@ -231,13 +230,13 @@ fn registry() -> MutexGuard<'static, Registry> {
     }
     // SAFETY: G4.
     let registry = unsafe { &*current };
-    // Nothing panics while it is held, and it is whole at any point.
+    // Nothing panics while it is held, and it is consistent at any point.
     registry.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begin anew, in the child of a fork: the listeners are the parent's, whose eventfds the child must not write, and the
-/// actions that ours took the place of are back. Where another thread was at the registry its actions stay ours, and do
-/// nothing.
+/// Starts anew in the child of a fork: the listeners are the parent's, whose eventfds the child
+/// must not write, and the replaced actions are restored. If another thread held the registry, its
+/// actions stay ours, and do nothing.
 extern "C" fn forget_listeners() {
     for slot in &SLOTS {
         slot.mask.store(0, Ordering::Release);
@@ -245,7 +244,7 @@ extern "C" fn forget_listeners() {
         slot.pending.store(0, Ordering::Release);
     }
     let inherited = REGISTRY.swap(ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: G4: it stays where it is, for whoever held its lock.
+    // SAFETY: G4: it is never freed, as its lock may be held.
     let Some(Ok(mut inherited)) = (unsafe { inherited.as_ref() }).map(Mutex::try_lock) else {
         return;
     };
@@ -254,7 +253,7 @@ extern "C" fn forget_listeners() {
     }
 }
 
-/// Runs wherever a signal finds the process.
+/// Runs wherever a signal interrupts the process.
 extern "C" fn handle(signal: libc::c_int) {
     // SAFETY: G1: it gives the address of this thread's own errno.
     let errno_at = unsafe { libc::__errno_location() };
@@ -280,12 +279,12 @@ fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
     // SAFETY: G3.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // Calls elsewhere in the program go on as if nothing had happened.
+    // Interrupted calls elsewhere in the application are restarted.
     action.sa_flags = libc::SA_RESTART;
     action
 }
 
-/// Replace a signal's action, or only read it.
+/// Replaces a signal's action, or only reads it.
 fn exchange(signal: i32, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     // SAFETY: G3.
     let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -322,9 +321,9 @@ fn mask_of(signals: &[i32]) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Send this process a signal; for tests.
+/// Sends this process a signal; for tests.
 ///
-/// Errors: `EINVAL` for what is no signal.
+/// Errors: `EINVAL` for an invalid signal.
 /// Source: kill(2).
 #[cfg(test)]
 fn raise(signal: i32) {
@@ -353,7 +352,8 @@ mod tests {
         }
     }
 
-    /// A handler in another thread may write the eventfd after its signal was taken: readable once more, for nothing.
+    /// A handler in another thread may write the eventfd after its signal was taken: a spurious
+    /// wake-up.
     fn wait_until_quiet(listener: &Listener) {
         let started = Instant::now();
         while poll_now(listener.as_raw_fd(), Interest::READ).unwrap() != Interest::NONE {
@@ -384,7 +384,7 @@ mod tests {
     fn signal_that_was_for_the_last_owner_of_a_slot_is_not_told_to_the_next() {
         let (mine, late) = (libc::SIGRTMIN() + 5, libc::SIGRTMIN() + 6);
         let listener = Listener::new(&[mine]).unwrap();
-        // As a handler does that had looked at the mask before the slot changed hands.
+        // Like a handler that had read the mask before the slot changed owners.
         let pending = &SLOTS[listener.slot].pending;
         pending.fetch_or(bit(late) | bit(mine), Ordering::AcqRel);
         assert_eq!(listener.take().collect::<Vec<_>>(), [mine]);
@@ -402,7 +402,7 @@ mod tests {
         assert_ne!(action_of(signal), before);
         drop(two);
         assert_eq!(action_of(signal), before);
-        // Somebody else's action is left alone.
+        // An action set by other code is left alone.
         let third = Listener::new(&[signal]).unwrap();
         exchange(signal, Some(&with_handler(libc::SIG_IGN))).unwrap();
         drop(third);
@@ -416,7 +416,7 @@ mod tests {
             let refused = Listener::new(&[signal]).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EINVAL), "{signal}");
         }
-        // 32 and 33 are the C library's own: its sigaction refuses them.
+        // 32 and 33 are reserved by the C library: its sigaction refuses them.
         let signal = libc::SIGRTMIN() + 4;
         let before = action_of(signal);
         assert!(Listener::new(&[32, signal]).is_err());

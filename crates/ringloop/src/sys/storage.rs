@@ -1,8 +1,8 @@
-//! Regular files beyond a plain read: vectors at an offset, what is in memory already, sync, space,
-//! and moving bytes without a copy.
+//! Regular files beyond a plain read: vectors at an offset, cached reads, sync, allocation, and
+//! moving bytes without a copy.
 //!
-//! Owns: nothing. Called by: the readiness form of the file operations.
-//! Never does: retry. Except for [`Wait::Never`], a call here may wait for a disk.
+//! Owns: nothing. Called by: the readiness form of the file operations. Except for [`Wait::Never`], a
+//! call here may wait for a disk. Never retries.
 //!
 //! # Invariants
 //! - **T1** Every vector entry names live memory of the length given, for the call: the duty of the
@@ -14,7 +14,7 @@ use super::file::Room;
 use std::io;
 use std::os::fd::RawFd;
 
-/// As an offset: at the file's own position, which moves. The ring's word, and that of preadv2(2).
+/// As an offset: the file's own position, as in preadv2(2) and on the ring.
 pub const CURRENT_POSITION: u64 = u64::MAX;
 
 /// Whether a call may wait for a disk.
@@ -22,7 +22,8 @@ pub const CURRENT_POSITION: u64 = u64::MAX;
 pub enum Wait {
     /// It may.
     Disk,
-    /// `EAGAIN` in place of a wait (`RWF_NOWAIT`), `EOPNOTSUPP` where the file system cannot tell.
+    /// `EAGAIN` instead of waiting (`RWF_NOWAIT`), `EOPNOTSUPP` if the file system does not support
+    /// it.
     Never,
 }
 
@@ -35,18 +36,20 @@ impl Wait {
     }
 }
 
-/// Read at `offset`, or at the file's own position.
+/// Reads at `offset`, or at the file's own position.
 ///
-/// Errors and source: as [`read_vector`].
+/// # Errors
+/// As [`read_vector`].
 pub fn read_at(fd: RawFd, room: &mut Room<'_>, offset: u64, wait: Wait) -> io::Result<usize> {
     let vector = [room.entry()];
     // SAFETY: T1: a room borrows its memory.
     unsafe { read_vector(fd, &vector, offset, wait) }
 }
 
-/// Write at `offset`, or at the file's own position.
+/// Writes at `offset`, or at the file's own position.
 ///
-/// Errors and source: as [`write_vector`].
+/// # Errors
+/// As [`write_vector`].
 pub fn write_at(fd: RawFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     let vector = [libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -56,14 +59,14 @@ pub fn write_at(fd: RawFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     unsafe { write_vector(fd, &vector, offset) }
 }
 
-/// Read into several buffers.
+/// Reads into several buffers, at most `UIO_MAXIOV`; returns the bytes of all of them. See
+/// preadv2(2).
 ///
-/// Shape: at most `UIO_MAXIOV` entries; the count is of bytes, over all of them.
-/// Errors: those of read(2).
-/// Source: preadv2(2).
+/// # Errors
+/// Those of read(2).
 ///
 /// # Safety
-/// T1, writable, and nobody reads it meanwhile.
+/// T1, writable, and not read meanwhile.
 pub unsafe fn read_vector(
     fd: RawFd,
     vector: &[libc::iovec],
@@ -76,13 +79,14 @@ pub unsafe fn read_vector(
     Ok(check(read)? as usize)
 }
 
-/// Write from several buffers.
+/// Writes from several buffers, at most `UIO_MAXIOV`; returns the bytes of all of them. See
+/// pwritev2(2).
 ///
-/// Shape and errors: as [`read_vector`], and those of write(2).
-/// Source: pwritev2(2).
+/// # Errors
+/// Those of write(2).
 ///
 /// # Safety
-/// T1, and nobody writes it meanwhile.
+/// T1, and not written meanwhile.
 pub unsafe fn write_vector(fd: RawFd, vector: &[libc::iovec], offset: u64) -> io::Result<usize> {
     let (at, count) = (vector.as_ptr(), vector.len() as libc::c_int);
     // SAFETY: T1, by this function's contract.
@@ -90,7 +94,7 @@ pub unsafe fn write_vector(fd: RawFd, vector: &[libc::iovec], offset: u64) -> io
     Ok(check(written)? as usize)
 }
 
-/// Bring a file to the disk; with `data_only` without what reading it back does not need.
+/// Flushes a file to disk; with `data_only` without metadata that reading it back does not need.
 ///
 /// Errors: `EIO`, `ENOSPC`, `EROFS`, `EINVAL`.
 /// Source: fsync(2).
@@ -106,7 +110,7 @@ pub fn sync(fd: RawFd, data_only: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Reserve space, punch a hole, and the like; `mode` is `FALLOC_FL_*`.
+/// Allocates space, punches a hole, and the like; `mode` is `FALLOC_FL_*`.
 ///
 /// Errors: those of fallocate(2).
 pub fn allocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> io::Result<()> {
@@ -116,7 +120,7 @@ pub fn allocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Set a file's length.
+/// Sets a file's length.
 ///
 /// Errors: those of ftruncate(2).
 pub fn truncate(fd: RawFd, len: u64) -> io::Result<()> {
@@ -125,8 +129,9 @@ pub fn truncate(fd: RawFd, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Move at most `len` bytes between a pipe and a descriptor; an offset of `None` is the descriptor's
-/// own position, and the only choice for a pipe.
+/// Moves at most `len` bytes between a pipe and a descriptor; an offset of `None` is the
+/// descriptor's
+/// own position, and required for a pipe.
 ///
 /// Errors: those of splice(2).
 pub fn splice(
@@ -148,7 +153,7 @@ pub fn splice(
     Ok(check(moved)? as usize)
 }
 
-/// Show at most `len` bytes of one pipe to another; they stay where they are.
+/// Copies at most `len` bytes from one pipe to another; they stay in the first.
 ///
 /// Errors: those of tee(2).
 pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> {
@@ -156,7 +161,7 @@ pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> 
     Ok(check(unsafe { libc::tee(from, to, len, flags) })? as usize)
 }
 
-/// Set how many bytes a pipe holds; returns how many it does.
+/// Sets a pipe's capacity in bytes; returns the actual one.
 ///
 /// Errors: `EPERM` past `/proc/sys/fs/pipe-max-size`, `EBUSY`.
 /// Source: fcntl(2), `F_SETPIPE_SZ`.

@@ -1,5 +1,4 @@
-//! What the tests of this layer share: other processes, other kernels' answers, and waiting for a
-//! state.
+//! Shared by the tests of this layer: other processes, simulated kernels, and waiting for a state.
 
 use super::epoll::{Epoll, Trigger};
 use super::interest::Interest;
@@ -8,11 +7,11 @@ use std::os::fd::RawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Longer than anything a test waits for, so that a hang becomes a failure.
+/// Longer than any wait of a test, so that a hang becomes a failure.
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// Run `child` in a forked child and tell whether it returned true. It may only make plain system
-/// calls: the test process has other threads, whose locks the child inherits as they were.
+/// Runs `child` in a forked child and returns its result. It may only make plain system calls: the
+/// child inherits the locks of the other threads.
 pub fn in_child(child: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child keeps to system calls and ends with _exit.
     let pid = unsafe { libc::fork() };
@@ -27,8 +26,8 @@ pub fn in_child(child: impl FnOnce() -> bool) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
-/// Run `body` in a process of its own, because it changes something that belongs to the process:
-/// this binary is started again with only the test `module::name`.
+/// Runs `body` in a process of its own, because it changes process-global state: restarts this
+/// binary with only the test `module::name`.
 pub fn alone(module: &str, name: &str, body: impl FnOnce()) {
     const MARK: &str = "RINGLOOP_TEST_ALONE";
     let (_, module) = module.split_once("::").unwrap();
@@ -49,8 +48,8 @@ pub fn alone(module: &str, name: &str, body: impl FnOnce()) {
     );
 }
 
-/// Run `body` in a thread for which a seccomp filter answers `errno` to each call in `denied`, as a
-/// container's profile does. A filter belongs to the thread that installs it and ends with it.
+/// Runs `body` in a thread for which a seccomp filter returns `errno` for each call in `denied`,
+/// like a container's profile. The filter ends with the thread.
 pub fn with_calls_denied<T: Send + 'static>(
     denied: &[libc::c_long],
     errno: i32,
@@ -103,7 +102,7 @@ fn install_filter(denied: &[libc::c_long], errno: i32) {
     );
 }
 
-/// Run `wait` while another thread sends it signals, until it returns.
+/// Runs `wait` while another thread sends it signals, until it returns.
 pub fn interrupted<T>(wait: impl FnOnce() -> T) -> T {
     extern "C" fn ignore(_: libc::c_int) {}
     // SAFETY: all-zero bytes are a valid `sigaction`: no flags, so system calls are not restarted.
@@ -128,7 +127,7 @@ pub fn interrupted<T>(wait: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Wait until `fd` is ready for `interest`.
+/// Waits until `fd` is ready for `interest`.
 pub fn wait_until(fd: RawFd, interest: Interest) {
     let epoll = Epoll::new().unwrap();
     epoll.add(fd, interest, 0, Trigger::Level).unwrap();
@@ -139,7 +138,7 @@ pub fn wait_until(fd: RawFd, interest: Interest) {
     }
 }
 
-/// Make a connected pair over loopback, both ends non-blocking.
+/// A connected pair over loopback, both ends non-blocking.
 pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

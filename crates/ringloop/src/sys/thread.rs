@@ -1,7 +1,6 @@
-//! The calling thread: the processors that it may run on, the signals that it takes.
+//! The calling thread: its CPUs, its signal mask.
 //!
-//! Owns: nothing. Called by: the workers of a runtime that are pinned, the threads of its blocking
-//! pool. Never does: start a thread.
+//! Owns: nothing. Called by: the pinned workers of a runtime, the threads of its blocking pool.
 //!
 //! # Invariants
 //! - **T1** The kernel is given the size of the set that its pointer names, a live local.
@@ -11,9 +10,9 @@ use super::check;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// The processors that the calling thread may use, in ascending order.
+/// The CPUs that the calling thread may use, in ascending order.
 ///
-/// Errors: `EINVAL` on a machine with more than 1024 processors.
+/// Errors: `EINVAL` on a machine with more than 1024 CPUs.
 /// Source: `sched_getaffinity(2)`, cpuset(7).
 pub fn allowed_processors() -> io::Result<Vec<usize>> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
@@ -29,9 +28,9 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// Let the calling thread run on one processor only.
+/// Pins the calling thread to one CPU.
 ///
-/// Errors: `EINVAL` where the thread may not use it.
+/// Errors: `EINVAL` if the thread may not use it.
 /// Source: `sched_setaffinity(2)`.
 pub fn pin_to(processor: usize) -> io::Result<()> {
     let len = size_of::<libc::cpu_set_t>();
@@ -48,9 +47,9 @@ pub fn pin_to(processor: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Let no signal run its handler on this thread: signals are for the threads that the program knows.
+/// Blocks all signals on this thread: their handlers run on the application's threads.
 ///
-/// Errors: none that are known.
+/// Errors: none are known.
 /// Source: `pthread_sigmask(3)`.
 pub fn block_signals() -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
@@ -94,7 +93,7 @@ mod tests {
         fn is_blocked(signal: i32) -> bool {
             let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
             let now = std::ptr::null();
-            // SAFETY: T2; a null set asks for the present mask.
+            // SAFETY: T2; a null set reads the current mask.
             let read = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, now, mask.as_mut_ptr()) };
             assert_eq!(read, 0);
             // SAFETY: filled by the call above.

@@ -1,7 +1,8 @@
-//! A socket's error queue: what the network or this machine answered to datagrams that were sent.
+//! A socket's error queue: errors that the network or this host returned for datagrams sent
+//! earlier.
 //!
-//! While the queue is on, an answer is also the error of one send or receive on the socket, whatever that one is about,
-//! and a poll says `POLLERR` until it is taken from the queue.
+//! While the queue is enabled, such an error also fails one send or receive on the socket, whatever its
+//! address, and poll reports `POLLERR` until it is taken from the queue.
 
 use super::message::control_of;
 use super::receive::receive_control;
@@ -11,26 +12,27 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-/// Words of room for control data: the answer 64 bytes, packet info and type of service of both families 120.
+/// Words of room for control data: the error takes 64 bytes, packet info and type of service of
+/// both families 120.
 const CONTROL_WORDS: usize = 32;
 
-/// An answer to a datagram.
+/// An error returned for a datagram.
 #[derive(Debug)]
 pub struct NetworkError {
     /// Where the datagram went.
     pub to: SocketAddr,
-    /// The answer, as the kernel has it: `ECONNREFUSED` for a closed port.
+    /// The errno: `ECONNREFUSED` for a closed port.
     pub errno: i32,
 }
 
-/// Keep what is answered for [`next_error`], or do no more; what was kept is dropped then.
+/// Enables or disables the error queue for [`next_error`]; disabling drops its contents.
 ///
 /// Source: ip(7), `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
 pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
     if super::train::is_v6(fd)? {
         socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on)?;
-        // IPv4 on a socket of both; a socket of IPv6 alone may refuse it.
+        // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
         drop(socket::set_option_int(
             fd,
             libc::IPPROTO_IP,
@@ -42,9 +44,9 @@ pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on)
 }
 
-/// Take the next answer; one that is of another kind is passed over.
+/// Takes the next error; skips entries of other kinds.
 ///
-/// Errors: `EAGAIN` where there is none, and those of recvmsg(2).
+/// Errors: `EAGAIN` if there is none, and those of recvmsg(2).
 /// Source: recvmsg(2), `MSG_ERRQUEUE`.
 pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
     loop {

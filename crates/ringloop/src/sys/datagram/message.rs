@@ -1,23 +1,25 @@
-//! A received message as it lies in a buffer.
+//! The layout of a received message in its buffer.
 //!
 //! ```text
 //!   0             16                 128                  256
 //!   │ RecvmsgOut  │ name, 112 bytes  │ control, 128 bytes │ payload …
-//!   │ namelen controllen payloadlen flags                 │ one datagram, or a train of equal ones
+//!   │ namelen controllen payloadlen flags                 │ one datagram, or a GSO batch          
 //!                                                           ├─ segment ─┼─ segment ─┼─ rest ─┤
 //! ```
-//! It is the form of the ring's multishot receive (`struct io_uring_recvmsg_out`); [`super::Receiver`]
-//! writes the same one, so that nobody has to ask who received. Where no control data is wanted, the
-//! name has its room too, and the payload still begins at 256: a cache line's start, as the copy wants.
+//! This is the form of the ring's multishot receive (`struct io_uring_recvmsg_out`);
+//! [`super::Receiver`] writes the same one, so that both drivers share a parser. Without control
+//! data the name gets its room too, and the payload still begins at 256: at a cache line, for a
+//! fast copy.
 //!
-//! Called by: whoever received. Never does: trust a length; a message that does not fit is none.
+//! Called by: the receivers of messages. Trusts no length; a message that does not fit its buffer
+//! is rejected.
 
 use crate::sys::address::SockAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes in front of the payload.
+/// Bytes before the payload.
 pub const HEAD_LEN: usize = 256;
-/// Room for the source's address: the longest is a Unix path's, 110.
+/// Room for the source address: a Unix path is the longest, 110.
 pub const NAME_ROOM: usize = 112;
 /// Room for control data: segment size, ECN and packet info take 88.
 pub const CONTROL_ROOM: usize = HEAD_LEN - NAME_AT - NAME_ROOM;
@@ -25,17 +27,17 @@ pub const CONTROL_ROOM: usize = HEAD_LEN - NAME_AT - NAME_ROOM;
 pub(super) const NAME_AT: usize = 16;
 pub(super) const CONTROL_AT: usize = NAME_AT + NAME_ROOM;
 
-/// Whether a receive asks for control data. A Unix socket should not: descriptors would come with it.
+/// Whether a receive asks for control data. Not for Unix sockets: descriptors would come with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// The kernel writes none.
+    /// None.
     Unwanted,
     /// Up to [`CONTROL_ROOM`] bytes.
     Wanted,
 }
 
 impl Control {
-    /// The room that a receive names for the source's address and for control data.
+    /// The room in a receive for the source address and for control data.
     pub(crate) fn rooms(self) -> (usize, usize) {
         match self {
             Self::Unwanted => (NAME_ROOM + CONTROL_ROOM, 0),
@@ -47,16 +49,16 @@ impl Control {
 /// One received message.
 #[derive(Debug, Clone)]
 pub struct Message<'a> {
-    /// Where it came from; of length 0 where the sender has no name.
+    /// Its source; of length 0 if the sender is unnamed.
     pub source: SockAddr,
-    /// One datagram, or several of one sender: see [`Message::datagrams`].
+    /// One datagram, or several from one sender: see [`Message::datagrams`].
     pub payload: &'a [u8],
     control: &'a [u8],
     flags: u32,
 }
 
 impl Default for Message<'_> {
-    /// A message of nobody's, and empty.
+    /// An empty message without a source.
     fn default() -> Self {
         Self {
             source: SockAddr::from_bytes(&[]),
@@ -68,13 +70,13 @@ impl Default for Message<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// Read what a receive left in `buffer`.
+    /// Parses the contents of `buffer` after a receive.
     pub fn parse(buffer: &'a [u8]) -> Option<Self> {
         let field = |at: usize| Some(u32::from_ne_bytes(buffer.get(at..at + 4)?.try_into().ok()?));
         let (name_len, control_len) = (field(0)? as usize, field(4)? as usize);
         let (payload_len, flags) = (field(8)? as usize, field(12)?);
         let name = buffer.get(NAME_AT..HEAD_LEN)?;
-        // The kernel tells the length that an address has, also where it cut it.
+        // The kernel returns the full length of the address, even if it was truncated.
         let name = &name[..name_len.min(NAME_ROOM)];
         let control = buffer.get(CONTROL_AT..HEAD_LEN)?.get(..control_len)?;
         let payload = &buffer[HEAD_LEN..];
@@ -86,7 +88,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Whether the datagram was longer than the buffer.
+    /// True if the datagram was longer than the buffer.
     pub fn is_cut(&self) -> bool {
         self.flags & libc::MSG_TRUNC as u32 != 0
     }
@@ -96,8 +98,7 @@ impl<'a> Message<'a> {
         control_of(self.control, level, kind)
     }
 
-    /// The two bits of explicit congestion notification, where the socket asks for them
-    /// ([`super::set_receive_ecn`]); 0 where not.
+    /// The ECN bits, if enabled on the socket ([`super::set_receive_ecn`]); otherwise 0.
     pub fn ecn(&self) -> u8 {
         // One byte for IPv4, an `int` for IPv6.
         let v4 = self.control(libc::IPPROTO_IP, libc::IP_TOS);
@@ -110,10 +111,11 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The address of this machine that it was sent to, where the socket asks for it
+    /// The local address that it was sent to, if enabled on the socket
     /// ([`super::set_receive_local_ip`]).
     pub fn local_ip(&self) -> Option<IpAddr> {
-        // struct in_pktinfo: the interface, the address that an answer leaves from, the header's destination.
+        // struct in_pktinfo: the interface, the local address for replies, the header's
+        // destination.
         if let Some(info) = self.control(libc::IPPROTO_IP, libc::IP_PKTINFO) {
             let octets: [u8; 4] = info.get(4..8)?.try_into().ok()?;
             return Some(Ipv4Addr::from(octets).into());
@@ -123,19 +125,20 @@ impl<'a> Message<'a> {
         Some(Ipv6Addr::from(octets).into())
     }
 
-    /// The datagrams, in the order they were sent: one, unless the socket receives trains.
+    /// The datagrams, in the order they were sent: one, unless the socket receives GSO batches.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let whole = self.payload;
         let segment_len = self
             .segment_len()
             .filter(|&len| 0 < len && len < whole.len());
         let segments = segment_len.map(|len| whole.chunks(len));
-        // An empty datagram is one, too; `chunks` has none of it.
+        // `chunks` would yield nothing for an empty datagram.
         let single = segments.is_none().then_some(whole);
         segments.into_iter().flatten().chain(single)
     }
 
-    /// How long each datagram of a train is, except the last, which may be shorter; `None`: it is no train.
+    /// Segment size of a GSO batch, whose last datagram may be shorter; `None` for a single
+    /// datagram.
     pub fn segment_len(&self) -> Option<usize> {
         let data = self.control(libc::SOL_UDP, libc::UDP_GRO)?;
         let len = i32::from_ne_bytes(data.get(..4)?.try_into().ok()?);

@@ -1,21 +1,21 @@
 //! Datagrams: many in one system call, and many in one message.
 //!
-//! Owns: how a received message lies in memory ([`Message`]), the memory that a batch is received into
-//! ([`Batch`]), and the headers of a batch on its way out ([`Outgoing`]). Called by: the datagram
-//! transports, synchronously, on a non-blocking socket; the receive operation of both drivers. Never
-//! does: wait, retry, interpret an error.
+//! Owns: the layout of a received message ([`Message`]), the memory that a batch is received into
+//! ([`Batch`]), and the headers of a batch to be sent ([`Outgoing`]). Called by: the datagram
+//! transports, synchronously, on a non-blocking socket; the receive operation of both drivers.
+//! Never waits, retries or interprets an error.
 //!
-//! | file      | the one thing it is about                                                       |
+//! | file      | subject                                                                         |
 //! |-----------|---------------------------------------------------------------------------------|
-//! | `errors`  | what the network answered to datagrams that were sent: the socket's error queue         |
-//! | `message` | what the kernel left in a buffer: source, control data, payload, its segments   |
-//! | `receive` | recvmmsg(2) into buffers, in the form that the ring's multishot receive has too |
+//! | `errors`  | the socket's error queue: errors returned for datagrams sent earlier            |
+//! | `message` | the contents of a buffer: source, control data, payload, its segments           |
+//! | `receive` | recvmmsg(2) into buffers, in the form of the ring's multishot receive           |
 //! | `send`    | sendmmsg(2), with runs of equal datagrams joined into one message               |
-//! | `train`   | one such message with its source address and congestion bits; socket options     |
+//! | `train`   | one such message with its source address and ECN bits; socket options           |
 //!
 //! # Invariants
-//! - **D1** Headers are written anew for each call, and name memory that the caller lends for the call;
-//!   nobody else reads or writes it meanwhile.
+//! - **D1** Headers are written anew for each call, and point to memory that the caller borrows
+//!   exclusively for the call.
 
 mod errors;
 mod message;
@@ -33,10 +33,9 @@ pub use receive::{Batch, Receiver, head_of};
 pub use send::{Outgoing, SendError, send_to};
 pub use train::{Train, send_train, set_receive_ecn, set_receive_local_ip, set_unfragmented};
 
-/// Have the kernel hand over trains of equal datagrams of one sender as one message
-/// ([`Message::datagrams`] takes them apart), or stop it.
+/// Enables or disables receiving GSO batches as one message ([`Message::datagrams`] splits them).
 ///
-/// Errors: `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` on what is no UDP socket.
+/// Errors: `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` if it is no UDP socket.
 /// Source: udp(7), `UDP_GRO`.
 pub fn set_receive_trains(fd: RawFd, on: bool) -> io::Result<()> {
     socket::set_option_int(fd, libc::SOL_UDP, libc::UDP_GRO, i32::from(on))

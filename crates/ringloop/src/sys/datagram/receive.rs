@@ -1,5 +1,5 @@
-//! recvmmsg(2) into buffers that have the form of [`super::Message`]; recvmsg(2), one message a call, where
-//! that is refused.
+//! recvmmsg(2) into buffers in the form of [`super::Message`]; if that is refused, recvmsg(2), one
+//! message per call.
 //!
 //! Byte path: from the kernel's receive queue to a buffer.
 //!
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! # Invariants
-//! - **D2** A header names its own buffer, and no more of it than its length: the name and the control
-//!   room inside of the head, the payload from [`HEAD_LEN`] to the end. Buffers are shorter only by
-//!   being refused.
-//! - **D3** A batch's slots are one block of the global allocator's, all zeros, of the length that its `Vec` frees.
+//! - **D2** A header points into its own buffer only: name and control room inside the head, the
+//!   payload from [`HEAD_LEN`] to the end. Shorter buffers are refused.
+//! - **D3** A batch's slots are one zeroed block of the global allocator, of the length that its
+//!   `Vec` frees.
 
 use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
 use crate::sys::address::SockAddr;
@@ -23,11 +23,11 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// Bytes between the end of one slot and the start of the next: an odd number of cache lines, so that
-/// the starts of slots, which are all that small datagrams use, do not fall into one cache set.
+/// Bytes between slots: an odd number of cache lines, so that the starts of slots, all that small
+/// datagrams use, do not fall into one cache set.
 const SLOT_GAP: usize = 17 * 64;
 
-/// The headers of a receive, used again and again.
+/// The headers of a receive, reused.
 #[derive(Default)]
 pub struct Receiver {
     iovecs: Vec<libc::iovec>,
@@ -47,12 +47,11 @@ impl fmt::Debug for Receiver {
 }
 
 impl Receiver {
-    /// Receive what waits, one message a buffer; returns how long each buffer is filled, in order.
-    /// A datagram longer than its buffer is cut. A buffer that has no room for a head takes part in
-    /// nothing, nor do those after it. Where recvmmsg(2) is refused, one message a call comes.
+    /// Receives what is queued, one message per buffer; returns the length in each buffer, in
+    /// order. A datagram longer than its buffer is truncated. A buffer too short for a head, and
+    /// all after it, are ignored. If recvmmsg(2) is refused, receives one message per call.
     ///
-    /// Errors: `EAGAIN`, and those of recvmsg(2) where they come before the first datagram; later
-    /// ones are kept by the socket for the next call.
+    /// Errors: `EAGAIN`, and those of recvmsg(2) before the first datagram; the socket keeps later ones for the next call.
     /// Source: recvmmsg(2), recvmsg(2).
     pub fn receive<'b>(
         &mut self,
@@ -79,7 +78,8 @@ impl Receiver {
         Ok(headers.map(|header| HEAD_LEN + header.msg_len as usize))
     }
 
-    /// Fill the first buffer only: an error behind a datagram would have to be kept for the next call.
+    /// Fills only the first buffer: an error after a datagram would have to be kept for the next
+    /// call.
     fn receive_first(&mut self, fd: RawFd) -> io::Result<usize> {
         let Some(header) = self.headers.first_mut() else {
             return Ok(0);
@@ -118,7 +118,7 @@ impl Receiver {
     }
 }
 
-/// Receive an address and control data, and no bytes; returns the length of the control data.
+/// Receives an address and control data, without bytes; returns the length of the control data.
 pub(super) fn receive_control(
     fd: RawFd,
     name: &mut SockAddr,
@@ -145,7 +145,7 @@ fn receive_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
     Ok(check(received)? as usize)
 }
 
-/// Put the lengths in front of a message, as the ring does.
+/// Writes the lengths before a message, as the ring does.
 fn write_head(header: &libc::mmsghdr) {
     let message = &header.msg_hdr;
     let head = head_of(
@@ -155,7 +155,8 @@ fn write_head(header: &libc::mmsghdr) {
         message.msg_flags,
     );
     let at = message.msg_name.cast::<u8>().wrapping_sub(NAME_AT);
-    // SAFETY: D2: the head begins so far in front of the name; the buffer is lent for the call.
+    // SAFETY: D2: the head is `HEAD_LEN` bytes before the payload; the buffer is borrowed for the
+    // call.
     unsafe { ptr::copy_nonoverlapping(head.as_ptr(), at, head.len()) };
 }
 
@@ -174,7 +175,7 @@ pub fn head_of(name_len: usize, control_len: usize, payload_len: usize, flags: i
     head
 }
 
-/// Zeros, of which no page is touched; `vec![0; len]` ends the process where there is no memory.
+/// Zeroed pages, not touched yet; unlike `vec![0; len]` it does not abort without memory.
 fn zeroed(len: usize) -> io::Result<Vec<u8>> {
     let no_memory = || io::Error::from_raw_os_error(libc::ENOMEM);
     let layout = Layout::array::<u8>(len).map_err(|_| no_memory())?;
@@ -187,24 +188,27 @@ fn zeroed(len: usize) -> io::Result<Vec<u8>> {
         return Err(no_memory());
     }
     let bytes = ptr::slice_from_raw_parts_mut(block, len);
-    // SAFETY: D3: a block of the global allocator's, of that layout, all of whose bytes are 0.
+    // SAFETY: D3: a block of the global allocator with this layout, all of whose bytes are 0.
     Ok(unsafe { Box::from_raw(bytes) }.into_vec())
 }
 
-/// Memory for several messages, used again and again.
+/// Memory for several messages, reused.
 pub struct Batch {
     slots: Vec<u8>,
     slot_len: usize,
     stride: usize,
     receiver: Receiver,
-    /// How far the slot of each message of the last receive is filled.
+    /// Length in the slot of each message of the last receive.
     filled: Vec<usize>,
 }
 
 impl Batch {
-    /// Make room for `count` messages with payloads of at most `payload_len` bytes each.
+    /// Creates room for `count` messages with payloads of at most `payload_len` bytes each.
     ///
-    /// Cost: address space; a page becomes memory when a datagram first reaches it. Errors: `ENOMEM`.
+    /// Costs address space; a page becomes memory when a datagram first reaches it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
     pub fn new(count: usize, payload_len: usize) -> io::Result<Self> {
         let slot_len = HEAD_LEN + payload_len;
         let stride = slot_len + SLOT_GAP;
@@ -225,7 +229,7 @@ impl Batch {
         })
     }
 
-    /// Receive what waits, at most `want` messages and never more than there are slots; see
+    /// Receives what is queued, at most `want` messages and as many as there are slots; see
     /// [`Receiver::receive`].
     pub fn receive(&mut self, fd: RawFd, control: Control, want: usize) -> io::Result<usize> {
         self.filled.clear();

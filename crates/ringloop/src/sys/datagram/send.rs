@@ -1,4 +1,4 @@
-//! Datagrams on their way out: one at a time, or many in one system call.
+//! Sends datagrams: one at a time, or many in one system call.
 //!
 //! Byte path: from the caller's bytes to the kernel.
 //!
@@ -6,9 +6,9 @@
 //!   datagrams   a 100 │ a 100 │ a 60 │ b 100 │ c 0 │ …        to a, b, c; bytes
 //!   messages    └── UDP_SEGMENT 100 ─┘ └─ 1 ─┘ └ 1 ┘          one sendmmsg(2)
 //! ```
-//! A run of datagrams to one peer, all of one length but the last, which may be shorter, travels
-//! through the network stack as one message and is cut at its end, by the network card where that can.
-//! Not every route and device can do that; see [`SendError::segmented`].
+//! A run of datagrams to one peer, all of one length but the last, which may be shorter, passes
+//! through the network stack as one message and is segmented at its end, by the network card if it
+//! can. Not every route and device supports that; see [`SendError::segmented`].
 
 use super::receive::empty_header;
 use crate::sys::address::SockAddr;
@@ -18,14 +18,14 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-/// Messages that one call hands over.
+/// Messages per call.
 const MESSAGES_MAX: usize = 32;
-/// Datagrams in one message: what every kernel with `UDP_SEGMENT` takes (`UDP_MAX_SEGMENTS`).
+/// Datagrams per message: the limit of every kernel with `UDP_SEGMENT` (`UDP_MAX_SEGMENTS`).
 const SEGMENTS_MAX: usize = 64;
-/// Bytes in one message: the payload of the longest IPv4 packet.
+/// Bytes per message: the payload of the longest IPv4 packet.
 const MESSAGE_BYTES_MAX: usize = 65_507;
 
-/// Send one datagram.
+/// Sends one datagram.
 ///
 /// Errors: `EAGAIN`, `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendto(2).
 pub fn send_to(fd: RawFd, bytes: &[u8], to: &SockAddr) -> io::Result<usize> {
@@ -45,13 +45,13 @@ pub fn send_to(fd: RawFd, bytes: &[u8], to: &SockAddr) -> io::Result<usize> {
     Ok(check(sent)? as usize)
 }
 
-/// Why the first message of a batch did not go out; none of the batch did.
+/// Why the first message of a batch was not sent; none of the batch was.
 #[derive(Debug)]
 pub struct SendError {
     /// The kernel's error.
     pub error: io::Error,
-    /// The message was a run of several datagrams. Where the error [`SendError::is_of_segmentation`],
-    /// they may go out one by one.
+    /// The message was a run of several datagrams. If the error [`SendError::is_of_segmentation`],
+    /// they may be sendable one by one.
     pub segmented: bool,
 }
 
@@ -65,9 +65,9 @@ impl From<io::Error> for SendError {
 }
 
 impl SendError {
-    /// Whether the error may say no more than that this socket, its route or its device does not take
-    /// runs: the option is unknown, datagrams are longer than the route carries whole, checksums are
-    /// off, the route encrypts.
+    /// True if the error may only mean that this socket, its route or its device does not support
+    /// segmentation: the option is unknown, datagrams are longer than the route's MTU, checksums
+    /// are off, the route encrypts.
     pub fn is_of_segmentation(&self) -> bool {
         let errno = self.error.raw_os_error().unwrap_or(0);
         let refusals = [
@@ -81,7 +81,7 @@ impl SendError {
     }
 }
 
-/// The control message that gives the length of a run's datagrams.
+/// The control message with a run's segment size.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SegmentControl {
@@ -91,7 +91,7 @@ struct SegmentControl {
     _padding: [u8; 6],
 }
 
-/// The headers of a batch, used again and again.
+/// The headers of a batch, reused.
 #[derive(Default)]
 pub struct Outgoing {
     iovecs: Vec<libc::iovec>,
@@ -105,7 +105,7 @@ pub struct Outgoing {
 // SAFETY: D1: between two calls the headers' pointers are never followed.
 unsafe impl Send for Outgoing {}
 
-/// Datagrams that make one message.
+/// Datagrams that form one message.
 struct Run {
     to: *const SockAddr,
     count: usize,
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// Take one more; `false` where it is none of this run.
+    /// Adds a datagram; `false` if it does not belong to this run.
     fn take(&mut self, bytes: &[u8], is_same_peer: bool) -> bool {
         let len = bytes.len();
         let fits = is_same_peer
@@ -144,11 +144,11 @@ impl Run {
 }
 
 impl Outgoing {
-    /// Send datagrams in order, as many as one call takes; returns how many went out. One without an
-    /// address goes to the peer. With `segmented`, runs are joined.
+    /// Sends datagrams in order, as many as one call takes; returns how many were sent. One without
+    /// an address goes to the peer. With `segmented`, runs are joined.
     ///
-    /// Errors: as sendto(2), where the first message failed; later ones are for the next call.
-    /// Source: sendmmsg(2), sendmsg(2) where that is refused, udp(7).
+    /// Errors: as sendto(2), if the first message failed; later ones are for the next call.
+    /// Source: sendmmsg(2), sendmsg(2) if that is refused, udp(7).
     pub fn send<'a>(
         &mut self,
         fd: RawFd,
@@ -174,7 +174,7 @@ impl Outgoing {
         Ok(sent.map(|run| run.count).sum())
     }
 
-    /// One sendmsg(2) a message, up to the first that fails; the number of those before it.
+    /// One sendmsg(2) per message, up to the first that fails; returns the number sent.
     fn send_singly(&self, fd: RawFd) -> io::Result<usize> {
         for (index, header) in self.headers.iter().enumerate() {
             // SAFETY: D1.
@@ -187,7 +187,7 @@ impl Outgoing {
         Ok(self.headers.len())
     }
 
-    /// Cut the datagrams into runs.
+    /// Splits the datagrams into runs.
     fn gather<'a>(
         &mut self,
         datagrams: impl Iterator<Item = (&'a [u8], Option<&'a SockAddr>)>,
@@ -230,7 +230,7 @@ impl Outgoing {
             let message = &mut header.msg_hdr;
             message.msg_iov = own.as_mut_ptr();
             message.msg_iovlen = own.len() as _;
-            // SAFETY: D1: the address is lent for the call that this is a part of.
+            // SAFETY: D1: the address is borrowed for the call that this is a part of.
             if let Some(to) = unsafe { run.to.as_ref() } {
                 message.msg_name = to.as_ptr().cast_mut().cast();
                 message.msg_namelen = to.len();
@@ -244,7 +244,7 @@ impl Outgoing {
     }
 }
 
-/// Send bytes as one message, with control data or none.
+/// Sends bytes as one message, with control data or without.
 pub(super) fn send_with_control(
     fd: RawFd,
     bytes: &[u8],
@@ -265,7 +265,7 @@ pub(super) fn send_with_control(
         message.msg_control = control.as_ptr().cast_mut().cast();
         message.msg_controllen = control.len() as _;
     }
-    // SAFETY: D1: everything that the header names is borrowed for the call.
+    // SAFETY: D1: all that the header names is borrowed for the call.
     unsafe { socket::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT) }
 }
 
@@ -290,7 +290,7 @@ fn segment_control(run: &Run) -> SegmentControl {
     }
 }
 
-/// Several receivers take a message apart in their own ways; each gets single datagrams.
+/// Receivers of a multicast may segment differently; each gets single datagrams.
 fn is_multicast(to: &SockAddr) -> bool {
     match to.to_std().map(|address| address.ip()) {
         Some(IpAddr::V4(v4)) => v4.is_multicast() || v4.is_broadcast(),

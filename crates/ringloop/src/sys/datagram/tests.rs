@@ -18,7 +18,7 @@ fn to(socket: &UdpSocket) -> SockAddr {
     SockAddr::from(socket.local_addr().unwrap())
 }
 
-/// Send all of them; how many went out with each call.
+/// Sends all of them; returns the number sent by each call.
 fn send_all(
     from: &UdpSocket,
     datagrams: &[(Vec<u8>, Option<SockAddr>)],
@@ -37,7 +37,7 @@ fn send_all(
     }
 }
 
-/// Everything that is there: one entry a message, which lists its datagrams.
+/// Receives all that is queued: one entry per message, which lists its datagrams.
 fn receive_all(on: &UdpSocket, batch: &mut Batch, control: Control) -> Vec<Vec<Vec<u8>>> {
     let mut seen = Vec::new();
     while let Ok(count) = batch.receive(on.as_raw_fd(), control, usize::MAX) {
@@ -122,7 +122,7 @@ fn runs_of_equal_datagrams_go_out_as_one_message_and_arrive_one_by_one() {
     let (other, _) = pair();
     let connected = |len: usize, fill: u8| (vec![fill; len], Some(to(&b)));
     let mut datagrams: Vec<_> = (0..RUN as u8).map(|n| connected(40, n)).collect();
-    // Shorter ends a run, longer begins one, empty and another peer stand alone.
+    // A shorter one ends a run, a longer one begins one; empty ones and other peers stand alone.
     datagrams
         .extend([(10, 1), (30, 2), (30, 3), (50, 4), (0, 5), (0, 6)].map(|(l, f)| connected(l, f)));
     datagrams.push((vec![7; 5], Some(to(&other))));
@@ -148,7 +148,7 @@ fn a_train_is_one_message_to_who_asked_for_trains() {
     assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [11, 1]);
     let sent: Vec<_> = datagrams.iter().map(|(bytes, _)| bytes.clone()).collect();
     assert_eq!(seen.concat(), sent);
-    // Taken back, each comes alone.
+    // Disabled again, each comes alone.
     set_receive_trains(b.as_raw_fd(), false).unwrap();
     send_all(&a, &datagrams, true);
     assert_eq!(receive_all(&b, &mut batch, Control::Wanted).len(), 12);
@@ -167,7 +167,7 @@ fn a_run_that_a_socket_does_not_take_is_told_apart() {
     let mut received = Batch::new(4, 10).unwrap();
     let seen = receive_all(&b, &mut received, Control::Unwanted).concat();
     assert_eq!(seen, [b"one", b"two"]);
-    // A single datagram's error is its own.
+    // A single datagram's error is not one of segmentation.
     let long = vec![0; 70_000];
     let single = [(&*long, Some(&address))].into_iter();
     let refused = outgoing.send(a.as_raw_fd(), single, true).unwrap_err();
@@ -226,14 +226,14 @@ fn names_of_unix_sockets_are_whole_and_descriptors_stay_out() {
 #[test]
 fn what_is_no_message_is_none() {
     assert!(Message::parse(&[0; HEAD_LEN - 1]).is_none());
-    // Lengths that lie are bounded by the buffer.
+    // Wrong lengths are bounded by the buffer.
     let mut buffer = vec![0; HEAD_LEN + 4];
     buffer[..16].copy_from_slice(&head_of(usize::MAX, 0, usize::MAX, 0));
     let message = Message::parse(&buffer).unwrap();
     assert_eq!((message.payload.len(), message.source.len()), (4, 112));
     buffer[..16].copy_from_slice(&head_of(0, CONTROL_ROOM + 1, 4, 0));
     assert!(Message::parse(&buffer).is_none());
-    // A control message that is longer than all of them ends the search.
+    // A control message longer than the control data ends the search.
     buffer[..16].copy_from_slice(&head_of(0, 16, 4, libc::MSG_TRUNC));
     buffer[128..136].copy_from_slice(&usize::MAX.to_ne_bytes());
     let message = Message::parse(&buffer).unwrap();
@@ -253,7 +253,7 @@ fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
         set_receive_local_ip(fd, true).unwrap();
         set_unfragmented(a.as_raw_fd()).unwrap();
         drop(a);
-        // Bound to every address, it leaves from the one that is named.
+        // Bound to every address, it leaves from the given one.
         let any = if host == "::1" { "::" } else { "0.0.0.0" };
         let a = UdpSocket::bind((any, 0)).unwrap();
         let train = Train {
@@ -276,7 +276,7 @@ fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
         assert_eq!(message.segment_len(), Some(100));
         let lens: Vec<usize> = message.datagrams().map(<[u8]>::len).collect();
         assert_eq!(lens, [100, 100, 50]);
-        // Not longer than a segment: a single datagram, without any of it.
+        // Not longer than a segment: a single datagram, without control data.
         let plain = Train {
             bytes: b"one",
             segment_len: Some(3),
@@ -345,8 +345,8 @@ fn a_socket_that_does_not_fragment_refuses_what_is_too_long() {
     assert!(!refused.is_of_segmentation());
 }
 
-/// What is sent and received by one [`Outgoing`] and one [`Batch`], first with all calls, then without those for many
-/// messages.
+/// Sends and receives with one [`Outgoing`] and one [`Batch`], first with all calls, then without
+/// sendmmsg(2) and recvmmsg(2).
 fn without_calls_for_many(errno: i32) {
     let (a, b) = pair();
     let (source, target) = (to(&a), to(&b));
@@ -373,7 +373,7 @@ fn without_calls_for_many(errno: i32) {
         };
         assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
         assert_eq!(seen, datagrams);
-        // An error behind datagrams comes after them.
+        // An error after datagrams comes after them.
         let nobody = UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -426,7 +426,7 @@ fn answers_of_closed_ports_name_where_the_datagram_went() {
         let kind = next_error(fd).unwrap_err().kind();
         assert_eq!(kind, io::ErrorKind::WouldBlock);
         socket.send_to(b"x", closed).unwrap();
-        // What was kept goes with it.
+        // Disabling drops the queue.
         set_receive_errors(fd, false).unwrap();
         assert_eq!(
             next_error(fd).unwrap_err().kind(),

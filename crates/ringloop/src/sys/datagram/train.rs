@@ -1,5 +1,5 @@
-//! One message of several datagrams that lie in one piece of memory, with what a protocol on top of UDP
-//! says about each: the source address, the bits of congestion notification.
+//! One message of several datagrams that are contiguous in memory, with what a protocol on UDP sets
+//! for each: the source address and the ECN bits.
 //!
 //! Byte path: from the caller's bytes to the kernel.
 
@@ -13,23 +13,23 @@ use std::os::fd::RawFd;
 /// Datagrams of one length (the last may be shorter) to one peer, end to end in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Train<'a> {
-    /// All of them; at most 65,507 bytes and 64 datagrams.
+    /// All bytes; at most 65,507 bytes and 64 datagrams.
     pub bytes: &'a [u8],
-    /// How long each is (`UDP_SEGMENT`); `None`, and anything not below the length of `bytes`: one datagram.
+    /// Segment size (`UDP_SEGMENT`); `None`, or at least the length of `bytes`: one datagram.
     pub segment_len: Option<u16>,
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
-    /// The address of this machine that they leave from; `None`, and one of the other family than `to`'s: as the route
-    /// says.
+    /// The local address to send from; with `None`, or an address of another family than `to`'s,
+    /// the route decides.
     pub source: Option<IpAddr>,
-    /// The two bits of explicit congestion notification (RFC 3168).
+    /// The ECN bits (RFC 3168).
     pub ecn: u8,
 }
 
-/// Room for the control messages of a train: `UDP_SEGMENT` 24, type of service 24, packet info 40.
+/// Room for the control messages: `UDP_SEGMENT` 24, type of service 24, packet info 40.
 const ROOM: usize = 96;
 
-/// Control messages as they lie in memory; see cmsg(3).
+/// Control messages in memory; see cmsg(3).
 #[repr(align(8))]
 struct Controls {
     bytes: [u8; ROOM],
@@ -58,14 +58,15 @@ impl Controls {
             controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
         }
         if train.ecn != 0 {
-            // The kernel asks which protocol the packet is of, not which family the socket.
+            // The kernel looks at the packet's protocol, not at the socket's family.
             let (level, kind) = match train.to.ip().to_canonical() {
                 IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
                 IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
             };
             controls.push(level, kind, &i32::from(train.ecn & 3).to_ne_bytes());
         }
-        // The kernel refuses a packet of one family with a source of the other; an address of IPv4 may be mapped here.
+        // The kernel refuses a packet of one family with a source of the other; an IPv4 address may
+        // be mapped here.
         let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
         let fits = |source: &IpAddr| is_v4(*source) == is_v4(train.to.ip());
         match train.source.filter(fits) {
@@ -92,7 +93,7 @@ fn segment_len(train: &Train<'_>) -> Option<u16> {
     (usize::from(len) < train.bytes.len()).then_some(len)
 }
 
-/// Send a train.
+/// Sends a GSO batch, or a single datagram.
 ///
 /// Errors: as [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
 /// Source: sendmsg(2), udp(7), ip(7), ipv6(7).
@@ -109,12 +110,12 @@ pub fn send_train(fd: RawFd, train: &Train<'_>) -> Result<(), SendError> {
     }
 }
 
-/// Have received messages tell the bits of congestion notification ([`super::Message::ecn`]).
+/// Enables or disables the ECN bits in received messages ([`super::Message::ecn`]).
 pub fn set_receive_ecn(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
     if is_v6(fd)? {
         socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, on)?;
-        // IPv4 on a socket of both; a socket of IPv6 alone may refuse it.
+        // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
         drop(socket::set_option_int(
             fd,
             libc::IPPROTO_IP,
@@ -126,7 +127,7 @@ pub fn set_receive_ecn(fd: RawFd, on: bool) -> io::Result<()> {
     socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on)
 }
 
-/// Have received messages tell the address they were sent to ([`super::Message::local_ip`]).
+/// Enables or disables the local address in received messages ([`super::Message::local_ip`]).
 pub fn set_receive_local_ip(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
     if is_v6(fd)? {
@@ -135,8 +136,8 @@ pub fn set_receive_local_ip(fd: RawFd, on: bool) -> io::Result<()> {
     socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, on)
 }
 
-/// Never have packets fragmented, and leave the finding of the path's MTU to the protocol on top
-/// (`IP_PMTUDISC_PROBE`): a datagram longer than the device carries is `EMSGSIZE`.
+/// Disables fragmentation and leaves path MTU discovery to the protocol above
+/// (`IP_PMTUDISC_PROBE`): a datagram longer than the device's MTU is `EMSGSIZE`.
 pub fn set_unfragmented(fd: RawFd) -> io::Result<()> {
     if is_v6(fd)? {
         let probe = libc::IPV6_PMTUDISC_PROBE;

@@ -1,4 +1,4 @@
-//! The readiness contract, clause by clause, and the invariants of the calls.
+//! The readiness contract, clause by clause, and the invariants.
 
 use super::*;
 use crate::sys::event::EventFd;
@@ -193,7 +193,7 @@ fn what_is_always_ready_is_told_from_what_can_be_waited_for() {
         let checked = check_waits(file.as_raw_fd());
         assert_eq!(errno(checked), Some(libc::EPERM), "{path}");
     }
-    // A regular file by its mode, which can be waited for all the same.
+    // A regular file by its mode, but pollable.
     let mounts = std::fs::File::open("/proc/self/mounts").unwrap();
     check_waits(mounts.as_raw_fd()).unwrap();
     let (reader, _writer) = crate::sys::file::pipe().unwrap();
@@ -255,7 +255,7 @@ fn p3_the_descriptor_is_closed_with_the_value_and_on_exec() {
     // SAFETY: no pointer is passed.
     let flags = unsafe { libc::fcntl(epoll.as_raw_fd(), libc::F_GETFD) };
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
-    // A pipe whose only other holder is the set: when the set is gone, the pipe's writer is alone.
+    // The set holds the pipe's only other reference: when the set is dropped, the writer is alone.
     let (mut client, server) = tcp_pair();
     epoll
         .add(server.as_raw_fd(), Interest::READ, 1, Trigger::Level)

@@ -1,4 +1,4 @@
-//! Behind an allocator that refuses everything, or whatever it is told to.
+//! On an allocator that refuses every request, or only when told to.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use super::{
     System, TAKEN, has_memory, is_low, place,
 };
 
-/// The system's, while it is not told to refuse.
+/// The system's allocator, unless it is told to refuse.
 #[derive(Default)]
 struct Moody {
     refuses: AtomicBool,
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Moody {
     }
 }
 
-/// The reserve is the process's, so one test has it at a time.
+/// The reserve is process-global, so tests use it one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -57,17 +57,17 @@ fn alloc(allocator: &Reserved<Moody>, len: usize) -> *mut u8 {
 }
 
 fn free(allocator: &Reserved<Moody>, block: *mut u8, len: usize) {
-    // SAFETY: it was made so, by `alloc`.
+    // SAFETY: it was allocated by `alloc` with this layout.
     unsafe { allocator.dealloc(block, layout(len)) }
 }
 
 fn resize(allocator: &Reserved<Moody>, block: *mut u8, from: usize, to: usize) -> *mut u8 {
-    // SAFETY: it was made so, by `alloc`.
+    // SAFETY: it was allocated by `alloc` with this layout.
     unsafe { allocator.realloc(block, layout(from), to) }
 }
 
 fn write(block: *mut u8, len: usize, byte: u8) {
-    // SAFETY: a block of that length, and this test's own.
+    // SAFETY: a block of that length, owned by this test.
     unsafe { block.write_bytes(byte, len) }
 }
 
@@ -98,10 +98,10 @@ fn invariant_1_a_slot_has_one_owner_at_a_time() {
         write(block, 200, blocks.len() as u8);
         blocks.push(block);
     }
-    // Small ones may have the longer slots too, down to the last.
+    // Small ones take the longer slots too, down to the last.
     assert_eq!(blocks.len(), (BITS.len() - 1) * 64 + LONGEST_COUNT);
     assert_eq!(TAKEN.load(Ordering::Relaxed), MEMORY_LEN);
-    // Nothing is refused for it: this process has memory.
+    // malloc still works in this process.
     assert!(!is_low());
     assert!(!has_memory(&allocator.0));
     for (number, block) in blocks.iter().enumerate() {
@@ -146,7 +146,7 @@ fn invariant_2_each_block_goes_back_to_where_it_is_from() {
     allocator.0.refuses.store(true, Ordering::Relaxed);
     let reserved = alloc(&allocator, 100);
     assert!(place(reserved).is_some());
-    // `Moody` looks at what it is given back.
+    // `Moody` checks what it frees.
     free(&allocator, system, 100);
     allocator.0.refuses.store(false, Ordering::Relaxed);
     free(&allocator, reserved, 100);
@@ -166,7 +166,7 @@ fn invariant_3_slots_are_long_and_aligned_enough() {
             assert_eq!(block as usize % align, 0);
             assert!(read(block, class.slot_len).iter().all(|byte| *byte == 0));
             write(block, class.slot_len, 255);
-            // SAFETY: it was made so.
+            // SAFETY: it was allocated with this layout.
             unsafe { allocator.dealloc(block, layout) };
         }
     }
@@ -196,7 +196,7 @@ fn invariant_3_a_block_that_moves_keeps_its_bytes() {
         assert_eq!(read(block, 100), [7; 100]);
     }
     assert_untouched();
-    // What cannot grow stays as it was; what is made smaller may always.
+    // A block that cannot grow is unchanged; shrinking always works.
     allocator.0.refuses.store(true, Ordering::Relaxed);
     assert!(resize(&allocator, block, 400_000, 500_000).is_null());
     assert_eq!(resize(&allocator, block, 400_000, 300_000), block);

@@ -276,7 +276,7 @@ fn s1_a_program_chooses_among_sockets_of_one_address() {
         bind(one.as_raw_fd(), &loopback(port)).unwrap();
         port = port_of(&local_addr(one.as_raw_fd()).unwrap());
     }
-    // The payload's first byte is the socket's place.
+    // The payload's first byte is the socket's index.
     let step = |code, k| libc::sock_filter {
         code,
         jt: 0,

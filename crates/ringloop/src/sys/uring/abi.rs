@@ -1,16 +1,15 @@
 //! The `io_uring` ABI, written out.
 //!
 //! Owns: the numbers and the structures of `include/uapi/linux/io_uring.h` that the engine uses, a
-//! sentence for each.
-//! Called by: the ring and every operation that fills an [`Sqe`]. Never does: anything; there is no
-//! code here but accessors.
+//! sentence for each. Called by: the ring and every operation that fills an [`Sqe`]. No code but
+//! accessors.
 //!
 //! The names are the header's without the prefix `IORING_` (`IOSQE_` became `SQE_`). A version in
-//! brackets is the first Linux that has it; without one, it is older than 6.1, which the ring needs
-//! anyway. The tests check every number against the bindings of the `io-uring` crate, and whole
+//! brackets is the first Linux that has it; without one, it is older than 6.1, which the ring
+//! requires. The tests check every number against the bindings of the `io-uring` crate, and whole
 //! SQEs byte by byte against its builders.
 
-/// Describe one request to the kernel: a submission queue entry.
+/// One request to the kernel: a submission queue entry.
 ///
 /// ```text
 ///  byte 0        1        2            4            8                    16
@@ -24,9 +23,9 @@
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sqe {
-    /// What to do: one of `OP_*`.
+    /// Operation: one of `OP_*`.
     pub opcode: u8,
-    /// How to treat the entry: `SQE_*` bits.
+    /// `SQE_*` bits.
     pub flags: u8,
     /// I/O priority of file operations; for sockets the `RECV_*`, `RECVSEND_*`, `SEND_*` and
     /// `ACCEPT_*` bits.
@@ -57,26 +56,25 @@ pub struct Sqe {
     pub pad2: u64,
 }
 
-/// Report one result: a completion queue entry.
+/// One result: a completion queue entry.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cqe {
     /// The `user_data` of the entry that completed.
     pub user_data: u64,
-    /// The result of the system call it stands for; a negative errno on failure.
+    /// The system call's result; a negative errno on failure.
     pub res: i32,
     /// `CQE_F_*` bits; the buffer id in the upper half.
     pub flags: u32,
 }
 
 impl Cqe {
-    /// Tell whether the same entry will complete again. Without it, the entry is over and its
-    /// memory is free.
+    /// True if the same entry will complete again. Otherwise it has ended and its memory is free.
     pub const fn more(&self) -> bool {
         self.flags & CQE_F_MORE != 0
     }
 
-    /// Give the id of the provided buffer that the kernel used.
+    /// Id of the provided buffer that the kernel used.
     pub const fn buffer(&self) -> Option<u16> {
         if self.flags & CQE_F_BUFFER != 0 {
             Some((self.flags >> CQE_BUFFER_SHIFT) as u16)
@@ -85,23 +83,23 @@ impl Cqe {
         }
     }
 
-    /// Tell whether the socket holds more bytes than this receive took.
+    /// True if the socket holds more bytes than this receive took.
     pub const fn sock_nonempty(&self) -> bool {
         self.flags & CQE_F_SOCK_NONEMPTY != 0
     }
 
-    /// Tell whether the kernel goes on filling the buffer that it used.
+    /// True if the kernel continues to fill the buffer that it used.
     pub const fn buffer_more(&self) -> bool {
         self.flags & CQE_F_BUF_MORE != 0
     }
 
-    /// Tell whether this is the second completion of a zero-copy send: the buffer is free now.
+    /// True for the second completion of a zero-copy send: the buffer is free now.
     pub const fn notification(&self) -> bool {
         self.flags & CQE_F_NOTIF != 0
     }
 }
 
-/// Say where the fields of the submission queue are, in bytes from the start of the mapping.
+/// Offsets of the submission queue's fields, in bytes from the start of the mapping.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SqOffsets {
@@ -121,11 +119,11 @@ pub struct SqOffsets {
     pub array: u32,
     /// Reserved.
     pub resv1: u32,
-    /// Where the queue lies with a caller's own memory; not used here.
+    /// Address of caller-provided queue memory; not used here.
     pub user_addr: u64,
 }
 
-/// Say where the fields of the completion queue are, in bytes from the start of the mapping.
+/// Offsets of the completion queue's fields, in bytes from the start of the mapping.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CqOffsets {
@@ -145,11 +143,11 @@ pub struct CqOffsets {
     pub flags: u32,
     /// Reserved.
     pub resv1: u32,
-    /// Where the queue lies with a caller's own memory; not used here.
+    /// Address of caller-provided queue memory; not used here.
     pub user_addr: u64,
 }
 
-/// Ask for a ring, and read what came of it.
+/// Parameters of a ring, and what the kernel set up.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params {
@@ -175,7 +173,7 @@ pub struct Params {
     pub cq_off: CqOffsets,
 }
 
-/// Give a time, in the one form the ring knows on every architecture.
+/// A time, in the one form that the ring has on every architecture.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timespec {
@@ -185,7 +183,7 @@ pub struct Timespec {
     pub tv_nsec: i64,
 }
 
-/// Extend `io_uring_enter` by a timeout ([`ENTER_EXT_ARG`]).
+/// Extends `io_uring_enter` by a timeout ([`ENTER_EXT_ARG`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GetEventsArg {
@@ -200,7 +198,7 @@ pub struct GetEventsArg {
     pub ts: u64,
 }
 
-/// Tell of one operation whether the kernel has it.
+/// Whether the kernel has an operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProbeOp {
@@ -214,7 +212,7 @@ pub struct ProbeOp {
     pub resv2: u32,
 }
 
-/// Tell which operations the kernel has ([`REGISTER_PROBE`]).
+/// The operations that the kernel has ([`REGISTER_PROBE`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
@@ -226,15 +224,15 @@ pub struct Probe {
     pub resv: u16,
     /// Reserved.
     pub resv2: [u32; 3],
-    /// One entry an operation. The header has no length here; 256 is what an 8-bit opcode can name.
+    /// One entry per operation. The header has no length here; an 8-bit opcode can name 256.
     pub ops: [ProbeOp; 256],
 }
 
-/// Register or drop a registered descriptor ([`REGISTER_RING_FDS`]).
+/// Registers or drops a registered descriptor ([`REGISTER_RING_FDS`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceUpdate {
-    /// Slot; all ones lets the kernel choose, and the kernel writes its choice here.
+    /// Slot; all ones lets the kernel choose, and it writes its choice here.
     pub offset: u32,
     /// Reserved.
     pub resv: u32,
@@ -242,7 +240,7 @@ pub struct ResourceUpdate {
     pub data: u64,
 }
 
-/// Make a table of registered files or buffers ([`REGISTER_FILES2`], [`REGISTER_BUFFERS2`]).
+/// Creates a table of registered files or buffers ([`REGISTER_FILES2`], [`REGISTER_BUFFERS2`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RsrcRegister {
@@ -252,13 +250,13 @@ pub struct RsrcRegister {
     pub flags: u32,
     /// Reserved.
     pub resv2: u64,
-    /// What to fill the slots with; 0 in a sparse table.
+    /// Initial contents of the slots; 0 in a sparse table.
     pub data: u64,
-    /// A number a slot, reported when it is released; 0 is none.
+    /// A number per slot, reported when it is released; 0 is none.
     pub tags: u64,
 }
 
-/// Fill or empty slots ([`REGISTER_FILES_UPDATE2`], [`REGISTER_BUFFERS_UPDATE`]).
+/// Fills or empties slots ([`REGISTER_FILES_UPDATE2`], [`REGISTER_BUFFERS_UPDATE`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RsrcUpdate2 {
@@ -266,7 +264,7 @@ pub struct RsrcUpdate2 {
     pub offset: u32,
     /// Reserved.
     pub resv: u32,
-    /// Descriptors (-1 empties) or `iovec`s (a null one empties), one a slot.
+    /// Descriptors (-1 empties) or `iovec`s (a null one empties), one per slot.
     pub data: u64,
     /// As in [`RsrcRegister`].
     pub tags: u64,
@@ -276,7 +274,7 @@ pub struct RsrcUpdate2 {
     pub resv2: u32,
 }
 
-/// Offer one buffer to the kernel: an entry of a buffer ring.
+/// Provides one buffer to the kernel: an entry of a buffer ring.
 ///
 /// The last two bytes of entry 0 are not reserved: they are the ring's tail.
 #[repr(C)]
@@ -292,7 +290,7 @@ pub struct Buf {
     pub resv: u16,
 }
 
-/// Register a buffer ring ([`REGISTER_PBUF_RING`]).
+/// Registers a buffer ring ([`REGISTER_PBUF_RING`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BufReg {
@@ -300,7 +298,7 @@ pub struct BufReg {
     pub ring_addr: u64,
     /// How many; a power of two, at most 32768.
     pub ring_entries: u32,
-    /// The group's name.
+    /// The group's number.
     pub bgid: u16,
     /// [`PBUF_RING_INC`] or nothing.
     pub flags: u16,
@@ -308,7 +306,7 @@ pub struct BufReg {
     pub resv: [u64; 3],
 }
 
-/// Cancel without an SQE ([`REGISTER_SYNC_CANCEL`]).
+/// Cancels without an SQE ([`REGISTER_SYNC_CANCEL`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SyncCancel {
@@ -318,7 +316,7 @@ pub struct SyncCancel {
     pub fd: i32,
     /// `ASYNC_CANCEL_*` bits.
     pub flags: u32,
-    /// How long to wait for what is running already; both fields -1 waits without end.
+    /// How long to wait for running operations; both fields -1 wait without limit.
     pub timeout: Timespec,
     /// The operation to match, with [`ASYNC_CANCEL_OP`].
     pub opcode: u8,

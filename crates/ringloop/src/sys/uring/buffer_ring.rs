@@ -1,10 +1,10 @@
-//! Memory lent to the kernel, which picks a buffer when bytes have come.
+//! Buffers provided to the kernel, which picks one when bytes arrive.
 //!
-//! Owns: the buffers and the ring of entries that offers them. Called by: the ring driver, which
-//! claims a buffer by its completion and gives it back when the bytes are copied. Never does:
-//! handing out a buffer that the kernel may be writing.
+//! Owns: the buffers and the ring of entries that provides them. Called by: the ring driver, which
+//! claims a buffer by its completion and recycles it once the bytes are copied. Never hands out a
+//! buffer that the kernel may be writing to.
 //!
-//! Byte path: from the socket to the copy that the receiver keeps.
+//! Byte path: from the socket to the receiver's copy.
 //!
 //! ```text
 //!   entries (a page or more)                       buffers (each starts at a multiple of 64 bytes)
@@ -22,17 +22,17 @@
 //!                                            detached: a value of its own reads it
 //! ```
 //! The ring is first in, first out, so all of its memory passes through the cache: keep it small (2
-//! MiB for a loop). An empty ring makes a receive complete at once with `ENOBUFS`, even where no
-//! byte is there: re-arm after a recycle, not before.
+//! MiB per loop). With an empty ring a receive completes at once with `ENOBUFS`, even without data:
+//! re-arm after a recycle, not before.
 //!
 //! # Invariants
-//! - **B1** The entries and the buffers lie inside their mappings, aligned, as long as the
+//! - **B1** The entries and the buffers are inside their mappings and aligned while the
 //!   `BufferRing` lives.
 //! - **B2** A buffer is either offered (the kernel may write it) or claimed (we may read it, the
-//!   kernel does not know it). One that is detached has exactly one [`Detached`], and is offered again
-//!   only by giving that one back.
+//!   kernel does not have it). A detached one has exactly one [`Detached`], and is offered again
+//!   only by returning that.
 //! - **B3** No request that names the group is in flight when the `BufferRing` is dropped: the
-//!   promise of [`Ring::push`]'s caller.
+//!   contract of [`Ring::push`]'s caller.
 //! - **B4** An entry is written before the tail that offers it; only the low fields of entry 0 are
 //!   written, never the tail in its last two bytes.
 //! - **B5** The argument of a registration is a live local; the entries it names are page-aligned
@@ -47,13 +47,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Receive addresses at an odd offset cost four times the copy on Zen 3 and 4.
+/// Receiving to an odd offset makes the copy four times slower on Zen 3 and 4.
 const BUFFER_ALIGN: usize = 64;
 
-/// Lend a group of equal buffers to the kernel.
+/// A group of equal buffers provided to the kernel.
 ///
-/// Dropping it without [`BufferRing::unregister`] is right only after, or together with, the ring's
-/// own end.
+/// Drop it without [`BufferRing::unregister`] only after, or together with, the ring.
 #[derive(Debug)]
 pub struct BufferRing {
     entries: NonNull<Buf>,
@@ -65,28 +64,29 @@ pub struct BufferRing {
     buf_len: u32,
     /// Bytes from one buffer to the next.
     stride: usize,
-    /// Whose each buffer is (B2).
+    /// The holder of each buffer (B2).
     holders: Box<[Holder]>,
-    /// Each buffer as a value, once it has been one and while nobody has it.
+    /// The [`Detached`] of each buffer, allocated on first use and kept here while it is not handed
+    /// out.
     values: Box<[Option<Detached>]>,
     _entry_memory: Mapping,
     buffers: Arc<Mapping>,
 }
 
-/// Whose a buffer is (B2).
+/// The holder of a buffer (B2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
-    /// Offered: the kernel's, in this entry.
+    /// Offered to the kernel, in this entry.
     Kernel { slot: u16 },
-    /// Claimed: ours, by its number.
+    /// Claimed, known by its number.
     Ring,
-    /// Claimed, and read by its [`Detached`].
+    /// Claimed, and held by its [`Detached`].
     Detached,
 }
 
-/// A claimed buffer as a value of its own, which may outlive the ring: it keeps the memory of all
-/// buffers mapped. Dropping it loses the buffer to its group; [`BufferRing::take_back`] does not.
-// One word, as it goes through many hands.
+/// A claimed buffer as a value, which may outlive the ring: it keeps the memory of all buffers
+/// mapped. Dropping it loses the buffer to its group; use [`BufferRing::take_back`].
+// One word, as it is moved often.
 #[derive(Debug)]
 pub struct Detached(Box<Part>);
 
@@ -99,21 +99,21 @@ struct Part {
     group: u16,
 }
 
-// SAFETY: B2: nobody writes what it reads, on any thread.
+// SAFETY: B2: what it reads is not written, on any thread.
 unsafe impl Send for Detached {}
 
 impl Detached {
-    /// What [`BufferRing::detached`] named it.
+    /// The id that [`BufferRing::detached`] gave it.
     pub(super) fn id(&self) -> u32 {
         self.0.id
     }
 
-    /// The name of the group that it is of.
+    /// The group it belongs to.
     pub fn group(&self) -> u16 {
         self.0.group
     }
 
-    /// Read the buffer, all of it.
+    /// The whole buffer.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: B1, B2: `memory` keeps it mapped, and the kernel writes no detached buffer.
@@ -121,24 +121,21 @@ impl Detached {
     }
 }
 
-// SAFETY: B2: the value may change threads; what the kernel writes does not depend on which one
-// holds it.
+// SAFETY: B2: the value may change threads; what the kernel writes does not depend on its thread.
 unsafe impl Send for BufferRing {}
 
 impl BufferRing {
-    /// Make `count` buffers of `buf_len` bytes and offer all of them as `group`.
+    /// Allocates `count` buffers of `buf_len` bytes and provides all of them as `group`.
     ///
-    /// Shape: `count` is a power of two, at most 32768; `buf_len` is not 0.
-    /// Errors: `EINVAL` for other numbers; `EEXIST` the group is taken, or the ring is another
-    /// thread's; `ENOMEM`.
-    /// Cost: `count` × `buf_len` bytes of memory, rounded up to 64 a buffer, touched only when
-    /// used.
+    /// `count` is a power of two, at most 32768; `buf_len` is not 0. Takes `count` × `buf_len` bytes of memory, each buffer rounded up to 64, touched only when used.
+    ///
+    /// Errors: `EINVAL` for other numbers; `EEXIST` if the group exists, or on another thread than the ring's; `ENOMEM`.
     /// Source: `io_uring_register(2)`, `IORING_REGISTER_PBUF_RING`.
     pub fn register(ring: &Ring, group: u16, count: u16, buf_len: u32) -> io::Result<Self> {
         Self::register_with(ring, group, count, buf_len, 0)
     }
 
-    /// As [`BufferRing::register`], with `PBUF_RING_*` flags.
+    /// Like [`BufferRing::register`], with `PBUF_RING_*` flags.
     pub(super) fn register_with(
         ring: &Ring,
         group: u16,
@@ -187,23 +184,22 @@ impl BufferRing {
         Ok(this)
     }
 
-    /// Take the buffer that a completion names out of the kernel's hands.
+    /// Claims the buffer that a completion names; `None` if it used none.
     ///
-    /// Shape: `None` where the completion used no buffer. What is claimed is given back by
-    /// [`BufferRing::recycle`], whether its bytes were wanted or not: a completion that nobody
-    /// waits for any more has a buffer too.
+    /// Return it by [`BufferRing::recycle`] in any case: completions of cancelled operations have buffers
+    /// too.
     ///
     /// # Safety
-    /// `cqe` was popped from the ring this group is registered with, answers an entry that named
-    /// this group, and is claimed once.
+    /// `cqe` was popped from the ring this group is registered with, belongs to an entry that named this
+    /// group, and is claimed once.
     pub unsafe fn claim(&mut self, cqe: &Cqe) -> Option<u16> {
         let id = cqe.buffer()?;
         *self.holders.get_mut(usize::from(id))? = Holder::Ring;
         Some(id)
     }
 
-    /// Take the buffers of a bundle out of the kernel's hands: the one that the completion names, and those
-    /// that were offered behind it, as many as `cqe.res` bytes fill. All but the last are full.
+    /// Claims the buffers of a bundle: the one that the completion names, and those offered after
+    /// it, as many as `cqe.res` bytes fill. All but the last are full.
     ///
     /// # Safety
     /// As [`BufferRing::claim`].
@@ -217,7 +213,8 @@ impl BufferRing {
         let Some(Holder::Kernel { slot }) = self.holders.get(usize::from(first)).copied() else {
             return;
         };
-        // The entries say in which order the buffers were offered, wherever the kernel's head is by now.
+        // The entries have the order in which the buffers were offered, wherever the kernel's head
+        // is by now.
         for ahead in 0..count.clamp(1, usize::from(self.count)) as u16 {
             let id = self.offered_at(slot.wrapping_add(ahead) & (self.count - 1));
             let Some(holder @ Holder::Kernel { .. }) = self.holders.get_mut(usize::from(id)) else {
@@ -235,11 +232,12 @@ impl BufferRing {
     fn offered_at(&self, slot: u16) -> u16 {
         // SAFETY: B1: `slot` was masked.
         let entry = unsafe { self.entries.add(usize::from(slot)) };
-        // SAFETY: B1, B4: the kernel changes address and length at most, and not while we look.
+        // SAFETY: B1, B4: the kernel changes address and length at most, and not during the read.
         unsafe { entry.as_ref() }.bid
     }
 
-    /// Make a claimed buffer a value of its own, which is made once and comes again; `None` where it is not claimed, or detached already.
+    /// Detaches a claimed buffer; its value is allocated once and reused. `None` if it is not
+    /// claimed, or detached already.
     pub fn detach(&mut self, id: u16) -> Option<Detached> {
         if !self.is_claimed(id) {
             return None;
@@ -251,7 +249,7 @@ impl BufferRing {
         }
     }
 
-    /// A part of a buffer as a value of its own, which comes back by the name `as_id`.
+    /// A part of a buffer as a value, with the id `as_id`.
     pub(super) fn detached(
         &self,
         id: u16,
@@ -269,18 +267,18 @@ impl BufferRing {
         })))
     }
 
-    /// Whether a value is of this group's memory.
+    /// True if a value is of this group.
     pub(super) fn is_own(&self, buffer: &Detached) -> bool {
         Arc::ptr_eq(&buffer.0.memory, &self.buffers)
     }
 
-    /// Offer a detached buffer to the kernel again; one of another group is dropped.
+    /// Offers a detached buffer to the kernel again; one of another group is dropped.
     pub fn take_back(&mut self, buffer: Detached) -> bool {
         let own = self.is_own(&buffer);
         if own {
             let id = buffer.id() as u16;
             if let Some(place) = self.values.get_mut(usize::from(id)) {
-                // It was empty: a buffer has one value.
+                // Empty until now: a buffer has one value.
                 drop(place.replace(buffer));
             }
             self.offer(id);
@@ -288,10 +286,10 @@ impl BufferRing {
         own
     }
 
-    /// Read a claimed buffer.
+    /// The first `len` bytes of a claimed buffer.
     ///
-    /// Shape: `len` is the completion's result; both it and the id are checked, and a buffer that
-    /// is not claimed reads as empty.
+    /// `len` is the completion's result; it and the id are checked, and a buffer that is not claimed reads
+    /// as empty.
     pub fn bytes(&self, id: u16, len: usize) -> &[u8] {
         debug_assert!(self.is_claimed(id), "buffer {id} is the kernel's");
         if !self.is_claimed(id) {
@@ -303,7 +301,7 @@ impl BufferRing {
         unsafe { std::slice::from_raw_parts(self.address(id), len) }
     }
 
-    /// Offer a claimed buffer to the kernel again; without effect where it is offered already.
+    /// Offers a claimed buffer to the kernel again; no effect if it is offered already.
     pub fn recycle(&mut self, id: u16) {
         debug_assert!(self.is_claimed(id), "buffer {id} is recycled twice");
         if self.is_claimed(id) {
@@ -311,14 +309,14 @@ impl BufferRing {
         }
     }
 
-    /// Offer a buffer that is ours, or was a value's until now.
+    /// Offers a buffer that is claimed, or was detached until now.
     fn offer(&mut self, id: u16) {
         let slot = self.next & (self.count - 1);
         self.holders[usize::from(id)] = Holder::Kernel { slot };
         let address = self.address(id) as u64;
         // SAFETY: B1: the masked index is below the number of entries.
         let mut entry = unsafe { self.entries.add(usize::from(slot)) };
-        // SAFETY: B1, B4: the kernel only reads entries, and not before the tail offers them.
+        // SAFETY: B1, B4: the kernel only reads entries, and only after the tail offers them.
         let entry = unsafe { entry.as_mut() };
         entry.addr = address;
         entry.len = self.buf_len;
@@ -338,26 +336,25 @@ impl BufferRing {
             .wrapping_add(usize::from(id) * self.stride)
     }
 
-    /// Give the group's name, for [`super::abi::Sqe::buf_index`].
+    /// The group's number, for [`super::abi::Sqe::buf_index`].
     pub fn group(&self) -> u16 {
         self.group
     }
 
-    /// Give the number of buffers.
+    /// Number of buffers.
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// Give the size of each buffer in bytes.
+    /// Size of each buffer in bytes.
     pub fn buf_len(&self) -> u32 {
         self.buf_len
     }
 
-    /// Take the group back from the kernel and free the memory.
+    /// Unregisters the group and frees the memory. Call it only when no request that names the
+    /// group is in flight (the contract of [`Ring::push`]).
     ///
-    /// Shape: only when no request that names the group is in flight (the contract of
-    /// [`Ring::push`]).
-    /// Errors: `ENOENT`, `EINVAL` not registered with this ring; the memory is freed all the same.
+    /// Errors: `ENOENT`, `EINVAL` if it is not registered with this ring; the memory is freed all the same.
     pub fn unregister(self, ring: &Ring) -> io::Result<()> {
         let mut argument = BufReg {
             bgid: self.group,

@@ -1,36 +1,38 @@
-//! Buffers that the kernel fills part by part: memory lent to it, as in [`super::buffer_ring`], of which each
-//! completion uses a piece.
+//! Provided buffers that the kernel fills piece by piece, one per completion; see
+//! [`super::buffer_ring`].
 //!
-//! Owns: which pieces of a buffer are read by whom. Called by: the ring driver. Never does: offer a buffer
-//! that somebody still reads a piece of.
+//! Owns: the holders of a buffer's pieces. Called by: the ring driver. Never offers a buffer of which a
+//! piece is still held.
 //!
 //! ```text
-//!   a buffer    │ chunk 7 │ chunk 8    │ chunk 12 │ the kernel's, as yet          │
+//!   a buffer    │ chunk 7 │ chunk 8    │ chunk 12 │ the kernel's so far           │
 //!               └─────────┴────────────┴──────────┴───────────────────────────────┘
-//!               each completion without `BUF_MORE` ends a buffer: no more comes into it
-//!               offered again: ended, and the last of its chunks given back
+//!               a completion without `BUF_MORE` ends its buffer: no more bytes come into it
+//!               offered again: ended, and the last of its chunks returned
 //! ```
-//! A completion says how many bytes it has added, and not where: they stand behind those of the completion
-//! before it. So completions have to be seen in the order in which the buffers were filled. Linux 6.13 and
-//! 6.14 can tell a sequence's last completion too late; the driver wants 6.15.
+//! A completion counts the bytes it has added, but not their offset: they follow those of the
+//! completion before it. So completions must be claimed in the order in which the buffers were
+//! filled. Linux 6.13 and 6.14 can report a sequence's last completion late; the driver requires
+//! 6.15.
 //!
 //! # Invariants
-//! - **C1** A chunk is a range that a completion has counted: the kernel writes behind it, never into it.
-//! - **C2** A buffer is offered again when the kernel has ended it and nobody holds a chunk of it.
+//! - **C1** A chunk is a range that a completion has counted: the kernel writes after it, never
+//!   into it.
+//! - **C2** A buffer is offered again when the kernel has ended it and no chunk of it is held.
 
 use super::abi::{self, Cqe};
 use super::buffer_ring::{BufferRing, Detached};
 use super::ring::Ring;
 use std::io;
 
-/// A group of buffers that are used up in pieces.
+/// A group of buffers that are used in pieces.
 #[derive(Debug)]
 pub struct ChunkRing {
     ring: BufferRing,
     /// By buffer.
     parts: Box<[Part]>,
     chunks: Vec<Chunk>,
-    /// Chunks without bytes, to be used again.
+    /// Unused chunks, for reuse.
     free: Vec<u32>,
     /// Buffers that the kernel has not ended.
     offered_count: usize,
@@ -58,7 +60,7 @@ enum Holder {
 }
 
 impl ChunkRing {
-    /// As [`BufferRing::register`]; `EINVAL` also where the kernel knows no such rings (before 6.12).
+    /// Like [`BufferRing::register`]; `EINVAL` also if the kernel has no such rings (before 6.12).
     pub fn register(ring: &Ring, group: u16, count: u16, buf_len: u32) -> io::Result<Self> {
         let ring = BufferRing::register_with(ring, group, count, buf_len, abi::PBUF_RING_INC)?;
         Ok(Self {
@@ -70,12 +72,12 @@ impl ChunkRing {
         })
     }
 
-    /// Take the bytes that a completion has added: the name of their chunk, to be given back by
+    /// Claims the bytes that a completion has added; returns the id of their chunk, for
     /// [`ChunkRing::recycle`].
     ///
     /// # Safety
-    /// As [`BufferRing::claim`], and completions that name the group are claimed in the order in which they
-    /// were popped, each of them.
+    /// As [`BufferRing::claim`], and all completions that name the group are claimed, in the order in
+    /// which they were popped.
     pub unsafe fn claim(&mut self, cqe: &Cqe) -> Option<u32> {
         let buffer = cqe.buffer()?;
         let part = self.parts.get_mut(usize::from(buffer))?;
@@ -102,24 +104,24 @@ impl ChunkRing {
         Some(self.chunks.len() as u32 - 1)
     }
 
-    /// Whether the kernel has a buffer with room.
+    /// True if the kernel has a buffer with room.
     pub fn offers_some(&self) -> bool {
         self.offered_count > 0
     }
 
-    /// Read a chunk; one that was given back reads as empty.
+    /// The bytes of a chunk; empty if it was returned.
     pub fn bytes(&self, id: u32, len: usize) -> &[u8] {
         match self.chunks.get(id as usize) {
             Some(chunk) if chunk.holder == Holder::Ring => {
                 let at = self.ring.address(chunk.buffer).wrapping_add(chunk.start);
-                // SAFETY: C1; the range lies inside of its buffer (B1), as `claim` bounds it.
+                // SAFETY: C1; the range is inside its buffer (B1), as `claim` bounds it.
                 unsafe { std::slice::from_raw_parts(at, len.min(chunk.len)) }
             }
             _ => &[],
         }
     }
 
-    /// Make a chunk a value of its own; `None` where it is not held, or detached already.
+    /// Detaches a chunk; `None` if it is not held, or detached already.
     pub fn detach(&mut self, id: u32) -> Option<Detached> {
         let chunk = self.chunks.get_mut(id as usize)?;
         if chunk.holder != Holder::Ring {
@@ -129,7 +131,7 @@ impl ChunkRing {
         self.ring.detached(chunk.buffer, chunk.start, chunk.len, id)
     }
 
-    /// Give back a detached chunk; one of another group is dropped.
+    /// Returns a detached chunk; one of another group is dropped.
     pub fn take_back(&mut self, buffer: &Detached) -> bool {
         let own = self.ring.is_own(buffer);
         if own {
@@ -138,7 +140,7 @@ impl ChunkRing {
         own
     }
 
-    /// Give back a chunk; without effect where it was given back already.
+    /// Returns a chunk; no effect if it was returned already.
     pub fn recycle(&mut self, id: u32) {
         self.let_go(id, Holder::Ring);
     }
@@ -175,7 +177,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     struct Fixture {
-        // Dropped in order: the ring's requests end before the buffers go.
+        // Dropped in order: the ring's requests end before the buffers are freed.
         ring: Ring,
         buffers: ChunkRing,
         near: UnixStream,
@@ -200,7 +202,7 @@ mod tests {
             buf_index: 7,
             ..Sqe::default()
         };
-        // SAFETY: the entry names only the group, which the fixture keeps.
+        // SAFETY: the entry names only the group, which lives in the fixture.
         unsafe { ring.push(sqe) }.unwrap();
         ring.enter(0, None).unwrap();
         Fixture {

@@ -1,8 +1,7 @@
-//! What this kernel's ring has, required and beyond.
+//! Features of this kernel's ring, required and optional.
 //!
-//! Owns: the two tables below. Called by: set-up (what is required), the drivers (what may be
-//! used), `doctor` (what to print).
-//! Never does: a system call; it reads the answers that set-up collected.
+//! Owns: the two tables below. Called by: set-up (required features), the drivers (optional ones),
+//! `doctor` (to print them). Makes no system call; it reads the results that set-up collected.
 
 use super::abi::{self, Params, Probe};
 use super::refusal::{Cause, Refusal};
@@ -19,7 +18,7 @@ const REQUIRED_BITS: [(u32, &str, &str); 7] = [
     (abi::FEAT_CQE_SKIP, "IORING_FEAT_CQE_SKIP", "5.17"),
 ];
 
-/// Operations that the drivers use without asking again.
+/// Operations that the drivers use without a check.
 const REQUIRED_OPERATIONS: [(u8, &str, &str); 30] = [
     (abi::OP_NOP, "IORING_OP_NOP", "5.1"),
     (abi::OP_POLL_ADD, "IORING_OP_POLL_ADD", "5.1"),
@@ -53,16 +52,16 @@ const REQUIRED_OPERATIONS: [(u8, &str, &str); 30] = [
     (abi::OP_LINKAT, "IORING_OP_LINKAT", "5.15"),
 ];
 
-/// Name a part of the ring that a kernel may or may not have.
+/// An optional feature of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Feature {
     /// No index array between us and the entries (6.6).
     NoSqarray,
-    /// An idle loop does not show as waiting for a disk (6.15).
+    /// An idle loop does not show as I/O wait (6.15).
     NoIowait,
-    /// A wait can hold out for a batch, and take a point of time (6.12).
+    /// A wait can collect a batch, and take an absolute timeout (6.12).
     MinTimeout,
     /// One receive can span several provided buffers (6.10).
     RecvsendBundle,
@@ -80,7 +79,7 @@ pub enum Feature {
     Futex,
     /// Setting a file's length (6.9).
     Ftruncate,
-    /// Provided buffers used in pieces, and completions in the order of them (6.15; the former is of 6.12).
+    /// Provided buffers used in pieces (6.12), with completions in order (6.15).
     IncrementalBuffers,
 }
 
@@ -146,7 +145,7 @@ const OPTIONAL: [(Feature, &str, Evidence); 12] = [
         "ftruncate",
         Evidence::Operation(abi::OP_FTRUNCATE),
     ),
-    // No bit of its own: that of the release in which its completions come in order.
+    // It has no bit: use that of the release in which completions are in order.
     (
         Feature::IncrementalBuffers,
         "incremental-buffers",
@@ -154,13 +153,13 @@ const OPTIONAL: [(Feature, &str, Evidence); 12] = [
     ),
 ];
 
-/// Tell which [`Feature`]s this kernel has.
+/// The optional features of this kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u32);
 
 impl Features {
-    /// Compare the kernel's answers with the tables; the first required part that is missing is the
-    /// refusal.
+    /// Compares the kernel's features with the tables; the first required one that is missing is
+    /// the refusal.
     pub(super) fn read(params: &Params, probe: &Probe) -> Result<Self, Refusal> {
         for (bit, missing, since) in REQUIRED_BITS {
             if params.features & bit == 0 {
@@ -188,12 +187,12 @@ impl Features {
         Ok(Self(set))
     }
 
-    /// Tell whether the kernel has `feature`.
+    /// True if the kernel has `feature`.
     pub const fn has(self, feature: Feature) -> bool {
         self.0 >> feature as u8 & 1 == 1
     }
 
-    /// List every feature with its name and whether the kernel has it.
+    /// Every feature with its name, and whether the kernel has it.
     pub fn iter(self) -> impl Iterator<Item = (&'static str, bool)> {
         OPTIONAL
             .iter()
@@ -206,7 +205,7 @@ fn supported(probe: &Probe, operation: u8) -> bool {
 }
 
 impl fmt::Display for Features {
-    /// List names, those that are missing with a minus: `no-sqarray -no-iowait …`.
+    /// Lists the names, with a prefix for missing ones: `no-sqarray -no-iowait …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (name, present)) in self.iter().enumerate() {
             let space = if position == 0 { "" } else { " " };

@@ -1,12 +1,10 @@
-//! The three system calls of `io_uring`, and the seam at which tests put another kernel.
+//! The three system calls of `io_uring`, and a trait by which tests simulate other kernels.
 //!
 //! Owns: nothing. Called by: the ring (`enter`, `register`) and its set-up, which goes through
-//! [`Kernel`].
-//! Never does: interpreting a result.
+//! [`Kernel`]. Interprets no results.
 //!
 //! # Invariants
-//! - **K1** A pointer handed to the kernel is to a live local, or its caller promised what the
-//!   call's contract asks.
+//! - **K1** A pointer handed to the kernel is to a live local, or covered by the caller's contract.
 //! - **K2** A non-negative return of `io_uring_setup` is a fresh descriptor that nothing else owns,
 //!   closed on exec.
 //! - **K3** All-zero bytes are a valid [`Probe`]: it holds only integers.
@@ -17,19 +15,19 @@ use super::refusal::Facts;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What set-up asks of the kernel. Tests answer like an old or a hardened one.
+/// What set-up needs of the kernel. Tests simulate old and hardened ones.
 pub(super) trait Kernel {
-    /// Create a ring.
+    /// Creates a ring.
     fn setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd>;
-    /// Ask which operations exist.
+    /// Queries the operations.
     fn probe(&self, ring: &OwnedFd, probe: &mut Probe) -> io::Result<()>;
-    /// Enter a ring that is still disabled. A kernel that lets us in says `EBADFD`.
+    /// Enters a ring that is still disabled. A kernel that allows the call returns `EBADFD`.
     fn enter_disabled(&self, ring: &OwnedFd) -> io::Error;
-    /// Read what the process may learn about its surroundings, to explain a refusal.
+    /// Reads what the process can learn about its environment, to explain a refusal.
     fn facts(&self) -> Facts;
 }
 
-/// The kernel that runs us.
+/// The running kernel.
 pub(super) struct Linux;
 
 impl Kernel for Linux {
@@ -61,17 +59,17 @@ impl Kernel for Linux {
     }
 }
 
-/// An empty answer for [`Kernel::probe`].
+/// An empty buffer for [`Kernel::probe`].
 pub(super) fn empty_probe() -> Probe {
     // SAFETY: K3.
     unsafe { std::mem::zeroed() }
 }
 
-/// Submit and wait: `io_uring_enter(2)`.
+/// Submits and waits: `io_uring_enter(2)`.
 ///
 /// # Safety
-/// `argument` fits the flags; everything that the queued entries name is alive and stays so until
-/// their last completion.
+/// `argument` fits the flags; everything that the queued entries name stays valid until their last
+/// completion.
 pub(super) unsafe fn enter(
     ring: RawFd,
     to_submit: u32,
@@ -95,11 +93,10 @@ pub(super) unsafe fn enter(
     Ok(count as u32)
 }
 
-/// Register something with a ring: `io_uring_register(2)`.
+/// Registers something with a ring: `io_uring_register(2)`.
 ///
 /// # Safety
-/// `argument` and `count` are what `opcode` asks for, and memory that gets registered outlives the
-/// registration.
+/// `argument` and `count` are as `opcode` requires, and registered memory outlives the registration.
 pub(super) unsafe fn register(
     ring: RawFd,
     opcode: u32,
@@ -113,11 +110,11 @@ pub(super) unsafe fn register(
     Ok(result as i32)
 }
 
-/// A kernel or a sandbox that has less than the running one.
+/// A kernel or a sandbox with fewer features than the running one.
 #[cfg(test)]
 #[derive(Default)]
 pub(super) struct OldKernel {
-    /// `SETUP_*` bits that it does not know: `EINVAL`.
+    /// `SETUP_*` bits that it refuses with `EINVAL`.
     pub refused_flags: u32,
     /// `FEAT_*` bits that it does not report.
     pub missing_features: u32,
@@ -125,13 +122,13 @@ pub(super) struct OldKernel {
     pub missing_operations: Vec<u8>,
     /// What `io_uring_setup` fails with.
     pub setup_errno: Option<i32>,
-    /// How many times it has no memory before.
+    /// How often set-up fails for lack of memory first.
     pub memory_failures: std::cell::Cell<u32>,
     /// What the probe fails with.
     pub probe_errno: Option<i32>,
     /// What `io_uring_enter` fails with.
     pub enter_errno: Option<i32>,
-    /// What it tells about itself in place of the truth.
+    /// Replaces the facts about the running kernel.
     pub facts: Option<Facts>,
 }
 

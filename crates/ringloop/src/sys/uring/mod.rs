@@ -1,18 +1,17 @@
 //! The ring: `io_uring`, from its ABI up to a pair of queues.
 //!
-//! Owns: the ring's descriptor, its mapped queues, its buffer rings, and the judgement whether this
-//! kernel offers a ring that is worth having. Called by: the ring driver. Never does: knowing which
-//! operation an entry belongs to, keeping the memory that an entry points to, or choosing epoll: it
-//! returns a [`Refusal`], and the driver chooses.
+//! Owns: the ring's descriptor, its mapped queues, its buffer rings, and the check whether this
+//! kernel's ring is usable. Called by: the ring driver, which knows the operations, keeps the
+//! memory that entries point to, and chooses epoll after a [`Refusal`].
 //!
 //! Reading order: [`abi`] what the kernel reads and writes ▸ [`ring`] the two queues ▸
-//! [`buffer_ring`] memory lent to the kernel ▸ [`chunk_ring`] the same, used in pieces ▸ [`slots`] files and
-//! buffers it has at hand ▸ `setup` how a ring is asked for ▸ [`features`] what the kernel has beyond that ▸
-//! [`refusal`] why it may say no ▸ `kernel` the three system calls,
-//! and the seam at which tests put another kernel.
+//! [`buffer_ring`] provided buffers ▸ [`chunk_ring`] the same, used in pieces ▸ [`slots`]
+//! registered files and buffers ▸ `setup` how a ring is created ▸ [`features`] optional features ▸
+//! [`refusal`] reasons for a refusal ▸ `kernel` the three system calls, and a trait by which tests
+//! simulate other kernels.
 //!
-//! One kernel line is supported: Linux 6.1 and later (deferred task work). Older ones get epoll;
-//! there is no third path.
+//! Supported are Linux 6.1 and later (deferred task work). Older kernels use epoll; there is no
+//! third path.
 
 pub mod abi;
 pub mod buffer_ring;

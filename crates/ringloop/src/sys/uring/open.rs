@@ -1,4 +1,4 @@
-//! Opens a ring: asks for it, maps it, and tries what the drivers cannot do without.
+//! Opens a ring: creates it, maps it, and tries what the drivers require.
 
 use super::buffer_ring::BufferRing;
 use super::kernel::{Kernel, Linux};
@@ -8,8 +8,7 @@ use super::setup::{self, Config};
 use std::thread;
 use std::time::Duration;
 
-/// How long to wait before asking again where there was no memory: rings that were closed give theirs back
-/// by a worker of the kernel's, a moment later.
+/// Pauses before retries for lack of memory: a kernel worker frees closed rings a moment later.
 pub(super) const MEMORY_PAUSES: [Duration; 3] = [
     Duration::from_millis(1),
     Duration::from_millis(4),
@@ -17,10 +16,9 @@ pub(super) const MEMORY_PAUSES: [Duration; 3] = [
 ];
 
 impl Ring {
-    /// Ask the kernel for a ring, disabled as yet.
+    /// Creates a ring, still disabled. Costs tens of microseconds; once per loop.
     ///
-    /// Errors: a [`Refusal`] that says why and what to do.
-    /// Cost: tens of microseconds; once a loop.
+    /// Errors: a [`Refusal`] with cause and remedy.
     /// Source: `io_uring_setup(2)`.
     pub fn new(config: &Config) -> Result<Self, Refusal> {
         Self::new_with(config, &Linux)
@@ -41,7 +39,7 @@ impl Ring {
     fn try_new(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
         let created = setup::create(config, kernel)?;
         let ring = Self::map(created).map_err(|e| setup::refusal(Step::Map, &e, kernel))?;
-        // The drivers cannot do without a buffer ring: better to learn it here.
+        // The drivers require buffer rings: find out here.
         BufferRing::register(&ring, 0, 1, 64)
             .and_then(|buffers| buffers.unregister(&ring))
             .map_err(|e| setup::refusal(Step::Buffers, &e, kernel))?;

@@ -1,15 +1,15 @@
-//! Why there is no ring here, and what to do about it.
+//! Why there is no ring here, and the remedy.
 //!
-//! Owns: the words. Called by: set-up, which hands over an errno and the step that failed. Never
-//! does: a system call besides reading the limits and two small files of `/proc`; `classify` itself
-//! is a pure function, so that every refusal can be tested without a kernel that refuses.
+//! Owns: the messages. Called by: set-up, with an errno and the step that failed. Reads only the
+//! limits and two small files of `/proc`; `classify` itself is a pure function, so that every
+//! refusal can be tested without a kernel that refuses.
 //!
 //! ```text
 //!   errno            and                                            cause
 //!   EPERM, EACCES    kernel.io_uring_disabled is 2,                 Disabled
 //!                      or 1 and the process is unprivileged
 //!   EPERM, EACCES    otherwise                                      Forbidden: seccomp or the like
-//!   ENOSYS           kernel.io_uring_disabled exists                Forbidden: a filter lies
+//!   ENOSYS           kernel.io_uring_disabled exists                Forbidden: a filter hides it
 //!   ENOSYS           otherwise                                      NoKernelSupport
 //!   EINVAL           at setup, also with the fewest flags           TooOld
 //!   ENOMEM           -                                              NoMemory
@@ -23,20 +23,20 @@ use std::fmt;
 use std::fs;
 use std::io;
 
-/// Tell why the kernel gave no ring; the text names the cause and the remedy.
+/// Why the kernel gave no ring; the text names the cause and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The cause, for code.
     pub cause: Cause,
 }
 
-/// Name the cause of a [`Refusal`].
+/// The cause of a [`Refusal`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The administrator turned it off.
+    /// The administrator has disabled it.
     Disabled {
-        /// Value of `kernel.io_uring_disabled`: 1 for the unprivileged, 2 for everybody.
+        /// Value of `kernel.io_uring_disabled`: 1 for unprivileged processes, 2 for all.
         sysctl: u8,
     },
     /// A seccomp filter (the default in Docker, containerd and Podman) or another policy denies the
@@ -44,9 +44,9 @@ pub enum Cause {
     Forbidden,
     /// The kernel was built without it, or is not Linux itself (gVisor).
     NoKernelSupport,
-    /// The kernel has a ring, but lacks something that ours is built on.
+    /// The kernel has a ring, but lacks something that ours requires.
     TooOld {
-        /// What is missing, in the kernel's words.
+        /// What is missing, by the kernel's name.
         missing: &'static str,
         /// The first Linux that has it.
         since: &'static str,
@@ -58,15 +58,14 @@ pub enum Cause {
     },
     /// No descriptor left for the ring.
     NoDescriptors {
-        /// Soft `RLIMIT_NOFILE`; [`u64::MAX`] is no limit, so that the system's table is what is
-        /// full.
+        /// Soft `RLIMIT_NOFILE`; with [`u64::MAX`] (no limit) the system's table is full.
         limit: u64,
     },
-    /// A ring is to be had, but not the thread that polls its submission queue: the errno.
+    /// The ring works, but not its polling thread: the errno.
     Polling(i32),
-    /// A ring is to be had, but not what belongs to it by another call.
+    /// The ring works, but another call that it needs was refused.
     Call(RefusedCall),
-    /// Anything else: the errno as it came.
+    /// Any other errno.
     Other(i32),
 }
 
@@ -132,7 +131,7 @@ impl fmt::Display for Refusal {
 impl Error for Refusal {}
 
 impl Refusal {
-    /// The errno that says the same.
+    /// The corresponding errno.
     pub fn errno(&self) -> i32 {
         match &self.cause {
             Cause::Disabled { .. } | Cause::Forbidden => libc::EPERM,
@@ -146,7 +145,7 @@ impl Refusal {
     }
 }
 
-/// A part may be older than 6.1, but a kernel below 6.1 would only fail at the next part.
+/// A feature may be older than 6.1, but a kernel below 6.1 would only fail at the next one.
 fn since_at_least_6_1(since: &str) -> &str {
     let number = |part: &str| part.parse::<u32>().unwrap_or(0);
     match since.split_once('.') {
@@ -162,7 +161,7 @@ pub(super) enum Step {
     Setup,
     /// Mapping the queues.
     Map,
-    /// Asking for the operations.
+    /// Querying the operations.
     Probe,
     /// Entering the disabled ring.
     Enter,
@@ -170,13 +169,12 @@ pub(super) enum Step {
     Buffers,
 }
 
-/// What explains an errno.
+/// The environment that explains an errno.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// `kernel.io_uring_disabled`; absent before 6.6 and where the kernel is built without
-    /// `io_uring`.
+    /// `kernel.io_uring_disabled`; absent before 6.6 and in kernels built without `io_uring`.
     pub disabled: Option<u8>,
-    /// Whether the thread has `CAP_SYS_ADMIN`, which `io_uring_disabled=1` lets through.
+    /// True if the thread has `CAP_SYS_ADMIN`, which `io_uring_disabled=1` exempts.
     pub privileged: bool,
     /// [`process::memlock_limit`].
     pub memlock: u64,
@@ -185,7 +183,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Read them from the running kernel; what cannot be read is taken as absent.
+    /// Reads them from the running kernel; unreadable ones are taken as absent.
     pub(super) fn read() -> Self {
         let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
             .ok()
@@ -210,7 +208,7 @@ fn has_sys_admin(status: &str) -> bool {
         .is_some_and(|capabilities| capabilities >> SYS_ADMIN & 1 == 1)
 }
 
-/// Turn an errno into the cause that a person can act on.
+/// Converts an errno into a cause that a user can act on.
 pub(super) fn classify(step: Step, errno: i32, facts: &Facts) -> Refusal {
     let cause = match errno {
         libc::EPERM | libc::EACCES => match facts.disabled {

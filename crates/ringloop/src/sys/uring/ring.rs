@@ -1,9 +1,8 @@
 //! The two queues of a ring.
 //!
-//! Owns: the ring's descriptor and both mappings. Called by: the ring driver, from the one thread
-//! that enabled the ring.
-//! Never does: looking into a completion, keeping what an entry points to, or telling an expired
-//! wait from a woken one.
+//! Owns: the ring's descriptor and both mappings. Called by: the ring driver, from the thread that
+//! enabled the ring. Does not interpret completions, keep what an entry points to, or distinguish
+//! an expired wait from a woken one.
 //!
 //! Byte path: from the kernel's completion to the driver's table, and from the table to the kernel.
 //!
@@ -24,34 +23,34 @@
 //!     3 store tail, Release                         3 store head, Release
 //!       the entry is whole before it is seen          the copy is made before it is overwritten
 //! ```
-//! Each index has one writer, who stores with Release; the other side loads with Acquire. So what
-//! an index promises is true before the index says so. On x86 both are plain moves; on ARM they are
-//! the instructions `ldar` and `stlr`.
+//! Each index has one writer, which stores with Release; the other side loads with Acquire. So what
+//! an index promises is true before it is seen. On x86 both are plain moves; on ARM they are the
+//! instructions `ldar` and `stlr`.
 //!
-//! Both indices run freely over all of `u32`; the slot is `index & mask`, the fill is `tail - head`
-//! (wrapping). Where the kernel has no `NO_SQARRAY`, an array of indices lies between it and the
-//! entries; it is filled once with 0, 1, 2, …
+//! Both indices run over all of `u32`; the slot is `index & mask`, the fill is `tail - head`
+//! (wrapping). On a kernel without `NO_SQARRAY`, an array of indices is between it and the entries;
+//! it is filled once with 0, 1, 2, …
 //!
-//! A ring is made disabled, by any thread, and becomes usable by [`Ring::enable`] on the thread
+//! A ring is created disabled, by any thread, and becomes usable by [`Ring::enable`] on the thread
 //! that will run it. From then on no other thread may enter (`EEXIST`) and nothing completes unless
 //! that thread asks for events.
 //!
 //! # Invariants
-//! - **R1** The words, entries and completions pointed to lie inside the mappings, aligned, as long
-//!   as the `Ring` lives.
+//! - **R1** The words, entries and completions pointed to are inside the mappings and aligned while
+//!   the `Ring` lives.
 //! - **R2** Entries in `head .. tail` of the submission queue are the kernel's; all others are ours
 //!   to write.
 //! - **R3** Completions in `head .. tail` of the completion queue are ours to read; all others are
 //!   the kernel's.
-//! - **R4** What an entry names (memory, a buffer group) is good until its last completion: the
-//!   promise of [`Ring::push`]'s caller.
+//! - **R4** What an entry names (memory, a buffer group) is valid until its last completion: the
+//!   contract of [`Ring::push`]'s caller.
 //! - **R5** An argument of `io_uring_enter` is a live local of the size given.
-//! - **R6** Only who holds `&mut Ring` moves our indices; the value may change threads, the kernel
-//!   itself refuses a second submitter.
-//! - **R7** The slot of the registered descriptor is used, and given back, only by the thread that
+//! - **R6** Only a holder of `&mut Ring` moves our indices; the value may change threads, the
+//!   kernel itself refuses a second submitter.
+//! - **R7** The slot of the registered descriptor is used, and freed, only by the thread that
 //!   registered it: slots belong to threads.
-//! - **R8** Without a polling thread the kernel reads entries only inside of `io_uring_enter`: between two
-//!   calls those that wait may be read and written again.
+//! - **R8** Without a polling thread the kernel reads entries only inside `io_uring_enter`: between
+//!   two calls queued entries may be read and written again.
 
 use super::abi::{self, Cqe, GetEventsArg, Sqe, Timespec};
 use super::features::{Feature, Features};
@@ -65,22 +64,20 @@ use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// Longest timeout handed to the kernel, which adds it to its clock without looking for an
-/// overflow. A longer wait ends early with nothing; the caller asks again.
+/// Longest timeout passed to the kernel, which adds it to its clock without checking for overflow.
+/// A longer wait ends early with nothing; the caller retries.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often a thread gives way to the polling thread before it leaves entries on the queue, as after an
-/// `EAGAIN`.
+/// Yields to the polling thread before entries are left on the queue, as after an `EAGAIN`.
 const TAKE_YIELDS_MAX: u32 = 100_000;
 
-/// Queue requests to the kernel and take their results.
+/// A submission and a completion queue.
 ///
-/// Dropping a ring unmaps and closes it. It does not stop requests in flight: the kernel tears a
-/// ring down in its own time and disks go on writing into buffers meanwhile. Cancel and reap first
-/// ([`Ring::sync_cancel_all`], then [`Ring::pop`] until nothing is in flight), free buffers after.
+/// Dropping a ring unmaps and closes it, but does not stop requests in flight: the kernel tears the
+/// ring down later, and disks go on writing into buffers meanwhile. Cancel and reap first
+/// ([`Ring::sync_cancel_all`], then [`Ring::pop`] until nothing is in flight), then free buffers.
 ///
-/// After a fork the child has the descriptor but not the queues: it may drop the value, and nothing
-/// else.
+/// After a fork the child has the descriptor but not the queues: it may only drop the value.
 #[derive(Debug)]
 pub struct Ring {
     sq: Submission,
@@ -91,10 +88,10 @@ pub struct Ring {
     enter_flags: u32,
     /// Bits for an enter that asks for events.
     wait_flags: u32,
-    /// A thread of the kernel takes the entries.
+    /// A kernel thread takes the entries.
     polling: bool,
     registered: Option<Registered>,
-    /// A kernel without memory for more requests takes fewer entries than there are.
+    /// Simulates a kernel without memory, which takes fewer entries than there are.
     #[cfg(test)]
     pub takes_at_most: u32,
     // Fields are dropped in order: the mappings go before the descriptor.
@@ -151,14 +148,12 @@ impl Ring {
         })
     }
 
-    /// Make the calling thread the one that runs this ring.
+    /// Binds the ring to the calling thread; call it once, before anything is submitted.
     ///
-    /// Shape: to be called once, on that thread, before anything is submitted. The thread also gets
-    /// a slot for the ring's descriptor, which saves 30 ns an enter; where it has no slot left, the
-    /// ring works without.
-    /// Errors: `EBADFD` enabled already.
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS` and
-    /// `IORING_REGISTER_RING_FDS`.
+    /// The thread also gets a slot for the ring's descriptor, which saves 30 ns per enter; without a free slot, the ring works too.
+    ///
+    /// Errors: `EBADFD` if it is enabled already.
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS` and `IORING_REGISTER_RING_FDS`.
     pub fn enable(&mut self) -> io::Result<()> {
         // SAFETY: R5: this opcode takes no argument.
         unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }
@@ -181,15 +176,16 @@ impl Ring {
         Ok(())
     }
 
-    /// Queue an entry; the kernel sees it at the next [`Ring::submit`] or [`Ring::enter`].
+    /// Queues an entry; the kernel sees it at the next [`Ring::submit`] or [`Ring::enter`]. Costs
+    /// about 5 ns.
     ///
-    /// Errors: the entry itself when the queue is full; submit, then push again.
-    /// Cost: about 5 ns.
+    /// # Errors
+    /// The entry itself if the queue is full; submit, then push again.
     ///
     /// # Safety
-    /// All that the entry names, by address or by buffer group, stays good until the last
-    /// completion of the entry (the one without [`Cqe::more`], or a zero-copy send's
-    /// [`Cqe::notification`]), also when it is cancelled, and also when the ring is dropped before.
+    /// All that the entry names, by address or by buffer group, stays valid until the last completion of
+    /// the entry (the one without [`Cqe::more`], or a zero-copy send's [`Cqe::notification`]), even if it
+    /// is cancelled, and even if the ring is dropped before.
     pub unsafe fn push(&mut self, sqe: Sqe) -> Result<(), Sqe> {
         if !self.has_room() {
             return Err(sqe);
@@ -199,8 +195,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Queue an entry as [`Ring::push`], written by `fill` in its place on the queue, where it is empty: a copy
-    /// less. `false` where the queue is full; then `fill` was not called.
+    /// Like [`Ring::push`], but `fill` writes the entry in place, which is zeroed: saves a copy.
+    /// `false` if the queue is full; then `fill` was not called.
     ///
     /// # Safety
     /// As [`Ring::push`].
@@ -215,13 +211,14 @@ impl Ring {
         true
     }
 
-    /// Whether the queue takes another entry.
+    /// True if the queue takes another entry.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.pending() <= self.sq.mask
     }
 
-    /// Queue entries that the kernel has to see at once, such as a link; `false` where they do not all fit.
+    /// Queues entries that must be submitted together, such as a link; `false` if they do not all
+    /// fit.
     ///
     /// # Safety
     /// As [`Ring::push`], for each.
@@ -236,19 +233,16 @@ impl Ring {
         true
     }
 
-    /// Count the entries that the kernel has not taken yet.
+    /// Number of entries that the kernel has not taken yet.
     pub fn pending(&self) -> u32 {
         self.sq.next.wrapping_sub(self.sq.head.load())
     }
 
-    /// Hand over what is queued, without running completions.
+    /// Submits what is queued, without running completions.
     ///
-    /// Shape: entries that the kernel could not take now (`EAGAIN` no memory, `EBUSY`, `EINTR`)
-    /// stay queued: look at [`Ring::pending`].
-    /// Errors: `EEXIST` called from another thread than the one that enabled; `EBADFD` not enabled.
-    /// Nothing is lost then either.
-    /// Cost: none with nothing queued; else one system call. Where the kernel polls, the time until its
-    /// thread has taken them, and a system call only if that thread sleeps.
+    /// Entries that the kernel could not take now (`EAGAIN` no memory, `EBUSY`, `EINTR`) stay queued: check [`Ring::pending`]. Costs a system call, none with nothing queued. With submission polling, the time until the kernel thread has taken them, and a system call only if that thread sleeps.
+    ///
+    /// Errors: `EEXIST` on another thread than the one that enabled it; `EBADFD` if it is not enabled. The entries stay queued then too.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.pending() == 0 {
             return Ok(());
@@ -269,7 +263,7 @@ impl Ring {
         })
     }
 
-    /// How many entries the kernel is told of.
+    /// Number of entries to submit.
     fn to_submit(&self) -> u32 {
         #[cfg(test)]
         return self.pending().min(self.takes_at_most);
@@ -277,7 +271,7 @@ impl Ring {
         self.pending()
     }
 
-    /// Let the polling thread take everything that is queued.
+    /// Waits until the polling thread has taken everything that is queued.
     fn wait_until_taken(&mut self) -> io::Result<()> {
         self.enter(0, None)?;
         for _ in 0..TAKE_YIELDS_MAX {
@@ -289,23 +283,19 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the polling thread sleeps over what is queued.
+    /// True if the polling thread sleeps with entries queued.
     fn needs_wakeup(&self) -> bool {
-        // The tail's store must be visible before the flags are read: the thread sets its flag, then
-        // looks at the tail once more, and goes to sleep.
+        // The tail's store must be visible before the flags are read: the thread sets its flag,
+        // then checks the tail once more, and goes to sleep.
         fence(Ordering::SeqCst);
         self.pending() > 0 && self.sq.flags.load() & abi::SQ_NEED_WAKEUP != 0
     }
 
-    /// Hand over what is queued, run completions, and wait until `want` of them are there.
+    /// Submits what is queued, runs completions, and waits for `want` of them.
     ///
-    /// Shape: `want` 0, or a zero timeout, does not wait; `None` waits without end.
-    /// It also ends without anything when the time is up, a signal came, or the kernel lacked
-    /// memory: `Ok` says nothing about completions, [`Ring::pop`] does. Entries that were not taken
-    /// stay queued.
+    /// With `want` 0, or a zero timeout, does not wait; `None` waits without limit. It also returns when the time is up, a signal came, or the kernel lacked memory: `Ok` says nothing about completions, [`Ring::pop`] does. Entries that were not taken stay queued. Costs one system call, 200 ns with nothing to do; none with submission polling and nothing to wait for.
+    ///
     /// Errors: as [`Ring::submit`].
-    /// Cost: one system call, 200 ns with nothing to do. Where the kernel polls and there is nothing to wait
-    /// for, none.
     /// Source: `io_uring_enter(2)`.
     pub fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
         let mut argument = GetEventsArg::default();
@@ -319,8 +309,8 @@ impl Ring {
             }
             _ => {}
         }
-        // A wait goes by the descriptor's number, which tells where the program has closed it: by the slot it would go on,
-        // and nothing would end it.
+        // Waits use the descriptor's number, which fails if the application has closed it: by the
+        // slot the wait would go on, and nothing would end it.
         let waits = want > 0 && self.ready() == 0;
         let (fd, enter_flags) = if waits {
             (self.fd.as_raw_fd(), 0)
@@ -340,9 +330,7 @@ impl Ring {
         settle(unsafe { kernel::enter(fd, self.to_submit(), want, flags, at, len) })
     }
 
-    /// Take the oldest completion.
-    ///
-    /// Cost: about 5 ns; no system call.
+    /// Takes the oldest completion. Costs about 5 ns; no system call.
     pub fn pop(&mut self) -> Option<Cqe> {
         if self.ready() == 0 {
             return None;
@@ -357,41 +345,39 @@ impl Ring {
         Some(cqe)
     }
 
-    /// Look for the last completion of a request, without taking it: one that none will follow.
-    ///
-    /// Cost: about 1 ns for each that waits; no system call.
+    /// The last completion of a request, without taking it. Costs about 1 ns for each queued
+    /// completion; no system call.
     pub fn peek(&self, user_data: u64) -> Option<Cqe> {
         self.waiting()
             .find(|cqe| cqe.user_data == user_data && cqe.flags & abi::CQE_F_MORE == 0)
     }
 
-    /// Look at the completions that wait to be taken, oldest first.
+    /// The queued completions, oldest first, without taking them.
     pub fn waiting(&self) -> impl Iterator<Item = Cqe> {
         (0..self.ready()).map(|ahead| {
             let slot = (self.cq.next.wrapping_add(ahead) & self.cq.mask) as usize;
             // SAFETY: R1: the masked index is below the number of entries.
             let entry = unsafe { self.cq.entries.add(slot) };
-            // SAFETY: R1, R3: it is one of those that are ready.
+            // SAFETY: R1, R3: it is a queued completion.
             unsafe { entry.read() }
         })
     }
 
-    /// Count the completions that wait to be taken.
+    /// Number of queued completions.
     pub fn ready(&self) -> u32 {
         self.cq.tail.load().wrapping_sub(self.cq.next)
     }
 
-    /// Tell whether completions wait inside the kernel, which only [`Ring::enter`] brings out.
+    /// True if completions are pending in the kernel, which only [`Ring::enter`] delivers.
     pub fn needs_enter(&self) -> bool {
         self.sq.flags.load() & (abi::SQ_TASKRUN | abi::SQ_CQ_OVERFLOW) != 0
     }
 
-    /// Ask every request in flight to end; their completions still come.
+    /// Cancels every request in flight; their completions still come.
     ///
-    /// Shape: does not wait for what is running already (a read from a disk): reap until nothing is
-    /// in flight.
-    /// Errors: `EEXIST`, `EBADFD` as [`Ring::submit`]. That nothing matched, or that something runs
-    /// on, is not an error.
+    /// Does not wait for what is already running (a read from a disk): reap until nothing is in flight.
+    ///
+    /// Errors: `EEXIST`, `EBADFD` as [`Ring::submit`]. It is not an error if nothing matched, or something is still running.
     pub fn sync_cancel_all(&self) -> io::Result<()> {
         let mut cancel = abi::SyncCancel {
             fd: -1,
@@ -409,13 +395,10 @@ impl Ring {
         }
     }
 
-    /// Register something with the ring.
-    ///
-    /// Source: `io_uring_register(2)`.
+    /// Registers something with the ring. See `io_uring_register(2)`.
     ///
     /// # Safety
-    /// `argument` and `count` are what `opcode` asks for, and memory that gets registered outlives
-    /// its registration.
+    /// `argument` and `count` are as `opcode` requires, and registered memory outlives its registration.
     pub unsafe fn register(
         &self,
         opcode: u32,
@@ -426,23 +409,23 @@ impl Ring {
         unsafe { kernel::register(self.fd.as_raw_fd(), opcode, argument, count) }
     }
 
-    /// Tell what the kernel has beyond the required.
+    /// The kernel's optional features.
     pub fn features(&self) -> Features {
         self.features
     }
 
-    /// Go on as on a kernel that has nothing beyond the required.
+    /// Ignores all optional features.
     #[cfg(test)]
     pub fn pretend_plain(&mut self) {
         self.features = Features::default();
     }
 
-    /// Tell whether a thread of the kernel takes the entries.
+    /// True with submission polling.
     pub fn polls(&self) -> bool {
         self.polling
     }
 
-    /// Tell how many entries each queue holds: submissions, completions.
+    /// Sizes of the queues: submissions, completions.
     pub fn capacity(&self) -> (u32, u32) {
         (self.sq.mask + 1, self.cq.mask + 1)
     }
@@ -456,8 +439,8 @@ impl AsRawFd for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The slot holds a reference to the ring: kept, it would keep the whole ring alive as long
-        // as the thread. On another thread the same number may be another ring's slot (R7).
+        // The slot holds a reference to the ring: if kept, the ring would live as long as the
+        // thread. On another thread the same number may be another ring's slot (R7).
         if let Some(Registered { slot, thread }) = self.registered
             && thread == thread_id()
         {
@@ -466,15 +449,15 @@ impl Drop for Ring {
                 ..Default::default()
             };
             let at = (&raw mut update).cast();
-            // SAFETY: R5, R7. A failure leaves the slot to the end of the thread.
+            // SAFETY: R5, R7. After a failure the slot lives until the end of the thread.
             let _ = unsafe { self.register(abi::UNREGISTER_RING_FDS, at, 1) };
         }
     }
 }
 
-/// Keep the errors that mean misuse. All others are moments that pass: the queues themselves tell
-/// what happened, and when entries went in by the same call the kernel hides its errno behind their
-/// number anyway.
+/// Keeps the errors that mean misuse. All others are transient: the queues themselves tell what
+/// happened, and if the same call took entries the kernel returns their number instead of its
+/// errno.
 fn settle(entered: io::Result<u32>) -> io::Result<()> {
     match entered {
         Ok(_) => Ok(()),
@@ -485,7 +468,7 @@ fn settle(entered: io::Result<u32>) -> io::Result<()> {
     }
 }
 
-/// The program has closed the ring's descriptor, and another file has got its number: no ring any more.
+/// The application has closed the ring's descriptor, and its number was reused for another file.
 fn closed_under_us(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => io::Error::from_raw_os_error(libc::EBADF),
@@ -499,7 +482,7 @@ fn thread_id() -> libc::pid_t {
 }
 
 impl From<Duration> for Timespec {
-    /// Saturates where the seconds do not fit, 292 billion years away.
+    /// Saturates if the seconds do not fit, 292 billion years away.
     fn from(duration: Duration) -> Self {
         Self {
             tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

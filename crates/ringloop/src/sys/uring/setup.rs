@@ -1,7 +1,7 @@
-//! How a ring is asked for, and when an answer is not good enough.
+//! How a ring is created, and which results are refused.
 //!
-//! Owns: the choice of flags. Called by: [`super::Ring::new`]. Never does: enabling the ring, or
-//! submitting.
+//! Owns: the choice of flags. Called by: [`super::Ring::new`]. Neither enables the ring nor
+//! submits.
 //!
 //! ```text
 //!   setup(all flags) ─EINVAL─▸ setup(without NO_SQARRAY: before 6.6) ─EINVAL─▸ TooOld (before 6.1)
@@ -10,8 +10,8 @@
 //!                   ▼
 //!   feature bits ─▸ probe of the operations ─▸ enter(disabled) must say EBADFD ─▸ map the queues
 //! ```
-//! A filter may let `io_uring_setup` through and deny the other two calls; hence a try of each
-//! before we say yes.
+//! A filter may allow `io_uring_setup` and deny the other two calls; hence a try of each before the
+//! ring is accepted.
 
 use super::super::refused::RefusedCall;
 use super::abi::{self, Params};
@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Say how large a ring to make.
+/// Sizes and polling of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Submission entries; rounded up to a power of two, at most 32768.
@@ -30,12 +30,12 @@ pub struct Config {
     /// Completion entries; rounded up to a power of two, at least as many as submission entries, at
     /// most 65536.
     pub cq_entries: u32,
-    /// Have a thread of the kernel take the entries, which sleeps once none came for so long; rounded up
-    /// to milliseconds. `None` leaves it to [`super::Ring::enter`].
+    /// Submission polling: a kernel thread takes the entries, and sleeps when idle for this long,
+    /// rounded up to milliseconds. `None` leaves it to [`super::Ring::enter`].
     pub polling: Option<Duration>,
 }
 
-/// What 6.1 has. `TASKRUN_FLAG` is what [`super::Ring::needs_enter`] looks at.
+/// Flags of 6.1. `TASKRUN_FLAG` is for [`super::Ring::needs_enter`].
 const FLAGS: u32 = abi::SETUP_SUBMIT_ALL
     | abi::SETUP_SINGLE_ISSUER
     | abi::SETUP_DEFER_TASKRUN
@@ -44,19 +44,19 @@ const FLAGS: u32 = abi::SETUP_SUBMIT_ALL
     | abi::SETUP_CLAMP
     | abi::SETUP_R_DISABLED;
 
-/// The same without what works on the submitting thread, which a polling thread takes the place of; the
+/// The same without the flags for the submitting thread, which a polling thread replaces; the
 /// kernel refuses both together.
 const POLLING_FLAGS: u32 =
     FLAGS & !(abi::SETUP_DEFER_TASKRUN | abi::SETUP_TASKRUN_FLAG) | abi::SETUP_SQPOLL;
 
-/// A ring that passed every test but is neither mapped nor enabled.
+/// A ring that has passed every check, neither mapped nor enabled.
 pub(super) struct Created {
     pub fd: OwnedFd,
     pub params: Params,
     pub features: Features,
 }
 
-/// Ask for a ring and test what came.
+/// Creates a ring and checks it.
 pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Refusal> {
     let refuse = |step, error: &io::Error| refusal(step, error, kernel);
     let (fd, params) = negotiate(config, kernel).map_err(|error| {
@@ -83,7 +83,7 @@ pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Re
     })
 }
 
-/// Explain an error of `step` by what the kernel tells about itself.
+/// Explains an error of `step` by the kernel's environment.
 pub(super) fn refusal(step: Step, error: &io::Error, kernel: &dyn Kernel) -> Refusal {
     if let Some(refused) = RefusedCall::of(error) {
         let cause = Cause::Call(refused.clone());

@@ -1,15 +1,14 @@
-//! Registered files and buffers: a ring's two tables, whose slots an entry may name in place of a
+//! Registered files and buffers: a ring's two tables, whose slots an entry may name instead of a
 //! descriptor or an address.
 //!
-//! Owns: which slots are taken. Called by: the ring driver. Never does: keep what is registered alive; the
-//! kernel holds on to the file, or to the memory's pages, until the slot is emptied.
+//! Owns: which slots are taken. Called by: the ring driver. The kernel keeps the file, or the
+//! memory's pages, until the slot is emptied.
 //!
-//! A slot is given back by dropping its [`Slot`], wherever that happens on the ring's thread, and emptied by
-//! the driver before its next wait.
+//! Dropping a [`Slot`], on the ring's thread, frees it; the driver empties it before its next wait.
 //!
 //! # Invariants
-//! - **G1** An argument handed to the kernel is a live local of the form that the opcode asks for; registered
-//!   memory is pinned page by page, so that the kernel never follows the address again.
+//! - **G1** An argument passed to the kernel is a live local of the form that the opcode requires;
+//!   registered memory is pinned page by page, so that the kernel never uses the address again.
 
 use super::abi::{self, RsrcRegister, RsrcUpdate2};
 use super::ring::Ring;
@@ -17,7 +16,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-/// What a table holds.
+/// The contents of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// Descriptors.
@@ -42,7 +41,7 @@ impl Table {
     }
 }
 
-/// A taken slot; dropping it gives it back.
+/// A taken slot; freed on drop.
 #[derive(Debug)]
 pub struct Slot {
     index: u32,
@@ -67,16 +66,15 @@ impl Drop for Slot {
 pub struct Slots {
     table: Table,
     free: Vec<u32>,
-    /// Slots that are to be emptied.
+    /// Freed slots that are to be emptied.
     returned: Rc<RefCell<Vec<u32>>>,
 }
 
 impl Slots {
-    /// Make an empty table of `count` slots.
+    /// Creates an empty table of `count` slots.
     ///
-    /// Errors: `EMFILE` more files than the process may have open; `EBUSY` the ring has one.
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2` (5.13), sparse
-    /// (5.19).
+    /// Errors: `EMFILE` for more files than the process may have open; `EBUSY` if the ring has one.
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2` (5.13), sparse (5.19).
     pub fn new(ring: &Ring, table: Table, count: u32) -> io::Result<Self> {
         let mut argument = RsrcRegister {
             nr: count,
@@ -93,16 +91,16 @@ impl Slots {
         })
     }
 
-    /// Register a descriptor; `None` where every slot is taken.
+    /// Registers a descriptor; `None` if every slot is taken.
     ///
     /// Errors: `EBADF`.
     pub fn put_file(&mut self, ring: &Ring, fd: i32) -> io::Result<Option<Slot>> {
         self.put(ring, (&raw const fd) as u64)
     }
 
-    /// Register memory; `None` where every slot is taken.
+    /// Registers memory; `None` if every slot is taken.
     ///
-    /// Errors: `ENOMEM` more than may be locked (`RLIMIT_MEMLOCK`); `EFAULT`.
+    /// Errors: `ENOMEM` if more than `RLIMIT_MEMLOCK`; `EFAULT`.
     pub fn put_buffer(&mut self, ring: &Ring, memory: &mut [u8]) -> io::Result<Option<Slot>> {
         let entry = libc::iovec {
             iov_base: memory.as_mut_ptr().cast(),
@@ -126,7 +124,7 @@ impl Slots {
         }))
     }
 
-    /// Empty the slots that were given back.
+    /// Empties the freed slots.
     pub fn empty_returned(&mut self, ring: &Ring) {
         if self.returned.borrow().is_empty() {
             return;
@@ -143,7 +141,7 @@ impl Slots {
                 Table::Files => (&raw const no_file) as u64,
                 Table::Buffers => (&raw const no_buffer) as u64,
             };
-            // One that cannot be emptied is filled again all the same.
+            // If it cannot be emptied, the slot is reused all the same.
             drop(self.update(ring, index, data));
             self.free.push(index);
         }

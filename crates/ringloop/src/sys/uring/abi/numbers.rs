@@ -1,11 +1,11 @@
 //! The numbers of the header: operations, flags, what to register.
 //!
-//! Called by: whoever fills an [`super::Sqe`] or reads a [`super::Cqe`]. Never does: anything.
+//! Called by: code that fills an [`super::Sqe`] or reads a [`super::Cqe`].
 
 #[cfg(doc)]
 use super::{GetEventsArg, RsrcRegister, RsrcUpdate2};
 
-// ---- What to do: Sqe::opcode
+// ---- Operations: Sqe::opcode
 
 /// Completes with 0; for tests and for measuring.
 pub const OP_NOP: u8 = 0;
@@ -13,13 +13,13 @@ pub const OP_NOP: u8 = 0;
 pub const OP_READV: u8 = 1;
 /// Writes from a vector of buffers.
 pub const OP_WRITEV: u8 = 2;
-/// Brings a file's data to the disk.
+/// Flushes a file's data to disk.
 pub const OP_FSYNC: u8 = 3;
 /// Reads into a registered buffer.
 pub const OP_READ_FIXED: u8 = 4;
 /// Writes from a registered buffer.
 pub const OP_WRITE_FIXED: u8 = 5;
-/// Waits until a descriptor is ready, once or (edge-triggered) again and again.
+/// Waits until a descriptor is ready, once or multishot (edge-triggered).
 pub const OP_POLL_ADD: u8 = 6;
 /// Ends or changes a poll.
 pub const OP_POLL_REMOVE: u8 = 7;
@@ -31,13 +31,13 @@ pub const OP_RECVMSG: u8 = 10;
 pub const OP_TIMEOUT: u8 = 11;
 /// Ends or changes a timeout.
 pub const OP_TIMEOUT_REMOVE: u8 = 12;
-/// Takes one connection, or each as it comes.
+/// Accepts one connection, or each as it comes.
 pub const OP_ACCEPT: u8 = 13;
-/// Asks requests to end early; they complete with `ECANCELED` or with what won the race.
+/// Cancels requests; they complete with `ECANCELED`, or with their own result.
 pub const OP_ASYNC_CANCEL: u8 = 14;
-/// Bounds the time of the entry before it in the chain.
+/// Limits the time of the entry before it in the chain.
 pub const OP_LINK_TIMEOUT: u8 = 15;
-/// Connects, and completes when the connection stands or failed.
+/// Connects, and completes when the connection is established or has failed.
 pub const OP_CONNECT: u8 = 16;
 /// Reserves space for a file.
 pub const OP_FALLOCATE: u8 = 17;
@@ -51,9 +51,9 @@ pub const OP_STATX: u8 = 21;
 pub const OP_READ: u8 = 22;
 /// Writes from one buffer.
 pub const OP_WRITE: u8 = 23;
-/// Says how a file will be used.
+/// Declares how a file will be used.
 pub const OP_FADVISE: u8 = 24;
-/// Says how memory will be used.
+/// Declares how memory will be used.
 pub const OP_MADVISE: u8 = 25;
 /// Sends bytes on a socket.
 pub const OP_SEND: u8 = 26;
@@ -63,7 +63,7 @@ pub const OP_RECV: u8 = 27;
 pub const OP_OPENAT2: u8 = 28;
 /// Moves bytes between a pipe and a descriptor.
 pub const OP_SPLICE: u8 = 30;
-/// Shows the bytes of one pipe to another.
+/// Copies bytes from one pipe to another.
 pub const OP_TEE: u8 = 33;
 /// Ends one or both directions of a connection.
 pub const OP_SHUTDOWN: u8 = 34;
@@ -98,7 +98,7 @@ pub const OP_FUTEX_WAKE: u8 = 52;
 /// Sets a file's length (6.9).
 pub const OP_FTRUNCATE: u8 = 55;
 
-// ---- How to treat the entry: Sqe::flags
+// ---- Flags of an entry: Sqe::flags
 
 /// `fd` is a slot of the registered files.
 pub const SQE_FIXED_FILE: u8 = 1 << 0;
@@ -106,7 +106,7 @@ pub const SQE_FIXED_FILE: u8 = 1 << 0;
 pub const SQE_IO_DRAIN: u8 = 1 << 1;
 /// Start the next entry when this one has succeeded; cancel it otherwise.
 pub const SQE_IO_LINK: u8 = 1 << 2;
-/// Start the next entry when this one has completed, whatever came of it.
+/// Start the next entry when this one has completed, with any result.
 pub const SQE_IO_HARDLINK: u8 = 1 << 3;
 /// Go to a worker thread at once. Never for sockets.
 pub const SQE_ASYNC: u8 = 1 << 4;
@@ -119,15 +119,15 @@ pub const SQE_CQE_SKIP_SUCCESS: u8 = 1 << 6;
 
 /// Wait for readiness before the first attempt, which would fail.
 pub const RECVSEND_POLL_FIRST: u16 = 1 << 0;
-/// Complete again and again, each time with a provided buffer.
+/// Multishot, each completion with a provided buffer.
 pub const RECV_MULTISHOT: u16 = 1 << 1;
-/// Let the second completion of a zero-copy send tell whether it copied.
+/// The second completion of a zero-copy send reports if the bytes were copied.
 pub const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
 /// Let one completion span several provided buffers (6.10).
 pub const RECVSEND_BUNDLE: u16 = 1 << 4;
 /// Complete for each connection.
 pub const ACCEPT_MULTISHOT: u16 = 1 << 0;
-/// Do not wait where no connection is there (6.10).
+/// Do not wait for a connection (6.10).
 pub const ACCEPT_DONTWAIT: u16 = 1 << 1;
 /// Wait for readiness before the first attempt (6.10).
 pub const ACCEPT_POLL_FIRST: u16 = 1 << 2;
@@ -143,9 +143,9 @@ pub const POLL_UPDATE_USER_DATA: u32 = 1 << 2;
 
 // ---- Flags of a cancellation, in Sqe::op_flags
 
-/// Every match, not only the first; completes with their number.
+/// Cancel all matches, not only the first; completes with their number.
 pub const ASYNC_CANCEL_ALL: u32 = 1 << 0;
-/// Match by descriptor in place of `user_data`.
+/// Match by descriptor instead of `user_data`.
 pub const ASYNC_CANCEL_FD: u32 = 1 << 1;
 /// Match everything.
 pub const ASYNC_CANCEL_ANY: u32 = 1 << 2;
@@ -158,13 +158,13 @@ pub const ASYNC_CANCEL_OP: u32 = 1 << 5;
 
 // ---- Flags of a timeout, in Sqe::op_flags
 
-/// The time is a point of the clock, not a span.
+/// The time is absolute.
 pub const TIMEOUT_ABS: u32 = 1 << 0;
 /// Change the timeout that `addr` names.
 pub const TIMEOUT_UPDATE: u32 = 1 << 1;
-/// By the clock that counts suspended time.
+/// Use the clock that counts suspended time.
 pub const TIMEOUT_BOOTTIME: u32 = 1 << 2;
-/// By the wall clock.
+/// Use the wall clock.
 pub const TIMEOUT_REALTIME: u32 = 1 << 3;
 /// Change a linked timeout.
 pub const LINK_TIMEOUT_UPDATE: u32 = 1 << 4;
@@ -185,7 +185,7 @@ pub const MSG_DATA: u64 = 0;
 /// In [`Sqe::addr`](super::Sqe::addr): hand over a direct descriptor.
 pub const MSG_SEND_FD: u64 = 1;
 
-// ---- What a completion says: Cqe::flags
+// ---- Flags of a completion: Cqe::flags
 
 /// The upper half is the id of the provided buffer used.
 pub const CQE_F_BUFFER: u32 = 1 << 0;
@@ -195,18 +195,18 @@ pub const CQE_F_MORE: u32 = 1 << 1;
 pub const CQE_F_SOCK_NONEMPTY: u32 = 1 << 2;
 /// Second completion of a zero-copy send.
 pub const CQE_F_NOTIF: u32 = 1 << 3;
-/// The buffer is not used up: more will be put behind these bytes (6.12).
+/// The buffer is not used up: more bytes will follow these (6.12).
 pub const CQE_F_BUF_MORE: u32 = 1 << 4;
-/// How far up the buffer id is.
+/// Shift of the buffer id.
 pub const CQE_BUFFER_SHIFT: u32 = 16;
 
-// ---- How to set a ring up: Params::flags
+// ---- Set-up flags: Params::flags
 
-/// A thread of the kernel takes entries off the submission queue; nobody has to enter for it.
+/// A kernel thread takes entries off the submission queue; no enter is needed.
 pub const SETUP_SQPOLL: u32 = 1 << 1;
 /// Take the completion queue's size from the parameters.
 pub const SETUP_CQSIZE: u32 = 1 << 3;
-/// Reduce sizes that are too large in place of failing.
+/// Reduce sizes that are too large instead of failing.
 pub const SETUP_CLAMP: u32 = 1 << 4;
 /// Start disabled; the thread that enables becomes the submitter.
 pub const SETUP_R_DISABLED: u32 = 1 << 6;
@@ -214,7 +214,7 @@ pub const SETUP_R_DISABLED: u32 = 1 << 6;
 pub const SETUP_SUBMIT_ALL: u32 = 1 << 7;
 /// Do not interrupt the thread to run completions.
 pub const SETUP_COOP_TASKRUN: u32 = 1 << 8;
-/// Show in the queue's flags that completions wait to be run.
+/// Set a queue flag while completions wait to be run.
 pub const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
 /// One thread submits; others get `EEXIST` (6.0).
 pub const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
@@ -223,7 +223,7 @@ pub const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
 /// Leave out the index array: entry *n* is entry *n* (6.6).
 pub const SETUP_NO_SQARRAY: u32 = 1 << 16;
 
-// ---- What the kernel has: Params::features
+// ---- Features of the kernel: Params::features
 
 /// Both queues share one mapping.
 pub const FEAT_SINGLE_MMAP: u32 = 1 << 0;
@@ -233,7 +233,7 @@ pub const FEAT_NODROP: u32 = 1 << 1;
 pub const FEAT_SUBMIT_STABLE: u32 = 1 << 2;
 /// Offset -1 means the file's own position.
 pub const FEAT_RW_CUR_POS: u32 = 1 << 3;
-/// Requests act under the credentials of who submits.
+/// Requests run under the credentials of the submitter.
 pub const FEAT_CUR_PERSONALITY: u32 = 1 << 4;
 /// Sockets wait by polling inside the kernel, not in a worker thread.
 pub const FEAT_FAST_POLL: u32 = 1 << 5;
@@ -255,23 +255,23 @@ pub const FEAT_LINKED_FILE: u32 = 1 << 12;
 pub const FEAT_REG_REG_RING: u32 = 1 << 13;
 /// [`RECVSEND_BUNDLE`] exists (6.10).
 pub const FEAT_RECVSEND_BUNDLE: u32 = 1 << 14;
-/// A wait can hold out for a batch (6.12).
+/// A wait can collect a batch (6.12).
 pub const FEAT_MIN_TIMEOUT: u32 = 1 << 15;
 /// Reads and writes take attributes (6.14).
 pub const FEAT_RW_ATTR: u32 = 1 << 16;
-/// A wait need not count as waiting for a disk (6.15).
+/// A wait need not count as I/O wait (6.15).
 pub const FEAT_NO_IOWAIT: u32 = 1 << 17;
 
-// ---- What the kernel tells in the submission queue's flags
+// ---- Flags in the submission queue
 
-/// The polling thread sleeps, and wants [`ENTER_SQ_WAKEUP`].
+/// The polling thread sleeps, and needs [`ENTER_SQ_WAKEUP`].
 pub const SQ_NEED_WAKEUP: u32 = 1 << 0;
 /// Completions wait outside the full queue; enter fetches them.
 pub const SQ_CQ_OVERFLOW: u32 = 1 << 1;
 /// Completions wait to be run; enter runs them.
 pub const SQ_TASKRUN: u32 = 1 << 2;
 
-// ---- How to enter: flags of `io_uring_enter`
+// ---- Flags of `io_uring_enter`
 
 /// Run and wait for completions.
 pub const ENTER_GETEVENTS: u32 = 1 << 0;
@@ -281,30 +281,30 @@ pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
 pub const ENTER_EXT_ARG: u32 = 1 << 3;
 /// The descriptor is a slot of the registered rings.
 pub const ENTER_REGISTERED_RING: u32 = 1 << 4;
-/// The timeout is a point of the clock (6.12).
+/// The timeout is absolute (6.12).
 pub const ENTER_ABS_TIMER: u32 = 1 << 5;
-/// Do not count the wait as waiting for a disk (6.15).
+/// Do not count the wait as I/O wait (6.15).
 pub const ENTER_NO_IOWAIT: u32 = 1 << 7;
 
-// ---- What to register: the opcode of `io_uring_register`
+// ---- Opcodes of `io_uring_register`
 
-/// Ask which operations exist.
+/// Query the operations.
 pub const REGISTER_PROBE: u32 = 8;
-/// Register files, or make an empty table for them.
+/// Register files, or create an empty table for them.
 pub const REGISTER_FILES2: u32 = 13;
 /// Fill or empty slots of the registered files.
 pub const REGISTER_FILES_UPDATE2: u32 = 14;
-/// Register buffers, or make an empty table for them.
+/// Register buffers, or create an empty table for them.
 pub const REGISTER_BUFFERS2: u32 = 15;
 /// Fill or empty slots of the registered buffers.
 pub const REGISTER_BUFFERS_UPDATE: u32 = 16;
 /// Enable a ring; the caller becomes its submitter.
 pub const REGISTER_ENABLE_RINGS: u32 = 12;
-/// Bound the worker threads.
+/// Limit the worker threads.
 pub const REGISTER_IOWQ_MAX_WORKERS: u32 = 19;
 /// Give the calling thread a slot for the ring's descriptor.
 pub const REGISTER_RING_FDS: u32 = 20;
-/// Take that slot back.
+/// Free that slot.
 pub const UNREGISTER_RING_FDS: u32 = 21;
 /// Register a buffer ring.
 pub const REGISTER_PBUF_RING: u32 = 22;
@@ -312,12 +312,12 @@ pub const REGISTER_PBUF_RING: u32 = 22;
 pub const UNREGISTER_PBUF_RING: u32 = 23;
 /// Cancel without an entry.
 pub const REGISTER_SYNC_CANCEL: u32 = 24;
-/// Post to a ring without having one (6.13).
+/// Post to a ring without owning one (6.13).
 pub const REGISTER_SEND_MSG_RING: u32 = 31;
 /// Change the queues' sizes (6.13).
 pub const REGISTER_RESIZE_RINGS: u32 = 33;
 
-/// A buffer is used up part by part: the entry's address and length move on (6.12).
+/// A buffer is used up in pieces: the entry's address and length advance (6.12).
 pub const PBUF_RING_INC: u16 = 1 << 1;
 
 // ---- Registered files and buffers: flags of [`RsrcRegister`]
@@ -325,14 +325,14 @@ pub const PBUF_RING_INC: u16 = 1 << 1;
 /// The table is empty; [`RsrcUpdate2`] fills its slots.
 pub const RSRC_REGISTER_SPARSE: u32 = 1 << 0;
 
-// ---- Where the parts of a ring are mapped
+// ---- Offsets for mapping a ring
 
 /// Both queues.
 pub const OFF_SQ_RING: u64 = 0;
 /// The submission entries.
 pub const OFF_SQES: u64 = 0x1000_0000;
 
-// ---- What a probe says: ProbeOp::flags
+// ---- Flags of a probe: ProbeOp::flags
 
 /// The kernel has the operation.
 pub const OP_SUPPORTED: u16 = 1 << 0;

@@ -1,8 +1,8 @@
-//! Our mirror against the bindings of the `io-uring` crate, which bindgen made from the kernel's
+//! Our definitions against the bindings of the `io-uring` crate, generated from the kernel's
 //! header.
 //!
-//! The crate keeps its bindings private, so constants and layouts are compared with its source
-//! text; whole entries are compared byte by byte with what its public builders make.
+//! The crate's bindings are private, so constants and layouts are compared with its source text;
+//! whole entries are compared byte by byte with those of its public builders.
 
 use super::*;
 use io_uring::{opcode, squeue, types};
@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::mem::{offset_of, transmute};
 use std::process::Command;
 
-/// The source text of the bindings, found where cargo keeps the crate. cargo brings what the workspace still lacks: a fresh
-/// machine that tests this crate alone has not every package of it.
+/// The source text of the bindings, in cargo's copy of the crate. Has cargo fetch missing packages
+/// of the workspace: a fresh machine that tests only this crate lacks some.
 fn bindings() -> String {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -56,7 +56,7 @@ fn constants(source: &str) -> HashMap<&str, u64> {
         .collect()
 }
 
-/// The header's name for one of ours.
+/// The header's name for one of our constants.
 fn header_name(name: &str) -> String {
     match name.strip_prefix("SQE_") {
         Some(flag) => format!("IOSQE_{flag}_BIT"),
@@ -119,7 +119,7 @@ fn layout(bindings: &str, name: &str) -> (usize, HashMap<String, usize>) {
     (size, fields)
 }
 
-/// Compare the named fields, and the size, of one of our structures with the header's.
+/// Compares the named fields, and the size, of one of our structures with the header's.
 macro_rules! same_layout {
     ($bindings:expr, $theirs:literal, $ours:ty, $size:expr, [$($field:ident),*]) => {
         let (size, offsets) = layout($bindings, $theirs);
@@ -236,7 +236,7 @@ fn every_structure_of_a_registration_has_the_headers_layout() {
     );
 }
 
-/// The fields that are unions in the header: their place shows in the bytes of whole entries.
+/// The fields that are unions in the header: compared through the bytes of whole entries.
 fn same_bytes(theirs: squeue::Entry, ours: Sqe) {
     // SAFETY: both are 64 plain bytes without padding.
     let theirs = unsafe { transmute::<squeue::Entry, [u8; 64]>(theirs) };

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 const GROUP: u16 = 7;
 
 struct Fixture {
-    // Dropped in order: the ring's requests end before the buffers go.
+    // Dropped in order: the ring's requests end before the buffers are freed.
     ring: Ring,
     buffers: BufferRing,
     near: UnixStream,
@@ -46,7 +46,7 @@ impl Fixture {
             buf_index: GROUP,
             ..Sqe::default()
         };
-        // SAFETY: the entry names only the group, which the fixture keeps.
+        // SAFETY: the entry names only the group, which lives in the fixture.
         unsafe { self.ring.push(sqe) }.unwrap();
         self.ring.enter(0, None).unwrap();
     }
@@ -96,7 +96,7 @@ fn b2_a_claimed_buffer_is_not_written_until_it_is_recycled() {
     let two = fixture.send(b"two");
     let (one, two) = (fixture.claim(&one).unwrap(), fixture.claim(&two).unwrap());
     assert_ne!(one, two);
-    // Both are ours: the third message finds no buffer, ends the receive and stays in the
+    // Both are claimed: the third message finds no buffer, ends the receive and stays in the
     // socket.
     let third = fixture.send(b"three");
     assert_eq!(
@@ -128,7 +128,7 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
         while came < len {
             let cqe = fixture.next();
             if cqe.res == -libc::ENOBUFS {
-                // Given back out of order, so that the ring's order is not that of the ids.
+                // Recycled out of order, so that the ring's order is not that of the ids.
                 held.drain(..)
                     .rev()
                     .for_each(|id| fixture.buffers.recycle(id));
@@ -195,7 +195,7 @@ fn b2_a_detached_buffer_is_its_owners_until_it_is_given_back() {
     let kept = fixture.buffers.detach(id).unwrap();
     assert!(fixture.buffers.detach(id).is_none(), "detached twice");
     for fill in 0..6_u8 {
-        // The other buffer goes round; this one is not offered meanwhile.
+        // Only the other buffer is offered meanwhile.
         let cqe = fixture.send(&[fill; 64]);
         let other = fixture.claim(&cqe).unwrap();
         assert_ne!(other, id);

@@ -1,4 +1,4 @@
-//! Refusals: the real ones that a test may provoke, and all others through the seam.
+//! Refusals: real ones that a test can provoke, and all others by a simulated kernel.
 
 use super::*;
 use crate::sys::process::Resource;
@@ -101,7 +101,7 @@ fn a_filter_that_claims_there_is_no_such_call_is_seen_through_for_real() {
     let refusal = with_calls_denied(&[libc::SYS_io_uring_setup], libc::ENOSYS, || {
         Ring::new(&CONFIG).unwrap_err()
     });
-    // The sysctl tells, where there is one (6.6).
+    // The sysctl shows it, if it exists (6.6).
     let expected = if Facts::read().disabled.is_some() {
         Cause::Forbidden
     } else {
@@ -198,7 +198,7 @@ fn the_administrators_switch_is_named_with_its_value() {
         "kernel.io_uring_disabled=1",
         "kernel.io_uring_group",
     );
-    // Value 1 lets the privileged through, so something else denied them; 0 lets everybody through.
+    // Value 1 exempts privileged processes, so something else denied them; 0 exempts all.
     assert_eq!(
         refused_setup(libc::EPERM, with(1, true)).cause,
         Cause::Forbidden
@@ -314,7 +314,7 @@ fn every_errno_of_the_table_has_its_cause() {
         Cause::Other(libc::EINVAL)
     );
     assert_eq!(cause(Step::Setup, libc::EACCES), Cause::Forbidden);
-    // The switch guards setup alone: a later EPERM is not its doing.
+    // The sysctl guards only setup: a later EPERM has another cause.
     let off = Facts {
         disabled: Some(2),
         ..facts()

@@ -1,7 +1,6 @@
-//! Where the indices, entries and completions of the two queues are.
+//! Locations of the indices, entries and completions of the two queues.
 //!
-//! Called by: [`super::Ring`], whose page has their picture and their invariants (R1 to R8). Never does: a
-//! system call.
+//! Called by: [`super::Ring`], which documents their invariants (R1 to R8). Makes no system call.
 
 use super::super::abi::{self, Cqe, Params, Sqe};
 use crate::sys::memory::Mapping;
@@ -29,7 +28,7 @@ pub(super) struct Completion {
     pub next: u32,
 }
 
-/// A `u32` that we share with the kernel.
+/// A `u32` shared with the kernel.
 #[derive(Debug)]
 pub(super) struct Word(NonNull<AtomicU32>);
 
@@ -46,7 +45,7 @@ impl Word {
 }
 
 impl Submission {
-    /// Read the entry at an index that was written once and not overwritten since.
+    /// Reads an entry that was written and not overwritten since.
     pub fn read(&self, index: u32) -> Sqe {
         // SAFETY: R1: the masked index is below the number of entries.
         let entry = unsafe { self.entries.add((index & self.mask) as usize) };
@@ -54,7 +53,7 @@ impl Submission {
         unsafe { entry.read() }
     }
 
-    /// Write it again; only where no thread polls.
+    /// Overwrites it; only without a polling thread.
     pub fn rewrite(&mut self, index: u32, sqe: Sqe) {
         // SAFETY: R1: the masked index is below the number of entries.
         let entry = unsafe { self.entries.add((index & self.mask) as usize) };
@@ -62,13 +61,14 @@ impl Submission {
         unsafe { entry.write(sqe) };
     }
 
-    /// Write the next entry, for which there is room; the kernel does not see it before the tail moves.
+    /// Writes the next entry, for which there is room; the kernel does not see it before the tail
+    /// moves.
     pub fn write(&mut self, sqe: Sqe) {
         *self.entry() = sqe;
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The next entry, emptied, of a queue that is not full.
+    /// The next entry, zeroed, of a queue that is not full.
     #[inline]
     pub fn entry(&mut self) -> &mut Sqe {
         let slot = (self.next & self.mask) as usize;
@@ -121,7 +121,7 @@ impl Completion {
     }
 }
 
-/// Both queues lie in one mapping; which of them ends later depends on the sizes.
+/// Both queues are in one mapping; which of them ends later depends on the sizes.
 pub(super) fn queues_len(params: &Params) -> usize {
     let completions = params.cq_entries as usize * size_of::<Cqe>();
     let indices = match params.flags & abi::SETUP_NO_SQARRAY {

@@ -1,38 +1,38 @@
 //! A link that the kernel has taken in part.
 //!
-//! Called by: the ring driver, after an enter that left entries behind. Never does: decide what becomes of
-//! the operations; it says which they are.
+//! Called by: the ring driver, after an enter that left entries behind. Reports the operations of
+//! the link; the driver ends them.
 //!
-//! The kernel stops in the middle of a submission where it has no memory for the next request. A link that
-//! it is inside of ends there: what it has taken begins, as a shorter link; and what is left would begin at
-//! the next submission, as a link of its own, though nothing before it has succeeded.
+//! The kernel stops in the middle of a submission if it has no memory for the next request. A link
+//! is cut there: the entries taken begin, as a shorter link, and the rest would begin at the next
+//! submission, as a link of its own, though nothing before it has succeeded.
 //!
 //! ```text
 //!   write ─LINK─▸ fsync ─LINK─▸ rename            taken: write ─LINK─▸ fsync │ left: rename
 //!                                                                          head
 //! ```
-//! So what is left is turned into entries that do nothing, and its owner ends those operations.
+//! So the rest is replaced by no-ops, and the driver ends those operations.
 
 use super::Ring;
 use crate::sys::uring::abi::{self, Sqe};
 
-/// A link that ended where a submission did.
+/// A link that was cut by the end of a submission.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Split {
     /// The `user_data` of the last entry that the kernel has taken.
     pub begun: u64,
-    /// The `user_data` of the entries that it will never see, in order.
+    /// The `user_data` of the entries that are never submitted, in order.
     pub lost: Vec<u64>,
-    /// Whether the first of them was the time-out of the one that was begun.
+    /// True if the first of them is the time-out of the last one taken.
     pub lost_timeout: bool,
 }
 
 impl Ring {
-    /// Take back what is left of a link that the kernel has taken in part; `None` where it has not.
+    /// Takes back the rest of a link that the kernel has taken in part; `None` if there is none.
     ///
-    /// Shape: to be asked after each [`Ring::submit`] and [`Ring::enter`] that left entries behind, before
-    /// anything else is pushed. In place of the entries the kernel gets some that complete with
-    /// `stand_in`, and only where they fail. Not for a ring with a polling thread, which takes entries at any
+    /// Call it after each [`Ring::submit`] and [`Ring::enter`] that left entries behind, before anything
+    /// else is pushed. The entries become no-ops that complete with `stand_in`, and only if they fail. Not
+    /// for a ring with a polling thread, which takes entries at any moment: submit no links there.
     /// moment: never a link there.
     pub fn take_back_split(&mut self, stand_in: u64) -> Option<Split> {
         let pending = self.pending();
@@ -44,7 +44,7 @@ impl Ring {
         if begun.flags & abi::SQE_IO_LINK == 0 {
             return None;
         }
-        // Not to be found again.
+        // So that the next call does not find it.
         begun.flags &= !abi::SQE_IO_LINK;
         self.sq.rewrite(head.wrapping_sub(1), begun);
         let mut split = Split {

@@ -60,7 +60,7 @@ fn poll(fd: RawFd, user_data: u64) -> Sqe {
     }
 }
 
-/// Push an entry that names no memory, or memory that outlives its last completion.
+/// Pushes an entry that names no memory, or memory that outlives its last completion.
 fn push(ring: &mut Ring, sqe: Sqe) -> Result<(), Sqe> {
     // SAFETY: R4, see above.
     unsafe { ring.push(sqe) }
@@ -129,7 +129,7 @@ fn r1_the_indices_may_run_past_the_end_of_u32() {
     }
     assert_eq!(ring.sq.next, 6);
     assert_eq!(push(&mut ring, nop(9)), Err(nop(9)));
-    // Leave no lie behind for the kernel to find.
+    // Restore the index before the kernel sees it.
     ring.sq.next = 0;
     ring.sq.head.store(0);
     ring.sq.tail.store(0);
@@ -269,7 +269,7 @@ fn r4_a_request_that_was_asked_to_end_still_completes_and_then_leaves_its_memory
 fn r5_a_wait_ends_by_its_time_and_not_before() {
     let event = EventFd::new().unwrap();
     let mut ring = enabled();
-    // The first wait also submits, which makes the kernel answer with a count in place of ETIME.
+    // The first wait also submits, so that the kernel returns a count instead of ETIME.
     push(&mut ring, poll(event.as_raw_fd(), 1)).unwrap();
     for timeout in [1, 300_000, 2_000_001].map(Duration::from_nanos) {
         let start = Instant::now();
@@ -381,7 +381,7 @@ fn dropping_the_ring_ends_its_requests() {
     push(&mut ring, poll(far.as_raw_fd(), 1)).unwrap();
     ring.submit().unwrap();
     drop(far);
-    // The request holds the socket: no end of file as yet.
+    // The request holds the socket: no end of file yet.
     assert_eq!(
         crate::sys::file::poll_now(near.as_raw_fd(), Interest::READ).unwrap(),
         Interest::NONE
@@ -470,7 +470,7 @@ fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
             // Longer than the thread stays awake.
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The kernel's thread takes it once it has a processor.
+        // The kernel thread takes it once it runs.
         let end = Instant::now() + LONG;
         while ring.pending() > 0 {
             assert!(Instant::now() < end, "not taken");
@@ -478,7 +478,7 @@ fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
         }
         ring.enter(1, Some(LONG)).unwrap();
         assert_eq!(ring.pop().unwrap().user_data, round);
-        // Nothing to hand over, nothing to wait for.
+        // Nothing to submit, nothing to wait for.
         ring.enter(0, Some(Duration::ZERO)).unwrap();
         assert_eq!(ring.ready(), 0);
     }
