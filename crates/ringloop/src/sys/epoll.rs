@@ -74,8 +74,10 @@ pub struct Epoll {
 impl Epoll {
     /// Creates an empty set, close-on-exec.
     ///
-    /// Errors: `EMFILE`, `ENFILE`, `ENOMEM`.
     /// Source: `epoll_create1(2)`.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub fn new() -> io::Result<Self> {
         // SAFETY: P3; no pointer is passed.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -89,7 +91,9 @@ impl Epoll {
 
     /// Registers a descriptor.
     ///
-    /// Errors: `EEXIST` if it is registered; `EPERM` if it is always ready (a regular file); `EBADF`; `ENOSPC` over `fs.epoll.max_user_watches`.
+    /// # Errors
+    /// `EEXIST` if it is registered; `EPERM` if it is always ready (a regular file); `EBADF`;
+    /// `ENOSPC` over `fs.epoll.max_user_watches`.
     pub fn add(
         &self,
         fd: RawFd,
@@ -103,7 +107,8 @@ impl Epoll {
     /// Replaces a registration; a condition that holds already is reported again, also
     /// edge-triggered.
     ///
-    /// Errors: `ENOENT` if it is not registered; `EBADF`.
+    /// # Errors
+    /// `ENOENT` if it is not registered; `EBADF`.
     pub fn modify(
         &self,
         fd: RawFd,
@@ -116,7 +121,8 @@ impl Epoll {
 
     /// Unregisters a descriptor; call it before closing the descriptor.
     ///
-    /// Errors: `ENOENT` if it is not registered; `EBADF`.
+    /// # Errors
+    /// `ENOENT` if it is not registered; `EBADF`.
     pub fn delete(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, Interest::NONE, 0, Trigger::Level)
     }
@@ -235,7 +241,8 @@ impl AsRawFd for Epoll {
 /// Fails for a descriptor that is always ready, and so cannot be waited for. Costs one system call
 /// for sockets and pipes, four for anything else.
 ///
-/// Errors: `EPERM` for a regular file, a directory, most devices; `EBADF`; those of [`Epoll::new`].
+/// # Errors
+/// `EPERM` for a regular file, a directory, most devices; `EBADF`; those of [`Epoll::new`].
 pub fn check_waits(fd: RawFd) -> io::Result<()> {
     // Other files with a poll function depend on the driver or file system, so epoll decides.
     if file::is_stream(fd)? {

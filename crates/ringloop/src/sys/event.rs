@@ -19,8 +19,10 @@ pub struct EventFd(Descriptor);
 impl EventFd {
     /// Creates a non-blocking, close-on-exec eventfd.
     ///
-    /// Errors: `EMFILE`, `ENFILE`, `ENOMEM`.
     /// Source: eventfd(2).
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub fn new() -> io::Result<Self> {
         // SAFETY: E2; the call takes no pointer.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;

@@ -22,7 +22,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 ///
 /// With `offset` `None` reads at the file's own position, as pipes and sockets require. The first `n` bytes of `buffer` are initialised.
 ///
-/// Errors: `EAGAIN`, `EINTR`, and those of read(2) and pread(2).
+/// # Errors
+/// `EAGAIN`, `EINTR`, and those of read(2) and pread(2).
 pub fn read(fd: RawFd, buffer: &mut [MaybeUninit<u8>], offset: Option<u64>) -> io::Result<usize> {
     // SAFETY: F1.
     unsafe { read_raw(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) }
@@ -115,7 +116,9 @@ pub unsafe fn read_raw(
 ///
 /// `offset` is as in [`read`].
 ///
-/// Errors: `EAGAIN`, `EINTR`, `EPIPE` (the runtime ignores SIGPIPE, as Rust and Python do), and those of write(2) and pwrite(2).
+/// # Errors
+/// `EAGAIN`, `EINTR`, `EPIPE` (the runtime ignores SIGPIPE, as Rust and Python do), and those of
+/// write(2) and pwrite(2).
 pub fn write(fd: RawFd, bytes: &[u8], offset: Option<u64>) -> io::Result<usize> {
     // SAFETY: F1.
     unsafe { write_raw(fd, bytes.as_ptr(), bytes.len(), offset) }
@@ -142,8 +145,10 @@ pub unsafe fn write_raw(
 
 /// Writes several buffers as one: at most `IOV_MAX` (1024); returns the bytes of all of them.
 ///
-/// Errors: as [`fn@write`].
 /// Source: writev(2).
+///
+/// # Errors
+/// As [`fn@write`].
 pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     let count = buffers.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
     // SAFETY: F1: std promises that an IoSlice has the form of an iovec.
@@ -153,8 +158,10 @@ pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
 
 /// Makes a descriptor non-blocking or blocking, for all that share the open file description.
 ///
-/// Errors: `EBADF`.
 /// Source: fcntl(2), `F_SETFL`.
+///
+/// # Errors
+/// `EBADF`.
 pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
@@ -172,8 +179,10 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
 
 /// Sets close-on-exec.
 ///
-/// Errors: `EBADF`.
 /// Source: fcntl(2), `F_SETFD`.
+///
+/// # Errors
+/// `EBADF`.
 pub fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
@@ -182,8 +191,10 @@ pub fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
 
 /// True if a descriptor is non-blocking.
 ///
-/// Errors: `EBADF`.
 /// Source: fcntl(2), `F_GETFL`.
+///
+/// # Errors
+/// `EBADF`.
 pub fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no pointer is passed.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
@@ -192,8 +203,11 @@ pub fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
 
 /// Closes a descriptor.
 ///
-/// Errors: `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux closes the descriptor all the same, and a second close could hit another thread's new one.
 /// Source: close(2), "Dealing with error returns".
+///
+/// # Errors
+/// `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux closes
+/// the descriptor all the same, and a second close could hit another thread's new one.
 pub fn close(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointer is passed; a number that is not open is EBADF.
     match check(unsafe { libc::close(fd) }) {
@@ -228,8 +242,10 @@ impl Drop for Descriptor {
 
 /// Creates a pipe, both ends non-blocking and close-on-exec; the reading end comes first.
 ///
-/// Errors: `EMFILE`, `ENFILE`.
 /// Source: pipe2(2).
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: F1: room for two descriptors.
@@ -270,15 +286,18 @@ const MEMORY_DEVICES: u32 = 1;
 
 /// True if a descriptor is a socket or a pipe.
 ///
-/// Errors: `EBADF`.
+/// # Errors
+/// `EBADF`.
 pub fn is_stream(fd: RawFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileKind::Pipe | FileKind::Socket))
 }
 
 /// The kind of file behind a descriptor.
 ///
-/// Errors: `EBADF`.
 /// Source: fstat(2), inode(7).
+///
+/// # Errors
+/// `EBADF`.
 pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: F1: room for one, live for the call.
@@ -297,8 +316,10 @@ pub fn kind(fd: RawFd) -> io::Result<FileKind> {
 /// True if a descriptor is seekable. A pipe, a socket or a terminal is not, and a ring would read
 /// from it at any offset.
 ///
-/// Errors: `EBADF`.
 /// Source: lseek(2); pread(2), `ESPIPE`.
+///
+/// # Errors
+/// `EBADF`.
 pub fn has_positions(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no pointer is passed.
     match check(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }) {
@@ -311,8 +332,10 @@ pub fn has_positions(fd: RawFd) -> io::Result<bool> {
 /// Polls a descriptor without waiting: the part of `interest` that is ready, both directions on an
 /// error or a hang-up. A regular file is always ready.
 ///
-/// Errors: `EBADF`.
 /// Source: poll(2).
+///
+/// # Errors
+/// `EBADF`.
 pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
     let mut entry = libc::pollfd {
         fd,

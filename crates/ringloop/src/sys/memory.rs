@@ -36,7 +36,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps zeroed, page-aligned memory of `len` bytes, rounded up to whole pages.
     ///
-    /// Errors: `ENOMEM`; `EINVAL` for 0.
+    /// # Errors
+    /// `ENOMEM`; `EINVAL` for 0.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)?.for_this_process()
     }

@@ -23,8 +23,10 @@ pub const METADATA_MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 
 /// Opens a file; `mode` is for a new one.
 ///
-/// Errors: those of open(2).
 /// Source: openat(2).
+///
+/// # Errors
+/// Those of open(2).
 pub fn open(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
     // SAFETY: N1.
     let fd = check(unsafe { libc::openat(dir, path.as_ptr(), flags, mode) })?;
@@ -40,8 +42,10 @@ pub fn empty_metadata() -> libc::statx {
 
 /// Reads a file's metadata; an empty path and `AT_EMPTY_PATH` mean `dir` itself.
 ///
-/// Errors: those of stat(2).
 /// Source: statx(2).
+///
+/// # Errors
+/// Those of stat(2).
 pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut libc::statx) -> io::Result<()> {
     // SAFETY: N1; the structure is live for the call.
     check(unsafe { libc::statx(dir, path.as_ptr(), flags, METADATA_MASK, into) })?;
@@ -50,8 +54,10 @@ pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut libc::statx) -> 
 
 /// Renames a file; `flags` are `RENAME_*`.
 ///
-/// Errors: those of rename(2).
 /// Source: renameat2(2).
+///
+/// # Errors
+/// Those of rename(2).
 pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Result<()> {
     let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
     // SAFETY: N1. Called by number: not every C library wraps it.
@@ -61,8 +67,10 @@ pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Resul
 
 /// Removes a name, or with `AT_REMOVEDIR` an empty directory.
 ///
-/// Errors: those of unlink(2) and rmdir(2).
 /// Source: unlinkat(2).
+///
+/// # Errors
+/// Those of unlink(2) and rmdir(2).
 pub fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
     // SAFETY: N1.
     check(unsafe { libc::unlinkat(dir, path.as_ptr(), flags) })?;
@@ -71,8 +79,10 @@ pub fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
 
 /// Creates a directory.
 ///
-/// Errors: those of mkdir(2).
 /// Source: mkdirat(2).
+///
+/// # Errors
+/// Those of mkdir(2).
 pub fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
     // SAFETY: N1.
     check(unsafe { libc::mkdirat(dir, path.as_ptr(), mode) })?;
@@ -81,8 +91,10 @@ pub fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
 
 /// Creates a symbolic link to `target`.
 ///
-/// Errors: those of symlink(2).
 /// Source: symlinkat(2).
+///
+/// # Errors
+/// Those of symlink(2).
 pub fn symlink(target: &CStr, dir: RawFd, path: &CStr) -> io::Result<()> {
     // SAFETY: N1.
     check(unsafe { libc::symlinkat(target.as_ptr(), dir, path.as_ptr()) })?;
@@ -91,8 +103,10 @@ pub fn symlink(target: &CStr, dir: RawFd, path: &CStr) -> io::Result<()> {
 
 /// Creates a hard link.
 ///
-/// Errors: those of link(2).
 /// Source: linkat(2).
+///
+/// # Errors
+/// Those of link(2).
 pub fn hard_link(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: i32) -> io::Result<()> {
     let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
     // SAFETY: N1.

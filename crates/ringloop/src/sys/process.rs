@@ -15,8 +15,10 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Opens a close-on-exec descriptor for a child that has not been reaped.
 ///
-/// Errors: `ESRCH` no such process, `EMFILE`, `ENFILE`, `ENOSYS` before Linux 5.3.
 /// Source: `pidfd_open(2)`.
+///
+/// # Errors
+/// `ESRCH` no such process, `EMFILE`, `ENFILE`, `ENOSYS` before Linux 5.3.
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: H1; no pointer is passed.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) })?;
@@ -26,8 +28,10 @@ pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
 
 /// True if a child has ended, without reaping it.
 ///
-/// Errors: `ECHILD` if it is no child of this process, or has been reaped.
 /// Source: waitid(2), `P_PIDFD` since Linux 5.4.
+///
+/// # Errors
+/// `ECHILD` if it is no child of this process, or has been reaped.
 pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
     // SAFETY: H2.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

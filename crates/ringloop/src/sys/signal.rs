@@ -84,8 +84,12 @@ static FORK_HOOK: Once = Once::new();
 impl Listener {
     /// Starts listening to these signals.
     ///
-    /// Errors: `EINVAL` for an invalid signal, one that cannot be caught (`SIGKILL`, `SIGSTOP`), or one whose handler must not return (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`); `EMFILE`; `EAGAIN` if there are [`LISTENERS_MAX`] listeners.
     /// Source: sigaction(2), signal-safety(7).
+    ///
+    /// # Errors
+    /// `EINVAL` for an invalid signal, one that cannot be caught (`SIGKILL`, `SIGSTOP`), or one
+    /// whose handler must not return (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`); `EMFILE`; `EAGAIN`
+    /// if there are [`LISTENERS_MAX`] listeners.
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let mask = mask_of(signals)?;
         let generation = Generation::current();
@@ -323,8 +327,10 @@ fn mask_of(signals: &[i32]) -> io::Result<u64> {
 
 /// Sends this process a signal; for tests.
 ///
-/// Errors: `EINVAL` for an invalid signal.
 /// Source: kill(2).
+///
+/// # Errors
+/// `EINVAL` for an invalid signal.
 #[cfg(test)]
 fn raise(signal: i32) {
     // SAFETY: no pointer is passed.

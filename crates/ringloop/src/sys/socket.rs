@@ -27,7 +27,8 @@ use std::time::Duration;
 
 /// Creates a non-blocking, close-on-exec socket; the arguments are those of socket(2).
 ///
-/// Errors: `EMFILE`, `ENFILE`, `EAFNOSUPPORT`, `EPROTONOSUPPORT`, `EACCES`.
+/// # Errors
+/// `EMFILE`, `ENFILE`, `EAFNOSUPPORT`, `EPROTONOSUPPORT`, `EACCES`.
 pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: S3; no pointer is passed.
@@ -52,8 +53,11 @@ pub fn listen(fd: RawFd, backlog: i32) -> io::Result<()> {
 
 /// Begins to connect.
 ///
-/// Errors: `EINPROGRESS` normally: wait for writability, then call [`take_error`]. `EAGAIN` for a Unix socket whose listener's backlog is full.
 /// Source: connect(2).
+///
+/// # Errors
+/// `EINPROGRESS` normally: wait for writability, then call [`take_error`]. `EAGAIN` for a Unix
+/// socket whose listener's backlog is full.
 pub fn connect(fd: RawFd, address: &SockAddr) -> io::Result<()> {
     // SAFETY: S1.
     check(unsafe { libc::connect(fd, address.as_ptr(), address.len()) })?;
@@ -62,8 +66,12 @@ pub fn connect(fd: RawFd, address: &SockAddr) -> io::Result<()> {
 
 /// Accepts one queued connection, non-blocking and close-on-exec.
 ///
-/// Errors: `EAGAIN` if there is none; `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: back off; `ECONNABORTED` and other network errors of the *new* socket: try again.
-/// Source: accept4(2). If that is refused, accept(2) and fcntl(2): a program that another thread starts between them inherits the connection.
+/// Source: accept4(2). If that is refused, accept(2) and fcntl(2): a program that another thread
+/// starts between them inherits the connection.
+///
+/// # Errors
+/// `EAGAIN` if there is none; `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: back off; `ECONNABORTED` and
+/// other network errors of the *new* socket: try again.
 pub fn accept(fd: RawFd) -> io::Result<OwnedFd> {
     static REFUSED: AtomicBool = AtomicBool::new(false);
     if !REFUSED.load(Ordering::Relaxed) {
@@ -114,7 +122,8 @@ pub fn accept_now(fd: RawFd) -> io::Result<OwnedFd> {
 ///
 /// The first `n` bytes of `buffer` are initialised. With `MSG_TRUNC`, `n` may exceed the buffer (a datagram's full size). Costs 320 ns for `EAGAIN`. An address that is not 16-byte aligned makes the copy 4 times slower on Zen 3 and 4.
 ///
-/// Errors: `EAGAIN`, `ECONNRESET`, and those of recv(2).
+/// # Errors
+/// `EAGAIN`, `ECONNRESET`, and those of recv(2).
 pub fn recv(fd: RawFd, buffer: &mut [MaybeUninit<u8>], flags: i32) -> io::Result<usize> {
     // SAFETY: S1.
     unsafe { recv_raw(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) }
@@ -138,7 +147,8 @@ pub unsafe fn recv_raw(fd: RawFd, at: *mut u8, len: usize, flags: i32) -> io::Re
 
 /// Sends what fits, at most the buffer; never raises SIGPIPE.
 ///
-/// Errors: `EAGAIN`, `EPIPE`, `ECONNRESET`, and those of send(2).
+/// # Errors
+/// `EAGAIN`, `EPIPE`, `ECONNRESET`, and those of send(2).
 pub fn send(fd: RawFd, bytes: &[u8], flags: i32) -> io::Result<usize> {
     // SAFETY: S1.
     unsafe { send_raw(fd, bytes.as_ptr(), bytes.len(), flags) }
@@ -224,7 +234,8 @@ pub unsafe fn sendmsg(fd: RawFd, message: *const libc::msghdr, flags: i32) -> io
 
 /// Shuts down one direction of a connection, or both.
 ///
-/// Errors: `ENOTCONN`.
+/// # Errors
+/// `ENOTCONN`.
 pub fn shutdown(fd: RawFd, how: Shutdown) -> io::Result<()> {
     let how = match how {
         Shutdown::Read => libc::SHUT_RD,
@@ -247,7 +258,8 @@ pub fn local_addr(fd: RawFd) -> io::Result<SockAddr> {
 
 /// The peer's address.
 ///
-/// Errors: `ENOTCONN`.
+/// # Errors
+/// `ENOTCONN`.
 pub fn peer_addr(fd: RawFd) -> io::Result<SockAddr> {
     let mut address = SockAddr::empty();
     let (at, len) = (address.as_mut_ptr(), address.len_mut_ptr());
@@ -258,8 +270,11 @@ pub fn peer_addr(fd: RawFd) -> io::Result<SockAddr> {
 
 /// The peer's address of an Internet connection, even after a reset.
 ///
-/// Errors: `ENOTCONN` if it was never connected, and for other families.
-/// Source: `SO_PEERNAME` of Linux's `sk_getsockopt`, which refuses more room than the address needs.
+/// Source: `SO_PEERNAME` of Linux's `sk_getsockopt`, which refuses more room than the address
+/// needs.
+///
+/// # Errors
+/// `ENOTCONN` if it was never connected, and for other families.
 pub fn last_peer_addr(fd: RawFd) -> io::Result<SockAddr> {
     let len = match i32::from(local_addr(fd)?.family()) {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
@@ -300,16 +315,20 @@ pub fn get_option_int(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
 
 /// The family of a socket, even if it has no address.
 ///
-/// Errors: `EBADF`, `ENOTSOCK`.
 /// Source: socket(7), `SO_DOMAIN`.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK`.
 pub fn family(fd: RawFd) -> io::Result<i32> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)
 }
 
 /// True for a UDP socket: ping and raw sockets, of the same families, are not.
 ///
-/// Errors: `EBADF`, `ENOTSOCK`.
 /// Source: socket(7), `SO_PROTOCOL`.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK`.
 pub fn is_udp(fd: RawFd) -> io::Result<bool> {
     let is_internet = matches!(family(fd)?, libc::AF_INET | libc::AF_INET6);
     let protocol = get_option_int(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
@@ -318,8 +337,10 @@ pub fn is_udp(fd: RawFd) -> io::Result<bool> {
 
 /// True for a stream socket; all others preserve message boundaries.
 ///
-/// Errors: `EBADF`, `ENOTSOCK`.
 /// Source: socket(7), `SO_TYPE`.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK`.
 pub fn is_stream(fd: RawFd) -> io::Result<bool> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_TYPE).map(|kind| kind == libc::SOCK_STREAM)
 }
@@ -327,8 +348,10 @@ pub fn is_stream(fd: RawFd) -> io::Result<bool> {
 /// True if a descriptor preserves message boundaries: a socket that is no stream, a packet pipe, a
 /// device. Also true for a terminal, whose lines may be joined.
 ///
-/// Errors: `EBADF`.
 /// Source: socket(7), `SO_TYPE`; pipe(2), `O_DIRECT`.
+///
+/// # Errors
+/// `EBADF`.
 pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
     Ok(match file::kind(fd)? {
         file::FileKind::Pipe => {
@@ -344,8 +367,10 @@ pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
 
 /// True if a socket is listening.
 ///
-/// Errors: `EBADF`, `ENOTSOCK`.
 /// Source: socket(7), `SO_ACCEPTCONN`.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK`.
 pub fn is_listening(fd: RawFd) -> io::Result<bool> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).map(|value| value != 0)
 }
@@ -382,8 +407,10 @@ pub fn is_exhaustion(error: &io::Error) -> bool {
 /// Creates two connected Unix sockets, non-blocking and close-on-exec; `kind` is `SOCK_STREAM`,
 /// `SOCK_DGRAM` or `SOCK_SEQPACKET`.
 ///
-/// Errors: `EMFILE`, `ENFILE`.
 /// Source: socketpair(2).
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
 pub fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -416,8 +443,10 @@ pub fn set_reuse_port(fd: RawFd, on: bool) -> io::Result<()> {
 /// connection: it returns the socket's index in the order of binding; with any other number the
 /// kernel selects.
 ///
-/// Errors: `EINVAL` if the kernel refuses the program.
 /// Source: socket(7), `SO_ATTACH_REUSEPORT_CBPF` (Linux 4.5).
+///
+/// # Errors
+/// `EINVAL` if the kernel refuses the program.
 pub fn set_reuse_port_program(fd: RawFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,

@@ -96,8 +96,10 @@ pub unsafe fn write_vector(fd: RawFd, vector: &[libc::iovec], offset: u64) -> io
 
 /// Flushes a file to disk; with `data_only` without metadata that reading it back does not need.
 ///
-/// Errors: `EIO`, `ENOSPC`, `EROFS`, `EINVAL`.
 /// Source: fsync(2).
+///
+/// # Errors
+/// `EIO`, `ENOSPC`, `EROFS`, `EINVAL`.
 pub fn sync(fd: RawFd, data_only: bool) -> io::Result<()> {
     let done = if data_only {
         // SAFETY: no pointer is passed.
@@ -112,7 +114,8 @@ pub fn sync(fd: RawFd, data_only: bool) -> io::Result<()> {
 
 /// Allocates space, punches a hole, and the like; `mode` is `FALLOC_FL_*`.
 ///
-/// Errors: those of fallocate(2).
+/// # Errors
+/// Those of fallocate(2).
 pub fn allocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> io::Result<()> {
     let (offset, len) = (offset as libc::off_t, len as libc::off_t);
     // SAFETY: no pointer is passed.
@@ -122,7 +125,8 @@ pub fn allocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> io::Result<()> {
 
 /// Sets a file's length.
 ///
-/// Errors: those of ftruncate(2).
+/// # Errors
+/// Those of ftruncate(2).
 pub fn truncate(fd: RawFd, len: u64) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     check(unsafe { libc::ftruncate(fd, len as libc::off_t) })?;
@@ -133,7 +137,8 @@ pub fn truncate(fd: RawFd, len: u64) -> io::Result<()> {
 /// descriptor's
 /// own position, and required for a pipe.
 ///
-/// Errors: those of splice(2).
+/// # Errors
+/// Those of splice(2).
 pub fn splice(
     from: (RawFd, Option<u64>),
     to: (RawFd, Option<u64>),
@@ -155,7 +160,8 @@ pub fn splice(
 
 /// Copies at most `len` bytes from one pipe to another; they stay in the first.
 ///
-/// Errors: those of tee(2).
+/// # Errors
+/// Those of tee(2).
 pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> {
     // SAFETY: no pointer is passed.
     Ok(check(unsafe { libc::tee(from, to, len, flags) })? as usize)
@@ -163,8 +169,10 @@ pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> 
 
 /// Sets a pipe's capacity in bytes; returns the actual one.
 ///
-/// Errors: `EPERM` past `/proc/sys/fs/pipe-max-size`, `EBUSY`.
 /// Source: fcntl(2), `F_SETPIPE_SZ`.
+///
+/// # Errors
+/// `EPERM` past `/proc/sys/fs/pipe-max-size`, `EBUSY`.
 pub fn set_pipe_capacity(fd: RawFd, len: usize) -> io::Result<usize> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     // SAFETY: no pointer is passed.

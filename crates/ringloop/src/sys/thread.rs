@@ -12,8 +12,10 @@ use std::mem::MaybeUninit;
 
 /// The CPUs that the calling thread may use, in ascending order.
 ///
-/// Errors: `EINVAL` on a machine with more than 1024 CPUs.
 /// Source: `sched_getaffinity(2)`, cpuset(7).
+///
+/// # Errors
+/// `EINVAL` on a machine with more than 1024 CPUs.
 pub fn allowed_processors() -> io::Result<Vec<usize>> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     let len = size_of::<libc::cpu_set_t>();
@@ -30,8 +32,10 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 
 /// Pins the calling thread to one CPU.
 ///
-/// Errors: `EINVAL` if the thread may not use it.
 /// Source: `sched_setaffinity(2)`.
+///
+/// # Errors
+/// `EINVAL` if the thread may not use it.
 pub fn pin_to(processor: usize) -> io::Result<()> {
     let len = size_of::<libc::cpu_set_t>();
     if processor >= len * 8 {
@@ -49,8 +53,10 @@ pub fn pin_to(processor: usize) -> io::Result<()> {
 
 /// Blocks all signals on this thread: their handlers run on the application's threads.
 ///
-/// Errors: none are known.
 /// Source: `pthread_sigmask(3)`.
+///
+/// # Errors
+/// None are known.
 pub fn block_signals() -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: T2.

@@ -46,8 +46,10 @@ pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
 
 /// Takes the next error; skips entries of other kinds.
 ///
-/// Errors: `EAGAIN` if there is none, and those of recvmsg(2).
 /// Source: recvmsg(2), `MSG_ERRQUEUE`.
+///
+/// # Errors
+/// `EAGAIN` if there is none, and those of recvmsg(2).
 pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
     loop {
         let mut name = SockAddr::empty();

@@ -35,8 +35,10 @@ pub use train::{Train, send_train, set_receive_ecn, set_receive_local_ip, set_un
 
 /// Enables or disables receiving GSO batches as one message ([`Message::datagrams`] splits them).
 ///
-/// Errors: `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` if it is no UDP socket.
 /// Source: udp(7), `UDP_GRO`.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` if it is no UDP socket.
 pub fn set_receive_trains(fd: RawFd, on: bool) -> io::Result<()> {
     socket::set_option_int(fd, libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
 }

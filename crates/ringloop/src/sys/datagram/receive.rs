@@ -51,8 +51,11 @@ impl Receiver {
     /// order. A datagram longer than its buffer is truncated. A buffer too short for a head, and
     /// all after it, are ignored. If recvmmsg(2) is refused, receives one message per call.
     ///
-    /// Errors: `EAGAIN`, and those of recvmsg(2) before the first datagram; the socket keeps later ones for the next call.
     /// Source: recvmmsg(2), recvmsg(2).
+    ///
+    /// # Errors
+    /// `EAGAIN`, and those of recvmsg(2) before the first datagram; the socket keeps later ones for
+    /// the next call.
     pub fn receive<'b>(
         &mut self,
         fd: RawFd,

@@ -27,7 +27,8 @@ const MESSAGE_BYTES_MAX: usize = 65_507;
 
 /// Sends one datagram.
 ///
-/// Errors: `EAGAIN`, `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendto(2).
+/// # Errors
+/// `EAGAIN`, `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendto(2).
 pub fn send_to(fd: RawFd, bytes: &[u8], to: &SockAddr) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL;
     let (name, name_len) = (to.as_ptr(), to.len());
@@ -147,8 +148,10 @@ impl Outgoing {
     /// Sends datagrams in order, as many as one call takes; returns how many were sent. One without
     /// an address goes to the peer. With `segmented`, runs are joined.
     ///
-    /// Errors: as sendto(2), if the first message failed; later ones are for the next call.
     /// Source: sendmmsg(2), sendmsg(2) if that is refused, udp(7).
+    ///
+    /// # Errors
+    /// As sendto(2), if the first message failed; later ones are for the next call.
     pub fn send<'a>(
         &mut self,
         fd: RawFd,

@@ -95,8 +95,10 @@ fn segment_len(train: &Train<'_>) -> Option<u16> {
 
 /// Sends a GSO batch, or a single datagram.
 ///
-/// Errors: as [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
 /// Source: sendmsg(2), udp(7), ip(7), ipv6(7).
+///
+/// # Errors
+/// As [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
 pub fn send_train(fd: RawFd, train: &Train<'_>) -> Result<(), SendError> {
     let to = SockAddr::from(train.to);
     let controls = Controls::of(train);

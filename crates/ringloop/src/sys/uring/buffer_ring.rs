@@ -129,8 +129,11 @@ impl BufferRing {
     ///
     /// `count` is a power of two, at most 32768; `buf_len` is not 0. Takes `count` × `buf_len` bytes of memory, each buffer rounded up to 64, touched only when used.
     ///
-    /// Errors: `EINVAL` for other numbers; `EEXIST` if the group exists, or on another thread than the ring's; `ENOMEM`.
     /// Source: `io_uring_register(2)`, `IORING_REGISTER_PBUF_RING`.
+    ///
+    /// # Errors
+    /// `EINVAL` for other numbers; `EEXIST` if the group exists, or on another thread than the
+    /// ring's; `ENOMEM`.
     pub fn register(ring: &Ring, group: u16, count: u16, buf_len: u32) -> io::Result<Self> {
         Self::register_with(ring, group, count, buf_len, 0)
     }
@@ -354,7 +357,8 @@ impl BufferRing {
     /// Unregisters the group and frees the memory. Call it only when no request that names the
     /// group is in flight (the contract of [`Ring::push`]).
     ///
-    /// Errors: `ENOENT`, `EINVAL` if it is not registered with this ring; the memory is freed all the same.
+    /// # Errors
+    /// `ENOENT`, `EINVAL` if it is not registered with this ring; the memory is freed all the same.
     pub fn unregister(self, ring: &Ring) -> io::Result<()> {
         let mut argument = BufReg {
             bgid: self.group,

@@ -18,8 +18,10 @@ pub(super) const MEMORY_PAUSES: [Duration; 3] = [
 impl Ring {
     /// Creates a ring, still disabled. Costs tens of microseconds; once per loop.
     ///
-    /// Errors: a [`Refusal`] with cause and remedy.
     /// Source: `io_uring_setup(2)`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] with cause and remedy.
     pub fn new(config: &Config) -> Result<Self, Refusal> {
         Self::new_with(config, &Linux)
     }

@@ -152,8 +152,11 @@ impl Ring {
     ///
     /// The thread also gets a slot for the ring's descriptor, which saves 30 ns per enter; without a free slot, the ring works too.
     ///
-    /// Errors: `EBADFD` if it is enabled already.
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS` and `IORING_REGISTER_RING_FDS`.
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS` and
+    /// `IORING_REGISTER_RING_FDS`.
+    ///
+    /// # Errors
+    /// `EBADFD` if it is enabled already.
     pub fn enable(&mut self) -> io::Result<()> {
         // SAFETY: R5: this opcode takes no argument.
         unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }
@@ -242,7 +245,9 @@ impl Ring {
     ///
     /// Entries that the kernel could not take now (`EAGAIN` no memory, `EBUSY`, `EINTR`) stay queued: check [`Ring::pending`]. Costs a system call, none with nothing queued. With submission polling, the time until the kernel thread has taken them, and a system call only if that thread sleeps.
     ///
-    /// Errors: `EEXIST` on another thread than the one that enabled it; `EBADFD` if it is not enabled. The entries stay queued then too.
+    /// # Errors
+    /// `EEXIST` on another thread than the one that enabled it; `EBADFD` if it is not enabled. The
+    /// entries stay queued then too.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.pending() == 0 {
             return Ok(());
@@ -295,8 +300,10 @@ impl Ring {
     ///
     /// With `want` 0, or a zero timeout, does not wait; `None` waits without limit. It also returns when the time is up, a signal came, or the kernel lacked memory: `Ok` says nothing about completions, [`Ring::pop`] does. Entries that were not taken stay queued. Costs one system call, 200 ns with nothing to do; none with submission polling and nothing to wait for.
     ///
-    /// Errors: as [`Ring::submit`].
     /// Source: `io_uring_enter(2)`.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
     pub fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
         let mut argument = GetEventsArg::default();
         let mut want = want;
@@ -377,7 +384,9 @@ impl Ring {
     ///
     /// Does not wait for what is already running (a read from a disk): reap until nothing is in flight.
     ///
-    /// Errors: `EEXIST`, `EBADFD` as [`Ring::submit`]. It is not an error if nothing matched, or something is still running.
+    /// # Errors
+    /// `EEXIST`, `EBADFD` as [`Ring::submit`]. It is not an error if nothing matched, or something
+    /// is still running.
     pub fn sync_cancel_all(&self) -> io::Result<()> {
         let mut cancel = abi::SyncCancel {
             fd: -1,

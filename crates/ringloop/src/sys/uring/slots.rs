@@ -73,8 +73,11 @@ pub struct Slots {
 impl Slots {
     /// Creates an empty table of `count` slots.
     ///
-    /// Errors: `EMFILE` for more files than the process may have open; `EBUSY` if the ring has one.
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2` (5.13), sparse (5.19).
+    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2` (5.13),
+    /// sparse (5.19).
+    ///
+    /// # Errors
+    /// `EMFILE` for more files than the process may have open; `EBUSY` if the ring has one.
     pub fn new(ring: &Ring, table: Table, count: u32) -> io::Result<Self> {
         let mut argument = RsrcRegister {
             nr: count,
@@ -93,14 +96,16 @@ impl Slots {
 
     /// Registers a descriptor; `None` if every slot is taken.
     ///
-    /// Errors: `EBADF`.
+    /// # Errors
+    /// `EBADF`.
     pub fn put_file(&mut self, ring: &Ring, fd: i32) -> io::Result<Option<Slot>> {
         self.put(ring, (&raw const fd) as u64)
     }
 
     /// Registers memory; `None` if every slot is taken.
     ///
-    /// Errors: `ENOMEM` if more than `RLIMIT_MEMLOCK`; `EFAULT`.
+    /// # Errors
+    /// `ENOMEM` if more than `RLIMIT_MEMLOCK`; `EFAULT`.
     pub fn put_buffer(&mut self, ring: &Ring, memory: &mut [u8]) -> io::Result<Option<Slot>> {
         let entry = libc::iovec {
             iov_base: memory.as_mut_ptr().cast(),
