@@ -1,4 +1,4 @@
-//! What the engine's tests share: an engine driven as an embedder drives it, peers, and counters.
+//! Shared by the engine's tests: an engine driven like an embedder's, peers, and counters.
 
 use crate::{PATIENCE, drivers};
 use ringloop::Choice;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Processor time that this process has used.
+/// CPU time of this process.
 pub fn processor_time() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -33,7 +33,7 @@ pub fn processor_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Run a test on every driver, with an engine that is bound to this thread, and alone.
+/// Runs a test on every driver, alone, with an engine bound to this thread.
 pub fn on_both(test: impl Fn(&mut Bed)) {
     let _alone = alone();
     for choice in drivers() {
@@ -42,7 +42,7 @@ pub fn on_both(test: impl Fn(&mut Bed)) {
     }
 }
 
-/// Run a test on every driver, in a runtime of its own, and alone; nothing may be left open.
+/// Runs a test on every driver, alone, in its own runtime; it may leave nothing open.
 pub fn in_runtimes(test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
@@ -58,7 +58,7 @@ pub fn in_runtimes(test: impl Fn(&Runtime)) {
     }
 }
 
-/// Run a test on every driver, in a directory of its own, and alone; nothing may stay open.
+/// Runs a test on every driver, alone, in its own directory; it may leave nothing open.
 pub fn in_directories<F: Future<Output = ()>>(name: &str, test: impl Fn(PathBuf) -> F) {
     in_runtimes(|runtime| {
         let dir = std::env::temp_dir().join(format!("ringloop-{name}-{}", std::process::id()));
@@ -68,20 +68,20 @@ pub fn in_directories<F: Future<Output = ()>>(name: &str, test: impl Fn(PathBuf)
     });
 }
 
-/// One test at a time: descriptor numbers and counts belong to the whole process.
+/// One test at a time: descriptor numbers and counts are process-global.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many descriptors the process has open.
+/// Number of open descriptors.
 pub fn open_descriptors() -> usize {
     // The listing itself holds one.
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// No more descriptors than these are open, once a pool thread that has done its call has let go of its loop; of an
-/// earlier test it may have held one when they were counted.
+/// Waits until no more than `count` descriptors are open: a pool thread may hold its loop until its
+/// call has ended, even that of an earlier test.
 #[track_caller]
 pub fn expect_descriptors(count: usize) {
     let begun = Instant::now();
@@ -95,14 +95,14 @@ pub fn expect_descriptors(count: usize) {
     );
 }
 
-/// `mem::forget`, in a way that a leak checker knows for intended: a static reaches it.
+/// `mem::forget`, but reachable from a static, so that leak checkers ignore it.
 pub fn leak<T>(value: T) {
     static LEAKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let address = std::ptr::from_mut(Box::leak(Box::new(value))) as usize;
     LEAKED.lock().unwrap().push(address);
 }
 
-/// An engine as an embedder drives it: by tokens.
+/// An engine driven like an embedder's: by tokens.
 #[derive(Debug)]
 pub struct Bed {
     pub engine: Engine,
@@ -146,7 +146,7 @@ impl Bed {
         (key, token)
     }
 
-    /// Submit, and take the one completion.
+    /// Submits, and takes the one completion.
     pub fn run(&mut self, request: Request) -> Completion {
         let (_, token) = self.submit(request);
         let completion = self.expect(token);
@@ -154,7 +154,7 @@ impl Bed {
         completion
     }
 
-    /// One turn: wait until `timeout`, then collect every event there is.
+    /// One turn: waits up to `timeout`, then collects all events.
     pub fn turn(&mut self, timeout: Duration) {
         self.engine.park(Some(timeout)).unwrap();
         while let Some(event) = self.engine.next_event() {
@@ -162,7 +162,7 @@ impl Bed {
         }
     }
 
-    /// Turns without waiting: whatever is queued reaches the kernel, whatever is there comes out.
+    /// Turns without waiting: submits what is queued, and collects what has arrived.
     pub fn settle(&mut self) {
         for _ in 0..4 {
             self.turn(Duration::ZERO);
@@ -197,7 +197,7 @@ impl Bed {
         self.arrived.drain(..).collect()
     }
 
-    /// Nothing comes for `token`, however often the kernel is asked.
+    /// Nothing comes for `token`, however often the kernel is polled.
     pub fn expect_none(&mut self, token: Token) {
         for _ in 0..4 {
             self.turn(Duration::from_millis(1));
@@ -206,8 +206,8 @@ impl Bed {
         assert!(completion.is_none(), "{completion:?}");
     }
 
-    /// With nothing to do, waits last as long as they are told. A few may end early: a loop may look
-    /// at a descriptor once more, and the kernel interrupts a wait to tear an earlier ring down.
+    /// When idle, waits last as long as their timeout. A few may end early: a loop may check a
+    /// descriptor once more, and the kernel interrupts a wait to tear an earlier ring down.
     pub fn assert_sleeps(&mut self) {
         let early = (0..20).filter(|_| {
             let started = Instant::now();
@@ -230,7 +230,7 @@ impl Bed {
         self.engine.driver_mut().in_flight()
     }
 
-    /// Turn until nothing is in flight.
+    /// Runs turns until nothing is in flight.
     pub fn drain(&mut self) {
         let started = Instant::now();
         while self.in_flight() > 0 {
@@ -243,7 +243,7 @@ impl Bed {
         }
     }
 
-    /// The bytes in a completion's pool buffer, which goes back.
+    /// The bytes in a completion's pool buffer, which is recycled.
     pub fn take_bytes(&mut self, completion: &mut Completion) -> Vec<u8> {
         let Some(id) = completion.buffer.take() else {
             return Vec::new();
@@ -255,12 +255,12 @@ impl Bed {
         bytes
     }
 
-    /// What an embedder says of a descriptor before it closes it.
+    /// Releases a descriptor, as an embedder does before it closes it.
     pub fn release(&mut self, descriptor: &impl AsRawFd) {
         self.engine.driver_mut().release(descriptor.as_raw_fd());
     }
 
-    /// Receive once into `capacity` bytes.
+    /// Receives once into `capacity` bytes.
     pub fn recv(&mut self, fd: RawFd, capacity: usize) -> (i32, Vec<u8>) {
         let buf = RecvBuf::with_capacity(capacity);
         let completion = self.run(Request::Recv(Recv { fd, buf }));
@@ -339,7 +339,7 @@ pub fn connect_to(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// Make the peer's close a reset.
+/// Makes the peer's close a reset.
 pub fn reset(peer: TcpStream) {
     let linger = libc::linger {
         l_onoff: 1,
@@ -363,7 +363,7 @@ pub fn read_exact(peer: &mut impl Read, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether the peer sees the end of the stream, or a reset.
+/// True if the peer sees the end of the stream, or a reset.
 pub fn is_closed(peer: &mut impl Read) -> bool {
     match peer.read(&mut [0; 1]) {
         Ok(count) => count == 0,
@@ -371,8 +371,8 @@ pub fn is_closed(peer: &mut impl Read) -> bool {
     }
 }
 
-/// Memory of a foreign owner that notices when it is released, how often, and whether anybody writes
-/// to it after that. It is never freed while it is watched, so a late write is seen, not undefined.
+/// Foreign memory that records when it is released, how often, and whether it is written to after
+/// that. It is not freed while it is watched, so a late write is detected, not undefined.
 #[derive(Debug)]
 pub struct Foreign {
     shared: Rc<Shared>,
@@ -387,7 +387,7 @@ struct Shared {
 const POISON: u8 = 0xA5;
 
 unsafe fn released(owner: *mut ()) {
-    // SAFETY: `owner` came from `Rc::into_raw` in `lend`, and is released once a loan.
+    // SAFETY: `owner` came from `Rc::into_raw` in `lend`, and is released once per loan.
     let shared = unsafe { Rc::from_raw(owner.cast_const().cast::<Shared>()) };
     shared.releases.set(shared.releases.get() + 1);
     for byte in &shared.memory {
@@ -437,7 +437,7 @@ impl Foreign {
         self.shared.releases.get()
     }
 
-    /// It was released exactly once, and nobody has written to it since.
+    /// It was released exactly once, and not written to since.
     pub fn assert_released_untouched(&self) {
         assert_eq!(self.releases(), 1, "releases");
         let touched = self.shared.memory.iter().position(|b| b.get() != POISON);
@@ -445,7 +445,7 @@ impl Foreign {
     }
 }
 
-/// Make the kernel answer a system call of this thread with an error, as a container's filter does.
+/// Makes a system call of this thread fail with an error, like a container's filter.
 pub fn deny(call: libc::c_long, errno: i32) {
     let statement = |code: u32, jt, jf, k| libc::sock_filter {
         code: u16::try_from(code).unwrap(),

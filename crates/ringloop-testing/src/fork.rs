@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Fork; the status with which `child` ended, 0 where it returned.
+/// Forks; returns the status with which `child` ended, 0 if it returned.
 pub fn forked(child: impl FnOnce()) -> i32 {
     // SAFETY: the child runs on this thread alone, and ends with _exit.
     let pid = unsafe { libc::fork() };
@@ -12,16 +12,16 @@ pub fn forked(child: impl FnOnce()) -> i32 {
     status_of(pid)
 }
 
-/// What the child does, and its end.
+/// Runs the child's part, and exits.
 pub fn end_child(child: impl FnOnce()) -> ! {
     // SAFETY: no pointer is passed. A child that hangs ends by the signal.
     unsafe { libc::alarm(20) };
     let ended = catch_unwind(AssertUnwindSafe(child));
-    // SAFETY: nothing of the parent's runs any more.
+    // SAFETY: no code of the parent runs any more.
     unsafe { libc::_exit(i32::from(ended.is_err())) };
 }
 
-/// Wait for a child's end.
+/// Waits for a child's end.
 pub fn status_of(pid: libc::pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: writes to a live local.

@@ -1,4 +1,4 @@
-//! Operations brought to a state and given up there: what the tests of every state share.
+//! Operations brought to a state and cancelled there: shared by the tests of every state.
 
 use crate::drivers;
 use crate::engine::{Bed, Foreign, alone};
@@ -7,7 +7,8 @@ use ringloop::embed::op::Request;
 use ringloop::embed::{Key, Token};
 use std::time::Duration;
 
-/// One operation in a world of its own: how it is asked for so that it has to wait, and what makes it complete.
+/// One operation in its own world: how it is submitted so that it has to wait, and what makes it
+/// complete.
 #[derive(Debug)]
 pub struct Case<W> {
     pub name: &'static str,
@@ -35,7 +36,7 @@ impl<W> Case<W> {
         self
     }
 
-    /// Where it used foreign memory, that was released once and not touched after.
+    /// Any foreign memory it used was released once and not touched after.
     pub fn assert_released(&self, foreign: &Foreign) {
         if self.uses_foreign {
             foreign.assert_released_untouched();
@@ -43,16 +44,16 @@ impl<W> Case<W> {
     }
 }
 
-/// How far an operation got before it is given up.
+/// State of an operation when it is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Submitted; the kernel has not been asked yet.
+    /// Not submitted to the kernel yet.
     Queued,
     /// As `Queued`, and it can complete at once.
     QueuedReady,
     /// The kernel has it, or its descriptor is waited for.
     InFlight,
-    /// Its result is there, and nobody took it.
+    /// Its result has arrived, and has not been taken.
     Completed,
     /// Its (first) completion has been taken.
     Taken,
@@ -66,7 +67,7 @@ const STATES: [State; 5] = [
     State::Taken,
 ];
 
-/// How it is given up.
+/// How it is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Cancel,
@@ -75,7 +76,7 @@ pub enum End {
     DropDriver,
 }
 
-/// Bring the operation of `case` to `state`; a completion that came is still to be taken.
+/// Brings the operation of `case` to `state`; a completion that came is not taken yet.
 pub fn reach<W>(bed: &mut Bed, world: &mut W, case: &Case<W>, state: State) -> (Key, Token) {
     let request = (case.request)(world);
     if state == State::QueuedReady {
@@ -101,7 +102,7 @@ pub fn reach<W>(bed: &mut Bed, world: &mut W, case: &Case<W>, state: State) -> (
     (key, token)
 }
 
-/// Give an operation up; `None` where the driver went with it.
+/// Ends an operation; `None` if the driver was dropped with it.
 pub fn give_up(mut bed: Bed, key: Key, end: End) -> Option<Bed> {
     match end {
         End::Cancel => bed.cancel(key),
@@ -116,7 +117,7 @@ pub fn give_up(mut bed: Bed, key: Key, end: End) -> Option<Bed> {
     Some(bed)
 }
 
-/// Run every case in every state on every driver.
+/// Runs every case in every state on every driver.
 pub fn at_every_state<W>(cases: &[Case<W>], end: End, run: fn(Choice, &Case<W>, State, End)) {
     let _alone = alone();
     for choice in drivers() {

@@ -1,10 +1,11 @@
 //! A UDP server on the engine itself, to compare ways to receive: no futures, no tasks, no Python.
 //!
-//! `floor_datagram echo|count multishot|poll` prints the port of 127.0.0.1 it is bound to and serves
-//! until killed; `RINGLOOP_DRIVER` chooses the driver. `echo` sends each datagram back; `count` counts them,
-//! and answers one that begins with `?` by the number so far. `multishot` receives by the multishot
-//! operation (on the ring a completion a datagram, on epoll recvmmsg(2) into the pool); `poll` waits for
-//! readiness by an operation and calls recvmmsg(2) itself. `trains` as a third word turns `UDP_GRO` on.
+//! `floor_datagram echo|count multishot|poll` prints the port of 127.0.0.1 it is bound to and
+//! serves until killed; `RINGLOOP_DRIVER` chooses the driver. `echo` sends each datagram back;
+//! `count` counts them, and replies with the count to one that begins with `?`. `multishot`
+//! receives by the multishot operation (on the ring one completion per datagram, on epoll
+//! recvmmsg(2) into the pool); `poll` waits for readiness by an operation and calls recvmmsg(2)
+//! itself. `trains` as a third word enables `UDP_GRO`.
 
 use ringloop::Options;
 use ringloop::embed::Engine;
@@ -16,7 +17,7 @@ use std::io::{self, Write};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Datagrams that one call of recvmmsg(2) takes at most.
+/// Most datagrams per recvmmsg(2).
 const BATCH_MAX: usize = 32;
 
 struct Server {
@@ -91,7 +92,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// How the `poll` form receives: as the datagram transports of the Python loop do.
+/// Receives like the datagram transports of the Python loop.
 struct Reader {
     batch: Batch,
     want: usize,

@@ -1,16 +1,16 @@
 //! A TCP echo server on the engine itself: no futures, no tasks, no Python.
 //!
-//! It does what a transport of the Python loop does with the same operations, so what separates the two
-//! is the price of Python: one send in flight a connection; short messages by multishot receive, copied
-//! out of the pool; after two full pool buffers running, receives into memory of the connection's own,
-//! which is then sent as it is.
-//! The benchmarks compare it with a C server on epoll (`benches/floor/epoll_echo.c`).
+//! It uses the same operations as a transport of the Python loop, so the difference between the two
+//! is the cost of Python: one send in flight per connection; short messages by multishot receive,
+//! copied out of the pool; after two full pool buffers in a row, receives into the connection's own
+//! memory, which is then sent as it is. The benchmarks compare it with a C server on epoll
+//! (`benches/floor/epoll_echo.c`).
 //!
 //! It prints the port of 127.0.0.1 it listens on and serves until killed; `RINGLOOP_DRIVER` chooses the
 //! driver: `RINGLOOP_DRIVER=epoll cargo run --release --example floor_echo`.
 //!
-//! An embedder owns the loop: it submits requests with a token of its own and takes the completions
-//! one by one. A token here is a connection's place in a table, and which of its operations it was.
+//! An embedder owns the loop: it submits requests with its own tokens and takes the completions one
+//! by one. A token here is a connection's index in a table, and which of its operations it was.
 
 use ringloop::Options;
 use ringloop::buf::SendBuf;
@@ -23,9 +23,9 @@ use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Full pool buffers running that make a connection a bulk one.
+/// Full pool buffers in a row after which a connection is a bulk one.
 const FULL_BUFFERS_MAX: u32 = 2;
-/// What a bulk connection receives at once.
+/// Receive size of a bulk connection.
 const BULK_BYTES: usize = 256 * 1024;
 
 /// Which operation of a connection completed; the low bits of a token.
@@ -40,23 +40,23 @@ enum Part {
 /// How a connection receives.
 #[derive(PartialEq)]
 enum State {
-    /// By a multishot receive; so many full pool buffers came last.
+    /// By a multishot receive; the number of full pool buffers in a row.
     Interactive { full_buffers: u32 },
-    /// Into memory of its own, once the multishot receive is cancelled.
+    /// Into its own memory, once the multishot receive is cancelled.
     Bulk,
-    /// No more: the stream has ended or failed.
+    /// Ended: the stream has ended or failed.
     Ended,
 }
 
-/// A connection is closed once its stream has ended and both of its operations are over.
+/// A connection is closed once its stream and both of its operations have ended.
 struct Connection {
     fd: RawFd,
     is_receiving: bool,
     is_sending: bool,
     state: State,
-    /// Bytes that came while a send was in flight.
+    /// Bytes received while a send was in flight.
     queued: Vec<u8>,
-    /// The memory of the last send, to be used again.
+    /// Memory of the last send, for reuse.
     spare: Vec<u8>,
 }
 
@@ -149,14 +149,14 @@ impl Server {
                 }
             }
         } else if completion.result > 0 {
-            // A bulk receive: nothing was queued when it was asked for.
+            // A bulk receive: nothing was queued when it was submitted.
             if let Some(Request::Recv(recv)) = completion.request {
                 connection.queued = recv.buf.into_vec();
             }
         } else if completion.result != -libc::ECANCELED {
             connection.state = State::Ended;
-            // The peer is gone: a send that still waits for it must end too. That it may be gone
-            // already is fine.
+            // The peer is gone: end a send that still waits for it. An error here means it is gone
+            // already.
             drop(socket::shutdown(connection.fd, Shutdown::Both));
             connection.queued.clear();
         }
@@ -181,7 +181,7 @@ impl Server {
         self.go_on(index);
     }
 
-    /// Send what is queued, receive more, or close what is over.
+    /// Sends what is queued, receives more, or closes a connection that has ended.
     fn go_on(&mut self, index: usize) {
         let Some(connection) = &mut self.connections[index] else {
             return;
@@ -197,7 +197,7 @@ impl Server {
             connection.is_sending = true;
             self.submit(Request::Send(Send { fd, buf }), index, Part::Send);
         } else if connection.is_receiving {
-            // Its completion goes on.
+            // Its completion continues.
         } else if connection.state == State::Ended {
             self.connections[index] = None;
             self.free.push(index);

@@ -1,12 +1,12 @@
-//! What each way to receive costs: `read` with a buffer of one's own, a plain multishot receive, a bundled one,
-//! an incremental one. Look at `serve`: the same loop for all four.
+//! Cost of each way to receive: `read` with its own buffer, and plain, bundled and incremental
+//! multishot receives. Look at `serve`: the same loop for all four.
 //!
 //! ```text
 //! floor_receive echo|sink BYTES CONNECTIONS [MILLISECONDS]
 //! ```
-//! A peer thread writes one message to each connection, and for `echo` reads all answers before the next round; the
-//! ways take turns, five times. A line for each turn: messages a second, and processor time of the serving
-//! thread in nanoseconds a message.
+//! A peer thread writes one message to each connection, and for `echo` reads all replies before the
+//! next round; the ways take turns, five times. One line per turn: messages per second, and CPU
+//! time of the serving thread in nanoseconds per message.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
@@ -109,7 +109,7 @@ async fn serve(
         buf.clear();
         buf.extend_from_slice(&part);
         drop(part);
-        // What came with it goes out with it.
+        // Send the bytes that came with it too.
         while let Poll::Ready(Some(part)) = at_once(&mut received).await {
             buf.extend_from_slice(&part?);
         }
@@ -123,7 +123,7 @@ async fn serve(
     Ok(())
 }
 
-/// The next bytes, where they are there.
+/// The next bytes, if they have arrived.
 async fn at_once(received: &mut Receive<'_>) -> Poll<Option<io::Result<Received>>> {
     poll_fn(|cx| Poll::Ready(received.poll_next(cx))).await
 }
@@ -150,7 +150,7 @@ fn drive(address: SocketAddr, load: Load) -> io::Result<()> {
     Ok(())
 }
 
-/// Processor time of this thread, from `/proc`.
+/// CPU time of this thread, from `/proc`.
 fn thread_cpu_ns() -> io::Result<u64> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let first = stat.split(' ').next().and_then(|word| word.parse().ok());

@@ -1,7 +1,8 @@
 //! cat: a file to standard output.
 //!
-//! Look at: a file is read like a socket, by the ring, without a thread. One buffer serves the whole file; on
-//! epoll, which knows nothing of files, reads that would wait for the disk go to a pool of threads.
+//! Look at: a file is read like a socket, by the ring, without a thread. One buffer serves the
+//! whole file; on epoll, which does not support files, reads that would wait for the disk go to
+//! pool threads.
 //!
 //!     cargo run --release --example tier1_cat -- Cargo.toml
 

@@ -1,7 +1,8 @@
-//! A TCP echo server: one task a connection, one buffer that goes back and forth.
+//! A TCP echo server: one task per connection, one buffer that goes back and forth.
 //!
-//! Look at: who owns the buffer. `read` takes it, the kernel fills it, and it comes back with the count; so
-//! no buffer is ever shared with a kernel that still writes to it. Everything runs on one thread.
+//! Look at: who owns the buffer. `read` takes it, the kernel fills it, and it is returned with the
+//! count; so no buffer is ever shared with a kernel that still writes to it. Everything runs on one
+//! thread.
 //!
 //!     cargo run --release --example tier1_echo            # prints its port, then: nc 127.0.0.1 PORT
 
@@ -18,7 +19,7 @@ async fn serve() -> io::Result<()> {
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
     loop {
         let stream = listener.accept().await?;
-        // A connection that fails concerns nobody else.
+        // An error ends only this connection.
         ringloop::spawn(echo(stream));
     }
 }

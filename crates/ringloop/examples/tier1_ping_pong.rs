@@ -1,7 +1,7 @@
 //! Two ends of a TCP connection send a number to and fro.
 //!
-//! Look at: client and server are two tasks of one thread, and no lock is in sight. Each `await` is where the
-//! other one runs.
+//! Look at: client and server are two tasks of one thread, without locks. At each `await` the other
+//! one runs.
 //!
 //!     cargo run --release --example tier1_ping_pong
 
@@ -30,7 +30,7 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Send the ball on each time that it comes, until it has crossed often enough.
+/// Returns the ball each time it arrives, until it has crossed often enough.
 async fn play(stream: &TcpStream, mut ball: u8) -> io::Result<u8> {
     while ball < ROUNDS {
         ball += 1;

@@ -1,7 +1,7 @@
 //! tee: standard input to standard output and to a file.
 //!
-//! Look at: both writes run at the same time, and each has a buffer of its own, since each is the kernel's until
-//! its write is over.
+//! Look at: both writes run at the same time, each with its own buffer, which the kernel owns until
+//! the write has ended.
 //!
 //!     echo hello | cargo run --release --example tier2_tee -- /tmp/copy
 

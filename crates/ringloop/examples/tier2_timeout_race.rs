@@ -1,7 +1,7 @@
 //! A read that races a deadline, and loses.
 //!
-//! Look at: what loses is dropped, and dropping is cancelling: the kernel is asked to give the operation up, and
-//! its buffer stays alive until it has. Bytes that come later are the next read's.
+//! Look at: the loser is dropped, and dropping cancels: the kernel is asked to stop the operation,
+//! and its buffer stays alive until then. Bytes that arrive later go to the next read.
 //!
 //!     cargo run --release --example tier2_timeout_race
 

@@ -1,7 +1,7 @@
 //! A server of files: a client sends a name and a line feed, and gets the file.
 //!
-//! Look at: `splice` moves the file into the socket by way of a pipe, and not a byte of it is copied into this
-//! process. Names with a slash are refused: only what is in the directory itself is served.
+//! Look at: `splice` moves the file into the socket through a pipe, without copying a byte into
+//! this process. Names with a slash are refused: only files of the directory itself are served.
 //!
 //!     cargo run --release --example tier3_file_server -- .      # prints its port, then:
 //!     echo Cargo.toml | nc 127.0.0.1 PORT
@@ -57,7 +57,7 @@ async fn answer(stream: &TcpStream, directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The line that a client begins with.
+/// The client's request line.
 async fn name(stream: &TcpStream) -> io::Result<String> {
     let mut line = Vec::new();
     while line.len() <= NAME_BYTES_MAX {

@@ -1,8 +1,8 @@
-//! An HTTP/1.1 server for one page, with connections that stay open.
+//! An HTTP/1.1 server for one page, with keep-alive.
 //!
-//! Look at: requests come in pieces, so what was received is kept until a head is whole; a peer that sends no end
-//! of a head is refused, and one that sends nothing is closed. A server for real use runs hyper on this runtime
-//! (`ringloop::compat`).
+//! Look at: requests arrive in pieces, so received bytes are kept until a head is complete; a peer
+//! that never completes one is refused, and an idle one is closed. A server for real use runs hyper
+//! on this runtime (`ringloop::compat`).
 //!
 //!     cargo run --release --example tier3_http_server     # prints its port, then: curl 127.0.0.1:PORT
 
@@ -29,7 +29,7 @@ async fn serve() -> io::Result<()> {
     loop {
         let stream = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // An error ends only this connection.
         ringloop::spawn(talk(stream));
     }
 }
@@ -54,7 +54,7 @@ async fn talk(stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// The length of the first whole head.
+/// Length of the first complete head.
 fn head_len(received: &[u8]) -> Option<usize> {
     let end = received
         .windows(4)

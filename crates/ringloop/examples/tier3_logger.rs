@@ -1,7 +1,8 @@
 //! A logger: many tasks write lines, one writes the file.
 //!
-//! Look at: what was logged while the last write ran goes out by one vectored write, so the file costs a system
-//! call a batch and not a line. A bounded channel holds up who logs faster than the disk.
+//! Look at: lines logged during the last write go out by one vectored write, so the file costs one
+//! system call per batch rather than per line. A bounded channel blocks loggers that are faster
+//! than the disk.
 //!
 //!     cargo run --release --example tier3_logger -- /tmp/log
 
@@ -33,7 +34,7 @@ async fn run(path: String) -> Result<(), Box<dyn std::error::Error>> {
             }
         });
     }
-    // The logger ends when nobody can log any more.
+    // The logger ends once all senders are dropped.
     drop(sender);
     let (lines, writes) = logger.await??;
     writeln!(
@@ -44,7 +45,7 @@ async fn run(path: String) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Write lines until nobody sends; returns how many, and by how many writes.
+/// Writes lines until all senders are dropped; returns the number of lines and of writes.
 async fn log(
     path: String,
     mut lines: local::mpsc::Receiver<Vec<u8>>,

@@ -1,7 +1,8 @@
-//! cat by links: the kernel reads, and writes what it has read, without coming back in between.
+//! cat by links: the kernel reads, and writes what it has read, without returning in between.
 //!
-//! Look at: `then_write`. Both entries are submitted by one call and share one buffer; the second begins when the
-//! first has filled it. The end of a file fills it in part, which ends a link: what was read is written apart.
+//! Look at: `then_write`. Both entries are submitted by one call and share one buffer; the second
+//! begins when the first has filled it. The end of a file fills it in part, which ends the link:
+//! the rest is written separately.
 //!
 //!     cargo run --release --example tier4_linked_cat -- Cargo.toml
 
@@ -37,7 +38,7 @@ async fn cat(path: String) -> io::Result<()> {
         let mut bytes = back.into_vec();
         let written = match written {
             Ok(count) => count,
-            // The end of the file: the write was not begun.
+            // The end of the file: the write has not begun.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => 0,
             Err(error) => return Err(error),
         };

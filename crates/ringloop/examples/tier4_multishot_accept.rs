@@ -1,8 +1,8 @@
 //! An echo server of two multishot operations: one accept for all connections, one receive for all bytes of one.
 //!
-//! Look at: nothing is submitted for the next connection or the next bytes. The kernel completes the same
-//! entry again and again, and picks a buffer of the loop's pool when there are bytes, so that an idle connection
-//! owns no memory.
+//! Look at: nothing is submitted for the next connection or the next bytes. The kernel completes
+//! the same entry repeatedly, and picks a buffer of the loop's pool when bytes arrive, so that an
+//! idle connection owns no memory.
 //!
 //!     cargo run --release --example tier4_multishot_accept    # prints its port, then: nc 127.0.0.1 PORT
 
@@ -40,7 +40,7 @@ async fn echo(stream: TcpStream) -> io::Result<()> {
     while let Some(bytes) = receive.next().await {
         out.clear();
         out.extend_from_slice(&bytes?);
-        // The pool's buffer went back with the end of that line.
+        // The pool buffer was returned at the end of the statement above.
         let (sent, back) = stream.write_all(out).await;
         sent?;
         out = back;

@@ -1,7 +1,7 @@
 //! A TCP proxy that never sees a byte: what one side sends is spliced to the other.
 //!
-//! Look at: a pipe is the kernel's own buffer. `splice` moves pages from the socket into it and from it into the
-//! other socket; this process only says so. Each direction ends by itself, and passes the end on.
+//! Look at: a pipe is the kernel's own buffer. `splice` moves pages from the socket into it and
+//! from it into the other socket. Each direction ends by itself, and shuts the other side down.
 //!
 //!     cargo run --release --example tier4_splice_proxy -- 127.0.0.1:7000    # prints its port
 
@@ -27,7 +27,7 @@ async fn serve(target: SocketAddr) -> io::Result<()> {
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
     loop {
         let client = listener.accept().await?;
-        // A connection that fails concerns nobody else.
+        // An error ends only this connection.
         ringloop::spawn(async move {
             let server = TcpStream::connect(target).await?;
             let (up, down) = join(pass(&client, &server), pass(&server, &client)).await;
@@ -36,13 +36,13 @@ async fn serve(target: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Pass on what `from` sends until it ends.
+/// Forwards what `from` sends until it ends.
 async fn pass(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     let pipe = Pipe::new(PIPE_BYTES)?;
     loop {
         let mut left = splice(from, None, &pipe.writer(), None, pipe.capacity()).await?;
         if left == 0 {
-            // The other side may have gone first.
+            // The other side may have closed first.
             drop(to.shutdown(Shutdown::Write));
             return Ok(());
         }

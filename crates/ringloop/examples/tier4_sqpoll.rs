@@ -1,8 +1,8 @@
-//! An echo whose submissions cost no system call: a thread of the kernel takes them.
+//! An echo whose submissions cost no system call: a kernel thread takes them.
 //!
-//! Look at: the one option of the builder. The kernel's thread spins on the submission queue, which burns a core
-//! while there is work and for the time given after it; worth it only where a core is spare. Where the kernel
-//! refuses it, or on epoll, everything runs without.
+//! Look at: the one option of the builder. The kernel thread spins on the submission queue, which
+//! uses a core while there is work and for the given time after it; worth it only with a core to
+//! spare. If the kernel refuses it, or on epoll, everything runs without it.
 //!
 //!     cargo run --release --example tier4_sqpoll
 

@@ -1,8 +1,8 @@
 //! A megabyte sent without copying it into the kernel.
 //!
-//! Look at: there are two ends. The send is over when the bytes are on their way; the memory is the network's
-//! until it has let go of it, and comes back by a future of its own. Over loopback the kernel copies after all,
-//! and says so; it pays off for large sends over a network card.
+//! Look at: there are two ends. The send completes when the bytes are in flight; the kernel uses
+//! the memory until the peer has them, and a second future returns it. Over loopback the kernel
+//! copies after all, and reports that; it pays off for large sends over a network card.
 //!
 //!     cargo run --release --example tier4_zero_copy_send
 
@@ -32,10 +32,10 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
             buf = filled;
         }
     });
-    let (count, lent) = client.write_zero_copy(vec![7; LEN]).await;
+    let (count, bufs) = client.write_zero_copy(vec![7; LEN]).await;
     let count = count?;
-    // The bytes are sent; `lent` is ready when their memory may be changed again.
-    let back = lent.await;
+    // The bytes are sent; `bufs` is ready when their memory may be changed again.
+    let back = bufs.await;
     let transfer = back.transfer;
     let mut rest = back.into_vec();
     rest.drain(..count);

@@ -1,4 +1,4 @@
-//! Which driver runs: what the user asks for, and what is in use.
+//! The choice of driver: the user's, and the driver in use.
 //!
 //! Owns: [`Choice`], [`Kind`].
 
@@ -6,10 +6,10 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the user asked for.
+/// The user's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// `io_uring`, or epoll where the kernel refuses it.
+    /// `io_uring`, or epoll if the kernel refuses it.
     #[default]
     Auto,
     /// `io_uring` or an error.
@@ -18,7 +18,7 @@ pub enum Choice {
     Epoll,
 }
 
-/// Which driver is in use.
+/// The driver in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `io_uring`.
@@ -50,7 +50,7 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The word in `RINGLOOP_DRIVER`; unset is `Auto`.
+    /// Parses `RINGLOOP_DRIVER`; unset is `Auto`.
     pub fn from_env() -> Result<Self, Error> {
         match std::env::var("RINGLOOP_DRIVER") {
             Ok(word) => word

@@ -4,18 +4,18 @@ use crate::sys::uring::Refusal;
 use std::fmt;
 use std::io;
 
-/// Why the engine could not do what it was asked.
+/// An error of the engine.
 #[non_exhaustive]
 pub enum Error {
-    /// The driver that was demanded cannot run here; the text names the cause and the remedy.
+    /// The demanded driver cannot run here; the text names the cause and the remedy.
     DriverRefused(Refusal),
-    /// A word that names no driver.
+    /// An unknown driver name.
     UnknownDriver(String),
-    /// `RINGLOOP_DRIVER` holds such a word.
+    /// `RINGLOOP_DRIVER` has an unknown driver name.
     UnknownDriverInEnvironment(String),
     /// The inbox of a loop is full: the loop is stuck, or a producer never waits.
     InboxFull {
-        /// How many messages are waiting.
+        /// Messages queued.
         waiting: usize,
     },
     /// The loop has been closed.
@@ -26,21 +26,21 @@ pub enum Error {
     NoSuchWorker {
         /// The number asked for.
         worker: usize,
-        /// How many workers there are, counted from 0.
+        /// Number of workers, numbered from 0.
         count: usize,
     },
-    /// A worker's loop has ended before its time; its tasks were dropped.
+    /// A worker's loop ended early; its tasks were dropped.
     WorkerFailed {
         /// Its number.
         worker: usize,
-        /// The error, or what the panic said.
+        /// The error, or the panic's message.
         reason: String,
     },
     /// A system call failed.
     Io(io::Error),
 }
 
-/// As its text: what a `main` that returns it prints.
+/// Its message, as printed by a `main` that returns it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,5 +1,5 @@
-//! Operations that are done at the first poll, without a wait: they are fair, keep their order, and carry
-//! every byte.
+//! Operations that complete at the first poll, without a wait: they are fair, keep their order, and
+//! carry every byte.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// More rounds than any one poll may do.
+/// More rounds than one poll may complete.
 const ROUNDS_MAX: u32 = 100_000;
 const BULK_LEN: usize = 8 << 20;
 const CHUNK_LEN: usize = 100 * 1024;
@@ -34,7 +34,7 @@ async fn pair() -> (TcpStream, TcpStream) {
     (client, listener.accept().await.unwrap())
 }
 
-/// The next that comes is the byte 7, alone.
+/// The next data is the single byte 7.
 async fn arrives(stream: &TcpStream) {
     let (count, byte) = stream.read(Vec::with_capacity(2)).await;
     assert_eq!((count.unwrap(), byte), (1, vec![7]));
@@ -50,7 +50,7 @@ fn a_task_whose_operations_never_wait_lets_the_others_run() {
             let neighbour = ringloop::spawn(async move { flag.set(true) });
             let mut rounds = 0;
             while !has_run.get() && rounds < ROUNDS_MAX {
-                // There is always room to send, and something to receive.
+                // There is always room to send, and data to receive.
                 one.write_all(vec![7]).await.0.unwrap();
                 arrives(&other).await;
                 rounds += 1;
@@ -70,12 +70,12 @@ fn a_read_does_not_overtake_one_that_waits() {
             let other = Rc::new(other);
             let first = Rc::clone(&other);
             let first = ringloop::spawn(async move { first.read(Vec::with_capacity(1)).await.1 });
-            // The first one waits for the socket before the second one is asked for.
+            // The first one waits for the socket before the second one is submitted.
             ringloop::time::yield_now().await;
             let second = ringloop::spawn(async move { other.read(Vec::with_capacity(1)).await.1 });
             one.write_all(vec![1, 2]).await.0.unwrap();
             let read = [first.await.unwrap(), second.await.unwrap()].concat();
-            // On the ring both wait inside of the kernel, which serves them as it likes.
+            // On the ring both wait inside the kernel, which serves them in any order.
             if kind == Kind::Epoll {
                 assert_eq!(read, [1, 2]);
             }
@@ -95,7 +95,7 @@ fn bulk_reads_and_writes_carry_every_byte_and_the_end() {
                 for chunk in chunks.chunks(CHUNK_LEN) {
                     one.write_all(chunk.to_vec()).await.0.unwrap();
                 }
-                // Little after much: the reader has to come back from bulk.
+                // A little after a lot: the reader has to return from bulk receives.
                 one.write_all(vec![255]).await.0.unwrap();
             });
             let mut received = Vec::new();
@@ -133,7 +133,7 @@ fn second_is_second(by_splice: bool) {
                 fd: one.as_raw_fd(),
                 buf: bytes.to_vec().into(),
             };
-            // What was on the queue before goes out.
+            // Earlier entries of the queue are submitted.
             ringloop::time::yield_now().await;
             let mut first = std::pin::pin!(Op::new(send(b"first ")));
             let is_over = is_ready_at_once(first.as_mut()).await.is_some();
@@ -156,7 +156,7 @@ fn second_is_second(by_splice: bool) {
     });
 }
 
-/// Whether one poll of `future` makes it ready.
+/// The output, if one poll of `future` completes it.
 async fn is_ready_at_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     let mut future = Some(future);
     poll_fn(|cx| {
@@ -173,7 +173,7 @@ fn a_small_write_of_the_only_ready_task_is_out_at_once() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let (one, other) = pair().await;
-            // What the pair left on the queue goes out.
+            // Entries that the pair has left on the queue are submitted.
             ringloop::time::yield_now().await;
             let mut write = std::pin::pin!(one.write_all(vec![7]));
             let (sent, bytes) = is_ready_at_once(write.as_mut()).await.unwrap();
@@ -184,7 +184,7 @@ fn a_small_write_of_the_only_ready_task_is_out_at_once() {
 }
 
 #[test]
-fn a_small_write_beside_a_ready_task_goes_with_the_batch() {
+fn small_write_with_another_task_ready_is_batched() {
     in_runtimes(|runtime| {
         let kind = runtime.kind();
         run(runtime, async {

@@ -1,4 +1,4 @@
-//! Bytes that come in bulk, and bytes that are sent as they came.
+//! Bulk receives, and received bytes that are sent as they came.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,7 @@ fn run(test: impl AsyncFn()) {
     });
 }
 
-/// Send what the socket has room for, and tell how much that was.
+/// Sends as much as the socket has room for; returns how much that was.
 fn fill(peer: &Peer) -> usize {
     peer.set_nonblocking(true).unwrap();
     let sent = fill_at_once(peer);
@@ -50,7 +50,7 @@ fn fill(peer: &Peer) -> usize {
     sent
 }
 
-/// As [`fill`], by a socket that does not block.
+/// As [`fill`], by a non-blocking socket.
 fn fill_at_once(mut socket: &Peer) -> usize {
     let mut sent = 0;
     while let Ok(count) = socket.write(&pattern(4_000_000)[sent..]) {
@@ -59,8 +59,8 @@ fn fill_at_once(mut socket: &Peer) -> usize {
     sent
 }
 
-/// Have the other end send `len` bytes and more, and take them; tells the last buffer that no pool has. Each time the
-/// socket is full before it is read, so that no receive is as short as the other end is slow.
+/// Has the peer send `len` bytes and more, and takes them; returns the first large buffer. The
+/// socket is always full before it is read, so that no receive is short because the peer is slow.
 async fn first_large(stream: &UnixStream, peer: Peer, len: usize) -> (Received, Peer) {
     let mut incoming = stream.receive();
     let mut came = 0;
@@ -139,7 +139,7 @@ fn received_bytes_are_sent_and_come_back() {
                 let mut bytes = incoming.next().await.unwrap().unwrap();
                 came += bytes.len();
                 if bytes.len() > 2 {
-                    // A part of them by itself: what is left is what is sent next.
+                    // A part of them by itself: the rest is sent next.
                     let head = bytes[..1].to_vec();
                     bytes.advance(1);
                     stream.write_all(head).await.0.unwrap();
@@ -165,7 +165,7 @@ fn received_bytes_that_the_socket_takes_in_part_are_sent_to_the_end() {
         let socket = stream.as_fd().try_clone_to_owned().unwrap();
         TcpStream::from(socket).set_send_buffer(1).unwrap();
         let mut sending = pin!(stream.write_all(large));
-        // The peer reads nothing: some of it stays here.
+        // The peer reads nothing: some of it stays queued here.
         let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
         let mut got = vec![0; expected.len()];
@@ -181,7 +181,7 @@ fn received_bytes_that_the_socket_takes_in_part_are_sent_to_the_end() {
 }
 
 #[test]
-fn what_was_dropped_of_received_bytes_does_not_come_back_once_they_were_sent() {
+fn advanced_bytes_do_not_come_back_after_a_send() {
     run(async || {
         let (stream, mut peer) = pair();
         peer.write_all(b"head: and a body").unwrap();
@@ -189,7 +189,7 @@ fn what_was_dropped_of_received_bytes_does_not_come_back_once_they_were_sent() {
         for dropped in ["h", "ead", ": ", "and a"] {
             bytes.advance(dropped.len());
             let expected = bytes.to_vec();
-            // Full, so that they wait, and are not sent from where they are.
+            // Full, so that they wait, and are not sent in place.
             let before = {
                 let ours = stream.as_fd().try_clone_to_owned().unwrap();
                 fill_at_once(&Peer::from(ours))
@@ -220,7 +220,7 @@ fn received_bytes_do_not_overtake_what_was_sent_before_them() {
         let (large, mut peer) = first_large(&stream, peer, 1_000_000).await;
         let len = large.len();
         let (fd, buf) = (stream.as_raw_fd(), b"first ".to_vec().into());
-        // Goes with the next batch, where the driver has batches.
+        // Submitted with the next batch, if the driver has batches.
         let mut first = pin!(Op::new(Send { fd, buf }));
         let mut then = pin!(stream.write_all(large));
         let reading = std::thread::spawn(move || {
@@ -313,13 +313,13 @@ fn short_messages_in_a_row_bring_the_pool_back() {
             places.push(bytes.as_ptr());
         }
         let pool = places.pop().unwrap();
-        // The large buffer that was used last is used again, until then.
+        // The most recently used large buffer is reused until then.
         assert!(places.iter().all(|place| *place == places[0]));
         assert_ne!(pool, places[0]);
     });
 }
 
-/// Have the other end send a lot, and take it.
+/// Has the peer send a lot, and takes it.
 async fn take_in_bulk(incoming: &mut Receive<'_>, peer: Peer) -> Peer {
     let sending = std::thread::spawn(move || {
         (&peer).write_all(pattern(4_000_000)).unwrap();
@@ -346,7 +346,7 @@ fn cancel_that_meets_a_receive_on_its_way_to_large_buffers_is_not_lost() {
                 let bytes = incoming.next().await.unwrap().unwrap();
                 assert_eq!(bytes.len(), POOL);
             }
-            // It is asked to stop now, and its last completion has yet to be taken.
+            // It has been cancelled, and its last completion is not taken yet.
             if everything {
                 Local::current().cancel_all();
             } else {
@@ -403,7 +403,7 @@ fn reads_after_a_short_one_wait_and_miss_nothing() {
         let (stream, mut peer) = pair();
         let mut buf = Vec::with_capacity(64);
         for round in 0..50_u8 {
-            // By turns there before the read begins, and after it.
+            // Alternately there before the read begins, and after it.
             if round % 2 == 0 {
                 peer.write_all(&[round; 5]).unwrap();
                 (_, buf) = stream.read(buf).await;
@@ -428,7 +428,7 @@ fn reads_after_a_short_one_wait_and_miss_nothing() {
     });
 }
 
-/// Give the others a turn.
+/// Lets other tasks run.
 async fn give_way() {
     let mut is_over = false;
     poll_fn(|cx| {
@@ -441,7 +441,7 @@ async fn give_way() {
     .await;
 }
 
-/// A TCP stream that has gone over to large buffers and has taken everything, and its peer.
+/// A TCP stream that has switched to large buffers and has taken everything, and its peer.
 fn tcp_pair() -> (TcpStream, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -450,7 +450,7 @@ fn tcp_pair() -> (TcpStream, std::net::TcpStream) {
     (TcpStream::from(OwnedFd::from(ours)), peer)
 }
 
-/// Have the peer send a lot, and take it.
+/// Has the peer send a lot, and takes it.
 async fn take_bulk(incoming: &mut Receive<'_>, peer: &std::net::TcpStream) {
     let mut writer = peer.try_clone().unwrap();
     let sending = std::thread::spawn(move || writer.write_all(pattern(4_000_000)).unwrap());
@@ -461,7 +461,7 @@ async fn take_bulk(incoming: &mut Receive<'_>, peer: &std::net::TcpStream) {
     sending.join().unwrap();
 }
 
-/// One task that keeps the loop from resting, for ever or for a moment.
+/// A task that keeps the loop from sleeping, for ever or for a moment.
 fn busy(for_ever: bool) -> ringloop::JoinHandle<()> {
     spawn(async move {
         let mut left = 3;
@@ -472,9 +472,9 @@ fn busy(for_ever: bool) -> ringloop::JoinHandle<()> {
     })
 }
 
-/// A receive stops at urgent data, with bytes behind it that nobody tells of again (tcp(7)).
+/// A receive stops at urgent data; no further event reports the bytes after it (tcp(7)).
 #[test]
-fn bytes_behind_urgent_data_come_in_a_loop_that_rests_and_in_one_that_never_does() {
+fn bytes_after_urgent_data_arrive_in_an_idle_and_in_a_busy_loop() {
     run(async || {
         for for_ever in [false, true] {
             let (stream, mut peer) = tcp_pair();
@@ -502,7 +502,7 @@ fn bytes_behind_urgent_data_come_in_a_loop_that_rests_and_in_one_that_never_does
 }
 
 #[test]
-fn end_that_came_with_the_last_bytes_is_heard_of_in_a_busy_loop() {
+fn end_that_came_with_the_last_bytes_is_seen_in_a_busy_loop() {
     run(async || {
         for for_ever in [false, true] {
             let (stream, mut peer) = tcp_pair();

@@ -1,5 +1,5 @@
-//! Busy polling: a loop that looks before it sleeps misses nothing that would wake it, and stops where it looks in
-//! vain; on both drivers.
+//! Busy polling: a loop that polls before it sleeps misses no wake-up, and stops polling when that
+//! is in vain; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So long that a test which waited it out would fail.
+/// So long that a test which waited for it would fail.
 const FOR_EVER: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,8 @@ fn looking(driver: Choice, workers: usize, bound: Duration) -> Runtime {
     builder.busy_polling(Some(bound)).build().unwrap()
 }
 
-/// Run a test on each driver with a loop that would look for ten minutes; what it waits for must end that.
+/// Runs a test on each driver with a loop that would poll for ten minutes; the event it waits for
+/// must end that.
 fn on_both(workers: usize, test: impl Fn(Runtime)) {
     let _alone = alone();
     for driver in drivers() {
@@ -31,7 +32,7 @@ fn on_both(workers: usize, test: impl Fn(Runtime)) {
 }
 
 #[test]
-fn bytes_that_come_while_the_loop_looks_are_taken() {
+fn bytes_that_arrive_during_busy_polling_are_taken() {
     on_both(1, |runtime| {
         runtime
             .block_on(async {
@@ -59,7 +60,7 @@ fn bytes_that_come_while_the_loop_looks_are_taken() {
 }
 
 #[test]
-fn timer_ends_the_looking_and_is_not_early() {
+fn timer_ends_busy_polling_and_is_not_early() {
     on_both(1, |runtime| {
         runtime
             .block_on(async {
@@ -74,7 +75,7 @@ fn timer_ends_the_looking_and_is_not_early() {
 }
 
 #[test]
-fn task_of_another_thread_and_its_result_end_the_looking() {
+fn task_of_another_thread_and_its_result_end_busy_polling() {
     on_both(2, |runtime| {
         let workers = runtime.workers();
         runtime
@@ -89,7 +90,7 @@ fn task_of_another_thread_and_its_result_end_the_looking() {
 }
 
 #[test]
-fn call_of_a_pool_thread_ends_the_looking() {
+fn call_of_a_pool_thread_ends_busy_polling() {
     on_both(1, |runtime| {
         let answer = runtime.block_on(async { spawn_blocking(|| 42).await.unwrap() });
         assert_eq!(answer.unwrap(), 42);
@@ -97,7 +98,7 @@ fn call_of_a_pool_thread_ends_the_looking() {
 }
 
 #[test]
-fn operation_that_is_cancelled_by_another_task_ends_the_looking() {
+fn operation_cancelled_by_another_task_ends_busy_polling() {
     on_both(1, |runtime| {
         runtime
             .block_on(async {
@@ -114,9 +115,9 @@ fn operation_that_is_cancelled_by_another_task_ends_the_looking() {
     });
 }
 
-/// Fifty waits of 10 ms, of which 2 ms at most are looked through: all of them would be 100 ms.
+/// Fifty waits of 10 ms, of which 2 ms at most are polled: polling each would take 100 ms of CPU time.
 #[test]
-fn loop_whose_waits_are_long_stops_looking() {
+fn loop_whose_waits_are_long_stops_polling() {
     let _alone = alone();
     for driver in drivers() {
         let runtime = looking(driver, 1, Duration::from_millis(2));
@@ -132,7 +133,7 @@ fn loop_whose_waits_are_long_stops_looking() {
 }
 
 #[test]
-fn connection_that_is_made_while_the_loop_looks_is_served() {
+fn connection_made_during_busy_polling_is_served() {
     on_both(1, |runtime| {
         runtime
             .block_on(async {
@@ -149,7 +150,7 @@ fn connection_that_is_made_while_the_loop_looks_is_served() {
     });
 }
 
-/// How often this thread has gone to sleep.
+/// How often this thread has slept.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status
@@ -160,7 +161,7 @@ fn sleeps() -> u64 {
 }
 
 #[test]
-fn loop_that_looks_does_not_sleep_and_one_that_does_not_look_does() {
+fn busy_polling_loop_does_not_sleep_and_another_does() {
     let _alone = alone();
     for driver in drivers() {
         let looking = looking(driver, 1, FOR_EVER);
@@ -173,7 +174,7 @@ fn loop_that_looks_does_not_sleep_and_one_that_does_not_look_does() {
                 }
                 sleeps() - before
             });
-            // The kernel may put a thread to sleep for reasons of its own, now and then.
+            // The kernel may sometimes put a thread to sleep for other reasons.
             assert_eq!(slept.unwrap() < 10, looks, "{driver:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! Cancellation by descriptor and of everything: each operation ends once, with `ECANCELED` or the result that
-//! won, and what others wait for goes on; on both drivers.
+//! Cancellation by descriptor and of everything: each operation ends once, with `ECANCELED` or its
+//! own result, and unrelated operations continue; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::buf::RecvBuf;
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Everything that waits for a connection that says nothing.
+/// Every operation that waits on an idle connection.
 fn submit_all(bed: &mut Bed, fd: RawFd) -> Vec<Token> {
     let poll = |level| {
         let interest = Interest::READ;
@@ -125,7 +125,7 @@ fn everything_ends_at_once_and_the_loop_goes_on() {
     });
 }
 
-/// What has completed when the cancel comes keeps its result, and its bytes.
+/// An operation that has completed when the cancel comes keeps its result, and its bytes.
 #[test]
 fn completed_but_cancelled_operation_keeps_its_result() {
     on_both(|bed| {
@@ -240,7 +240,7 @@ fn cancel_descriptor(fd: RawFd) -> usize {
 #[test]
 fn step_of_a_link_that_has_not_begun_ends_once_it_begins() {
     in_runtimes(|runtime| {
-        // Without a ring nobody has submitted it yet.
+        // Without a ring it has not been submitted yet.
         if runtime.kind() != Kind::Uring {
             return;
         }
@@ -270,7 +270,7 @@ fn splice_and_tee_end_by_the_end_they_wait_for() {
     in_runtimes(|runtime| {
         let done = runtime.block_on(async {
             for try_first in [false, true] {
-                // Which block: the ring waits on a thread of the kernel's.
+                // All of them block: the ring waits on a kernel thread.
                 let (from, _from_end) = std::io::pipe().unwrap();
                 let (_to_end, to) = std::io::pipe().unwrap();
                 let (from_fd, to_fd) = (from.as_raw_fd(), to.as_raw_fd());

@@ -1,5 +1,5 @@
-//! The multishot receive of messages, with the same results on both drivers: order, sources, trains,
-//! errors, a pool that runs out, and random sequences.
+//! The multishot receive of messages, with the same results on both drivers: order, sources, GSO
+//! batches, errors, an exhausted pool, and random sequences.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const POOL: usize = limits::DATAGRAM_POOL_BUFFERS as usize;
 
-/// One message: its datagrams, its source's port, whether it was cut.
+/// One message: its datagrams, its source's port, whether it was truncated.
 type Seen = (Vec<Vec<u8>>, Option<u16>, bool);
 
 fn udp() -> UdpSocket {
@@ -31,7 +31,7 @@ fn receive(fd: &impl AsRawFd) -> Request {
     Request::RecvMsgMulti(RecvMsgMulti::new(fd.as_raw_fd(), Control::Wanted))
 }
 
-/// Read a completion's message and give its buffer back.
+/// Parses a completion's message and recycles its buffer.
 fn message_of(bed: &mut Bed, mut completion: Completion) -> Seen {
     assert!(completion.more, "{completion:?}");
     assert!(completion.result >= HEAD_LEN as i32, "{completion:?}");
@@ -133,7 +133,7 @@ fn a_train_comes_as_one_message() {
 }
 
 #[test]
-fn a_datagram_longer_than_a_buffer_is_cut_and_says_so() {
+fn a_datagram_longer_than_a_buffer_is_reported_as_truncated() {
     on_both(|bed| {
         let (ours, peer) = UnixDatagram::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -195,7 +195,7 @@ fn without_a_free_buffer_datagrams_wait_and_come_in_order_when_there_is_one() {
         let held = exhaust(bed, token, &ours, &peer);
         // A loop that waits for buffers sleeps.
         bed.assert_sleeps();
-        // The pool for streams is another one.
+        // Streams have a pool of their own.
         let (stream, mut stream_peer) = tcp_pair();
         let fd = stream.as_raw_fd();
         let (stream_key, stream_token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
@@ -256,7 +256,7 @@ fn what_arrived_and_was_not_taken_is_given_back_when_it_is_forgotten() {
             bed.forget(key);
             bed.drain();
             assert!(bed.take_all().is_empty());
-            // What is left in the socket.
+            // The rest is still in the socket.
             let (key, token) = bed.submit(receive(&ours));
             bed.settle();
             while let Some(completion) = bed.take(token) {
@@ -287,7 +287,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An endpoint that is sent numbers and has to see each once, in order.
+/// An endpoint that is sent numbers and must receive each once, in order.
 struct Endpoint {
     socket: UdpSocket,
     armed: (Key, Token),
@@ -299,7 +299,7 @@ struct World<'a> {
     bed: &'a mut Bed,
     peer: UdpSocket,
     endpoints: Vec<Endpoint>,
-    /// Completions whose buffers have not been given back.
+    /// Completions whose buffers are still held.
     held: VecDeque<Completion>,
 }
 
@@ -343,7 +343,7 @@ impl<'a> World<'a> {
                 }
             }
             Step::Restart(at) => {
-                // What it has received is not lost: it comes before the end.
+                // Datagrams it has received are not lost: they come before the end.
                 self.bed.cancel(self.endpoints[at].armed.0);
                 while self.endpoints[at].armed.1 != Token(u64::MAX) {
                     self.turn();

@@ -1,5 +1,5 @@
-//! What no ring has an operation for (`fs::read_dir`, `copy`, `remove_dir_all` …), with the results of `std`
-//! asserted on both drivers.
+//! Calls that the ring has no operation for (`fs::read_dir`, `copy`, `remove_dir_all` …), with the
+//! results of `std` asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
@@ -79,7 +79,7 @@ fn types_and_metadata_of_entries_are_their_own_not_their_targets() {
 }
 
 #[test]
-fn entry_asked_for_and_given_up_is_the_next_ones() {
+fn entry_of_a_dropped_call_goes_to_the_next() {
     in_directories("given-up", |dir| async move {
         std::fs::write(dir.join("only"), b"").unwrap();
         let mut entries = fs::read_dir(&dir).await.unwrap();
@@ -93,7 +93,7 @@ fn entry_asked_for_and_given_up_is_the_next_ones() {
             Poll::Ready(entry) => assert_eq!(entry.unwrap().unwrap().file_name(), "only"),
         }
         assert!(entries.next().await.is_none());
-        // Dropped with a read under way: its directory is closed (the descriptors are counted).
+        // Dropped during a read: its directory is closed (the descriptors are counted).
         let mut entries = fs::read_dir(&dir).await.unwrap();
         drop(pin!(entries.next()).poll(&mut Context::from_waker(Waker::noop())));
         drop(entries);
@@ -127,7 +127,7 @@ fn copy_is_that_of_std() {
             kind(fs::copy(&from, &below).await),
             ErrorKind::NotADirectory
         );
-        // A file whose length is told as 0.
+        // A file that reports size 0.
         assert!(fs::copy("/proc/self/status", &to).await.unwrap() > 0);
     });
 }
@@ -149,16 +149,16 @@ fn trees_are_removed_and_what_their_links_name_stays() {
             kind(fs::remove_dir_all(&file).await),
             ErrorKind::NotADirectory
         );
-        // A link in place of the tree: the link goes.
+        // A link instead of the tree: the link is removed.
         symlink(&outside, &tree).unwrap();
         fs::remove_dir_all(&tree).await.unwrap();
         assert!(!tree.is_symlink() && file.exists());
     });
 }
 
-/// Somebody puts a link in a directory's place, again and again, while the tree is being removed.
+/// A swapper replaces a directory with a link, repeatedly, while the tree is being removed.
 #[test]
-fn link_put_in_a_directorys_place_leads_nobody_out_of_the_tree() {
+fn link_that_replaces_a_directory_does_not_lead_out_of_the_tree() {
     in_directories("race", |dir| async move {
         let outside = dir.join("outside");
         std::fs::create_dir(&outside).unwrap();
@@ -176,7 +176,7 @@ fn link_put_in_a_directorys_place_leads_nobody_out_of_the_tree() {
                     }
                 })
             };
-            // Any result but a file less outside: the swapper may win, or fill it again.
+            // Any result but a missing file outside: the swapper may win, or fill it again.
             drop(fs::remove_dir_all(&tree).await);
             over.store(true, Ordering::Relaxed);
             swapper.join().unwrap();
@@ -216,7 +216,7 @@ fn names_are_resolved_as_std_does() {
         assert!(fs::try_exists(dir.join("link")).await.unwrap());
         assert!(!fs::try_exists(&dangling).await.unwrap());
         assert!(!fs::try_exists(dir.join("none")).await.unwrap());
-        // What cannot be known is no "no": here a name below a file.
+        // An unknown answer is not `false`: here a name below a file.
         std::fs::write(dir.join("file"), b"").unwrap();
         let below = dir.join("file/x");
         let theirs = std::fs::exists(&below).map_err(|error| error.kind());

@@ -1,7 +1,7 @@
 //! Forget, cancel and drop at every state of every operation, on both drivers.
 //!
-//! After each: nothing is in flight, no descriptor leaked, a foreign buffer was released once and not
-//! touched after, and the next operation on the same descriptor gets its own bytes.
+//! After each: nothing is in flight, no descriptor is leaked, a foreign buffer was released once
+//! and not touched after, and the next operation on the same descriptor gets its own bytes.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Everything an operation may want to talk to, and the foreign memory it is given.
+/// Everything that an operation may need, and the foreign memory it is given.
 struct World {
     ours: TcpStream,
     peer: TcpStream,
@@ -75,7 +75,7 @@ impl World {
         self.ours.as_raw_fd()
     }
 
-    /// Fill our side of the connection until a send would block.
+    /// Fills our side of the connection until a send would block.
     fn fill_socket(&self) {
         let block = [b'f'; 8192];
         while socket::send(self.fd(), &block, 0).is_ok() {}
@@ -249,7 +249,7 @@ const CASES: [Case<World>; 19] = [
     Case::new("close", close, nothing),
 ];
 
-/// A completion that was taken is the embedder's to give back.
+/// Buffers of taken completions are the embedder's to recycle.
 fn give_back_taken(bed: &mut Bed, case: &Case<World>, token: Token) {
     if let Some(mut completion) = bed.take(token) {
         bed.take_bytes(&mut completion);
@@ -259,7 +259,7 @@ fn give_back_taken(bed: &mut Bed, case: &Case<World>, token: Token) {
     }
 }
 
-/// Completions that came while the operation was given up are the embedder's to give back.
+/// Buffers of completions that came during the cancel are the embedder's to recycle.
 fn give_back(bed: &mut Bed, case: &Case<World>) {
     for mut event in bed.take_all() {
         bed.take_bytes(&mut event.completion);
@@ -303,7 +303,7 @@ fn run(choice: Choice, case: &Case<World>, state: State, end: End) {
         settled + world.clients.len() - closed,
         "descriptors"
     );
-    // What comes late goes nowhere.
+    // Late data has no receiver.
     if case.name != "close" {
         (case.trigger)(&mut world);
     }
@@ -397,13 +397,14 @@ fn drop_with_everything_in_flight_at_once_gives_everything_back() {
     let _alone = alone();
     let limit = Duration::from_millis(limits::DRAIN_TIMEOUT_MS);
     for choice in drivers() {
-        // The machine may keep the test waiting; a driver that waits for what does not end does so each time.
+        // A busy machine may delay the test; a driver that waits for an operation that never ends
+        // does so every time.
         let is_prompt = (0..5).any(|_| drop_with_everything_in_flight(choice) < limit);
         assert!(is_prompt, "{choice:?} waited");
     }
 }
 
-/// How long it takes to drop the driver.
+/// Time to drop the driver.
 fn drop_with_everything_in_flight(choice: Choice) -> Duration {
     let before = open_descriptors();
     let mut bed = Bed::new(choice);
@@ -412,7 +413,7 @@ fn drop_with_everything_in_flight(choice: Choice) -> Duration {
         let request = (case.request)(world);
         bed.submit(request);
     }
-    // More than the submission queue holds, so that some wait behind it.
+    // More than the submission queue holds, so that some are in the backlog.
     for _ in 0..3 * limits::RING_ENTRIES {
         bed.submit(Request::Timeout(Timeout::after(HOUR)));
     }
@@ -434,7 +435,7 @@ fn drop_with_everything_in_flight(choice: Choice) -> Duration {
     took
 }
 
-/// An entry that waits in the submission queue names a number. Given up, and its descriptor closed,
+/// An entry on the submission queue names a number. Once it is cancelled and its descriptor closed,
 /// it must not reach the next descriptor of that number.
 #[test]
 fn queued_receive_that_was_given_up_takes_no_bytes_from_the_next_descriptor() {
@@ -514,7 +515,7 @@ fn stale_keys_and_tokens_do_nothing() {
         let (stale, _) = bed.submit(Request::Nop(Nop));
         bed.drain();
         bed.take_all();
-        // The slot is used again.
+        // The slot is reused.
         let (ours, mut peer) = tcp_pair();
         let buf = RecvBuf::with_capacity(16);
         let fd = ours.as_raw_fd();
@@ -545,7 +546,7 @@ fn cancelled_timeouts_leave_nothing_behind() {
             }
             bed.drain();
         }
-        // One that stays is still kept.
+        // A live one is kept.
         let (_, token) = bed.submit(Request::Timeout(Timeout::after(Duration::from_millis(5))));
         assert_eq!(bed.expect(token).result, 0);
     });

@@ -1,8 +1,7 @@
 //! As `drop_states.rs`, for multishot polls, peeks, datagrams, zero-copy sends and waits for children: forget, cancel and
 //! drop at every state, on both drivers.
-//!
-//! After each: nothing is in flight, no descriptor leaked, foreign memory was released once and not touched
-//! after, and the next operation on the same descriptor gets its own bytes.
+//! After each: nothing is in flight, no descriptor is leaked, foreign memory was released once and
+//! not touched after, and the next operation on the same descriptor gets its own bytes.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -21,7 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 
-/// Everything an operation may want to talk to, and the foreign memory it is given.
+/// Everything that an operation may need, and the foreign memory it is given.
 struct World {
     ours: TcpStream,
     peer: TcpStream,
@@ -52,7 +51,7 @@ impl World {
         self.ours.as_raw_fd()
     }
 
-    /// Fill our side of the connection until a send would block.
+    /// Fills our side of the connection until a send would block.
     fn fill_socket(&self) {
         let block = [b'f'; 8192];
         while socket::send(self.fd(), &block, 0).is_ok() {}

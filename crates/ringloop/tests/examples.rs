@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
-/// More than any buffer on the way, and not a multiple of one.
+/// Larger than any buffer involved, and not a multiple of one.
 const LARGE_LEN: usize = 3_000_001;
 
 fn ended_well(output: &Output) -> String {
@@ -19,7 +19,7 @@ fn ended_well(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Run an example to its end; returns what it printed.
+/// Runs an example to its end; returns its output.
 fn run(name: &str, driver: &str, arguments: &[&str]) -> String {
     ended_well(&command(name, driver).args(arguments).output().unwrap())
 }
@@ -28,7 +28,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// A file of this test alone, removed in the end.
+/// A file of this test only, removed at the end.
 struct Temporary(PathBuf);
 
 impl Temporary {

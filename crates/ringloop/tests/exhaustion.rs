@@ -1,4 +1,5 @@
-//! A process without room for another descriptor: what is told, and how often; on both drivers.
+//! A process without room for another descriptor: which errors are reported, and how often; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -14,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Run a test in a process of its own, whose limits are its own, on every driver.
+/// Runs a test in its own process, with its own limits, on every driver.
 fn in_processes(test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
@@ -26,13 +27,13 @@ fn runtime(driver: Choice) -> Runtime {
     Runtime::builder().driver(driver).build().unwrap()
 }
 
-/// Let the process open no more descriptors than `count` beyond those that it has now.
+/// Limits the process to `count` more descriptors than it has open now.
 fn leave_room_for(count: usize) {
     limit_descriptors(1024);
     // SAFETY: no pointer is passed.
     let next = unsafe { libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 0) };
     assert!(next >= 0);
-    // SAFETY: it was made just now.
+    // SAFETY: it was just opened.
     unsafe { libc::close(next) };
     limit_descriptors(next as usize + count);
 }
@@ -47,7 +48,7 @@ fn limit_descriptors(count: usize) {
     assert_eq!(done, 0);
 }
 
-/// How often `accept` says that there is no room, within a few pauses.
+/// How often `accept` returns that error, within a few pauses.
 async fn refusals<T>(mut accept: impl AsyncFnMut() -> io::Result<T>) -> usize {
     let (began, spent) = (Instant::now(), processor_time());
     let mut count = 0;
@@ -96,7 +97,7 @@ fn unix_accept_without_descriptors_does_not_spin_either() {
             assert!((1..=3).contains(&refusals(async || listener.accept().await).await));
             let mut incoming = listener.incoming();
             assert!((1..=3).contains(&refusals(async || incoming.next().await).await));
-            // Given up in the midst of a pause.
+            // Dropped during a pause.
             let given_up = time::timeout(Duration::from_millis(1), incoming.next()).await;
             assert!(given_up.is_err());
             let pending = poll_fn(|cx| Poll::Ready(incoming.poll_next(cx).is_pending())).await;
@@ -109,7 +110,7 @@ fn unix_accept_without_descriptors_does_not_spin_either() {
 }
 
 #[test]
-fn descriptors_that_found_no_room_are_told_and_the_bytes_are_there() {
+fn descriptors_without_room_are_reported_and_the_bytes_arrive() {
     in_processes(|runtime| {
         let main = async {
             let (one, other) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! Many streams of one loop that all have bytes: none waits while others are served again and again.
+//! Many streams of one loop that all have data: none starves while others are served repeatedly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,10 +19,10 @@ type Peer = std::os::unix::net::UnixStream;
 
 type Message = &'static [u8];
 
-/// One after which the loop looks for more, and one that is all there is.
+/// A message after which the loop tries to receive more, and a message that drains it.
 const FULL: Message = &[7; POOL_BUFFER_BYTES as usize];
 const SHORT: Message = &[7; POOL_BUFFER_BYTES as usize - 1];
-/// Several times what a ring tells of in one turn, and what the pool has buffers for.
+/// Several times the completions of one turn, and the buffers of the pool.
 const STREAMS: usize = 400;
 
 fn pair() -> (UnixStream, Peer) {
@@ -39,7 +39,7 @@ fn run(test: impl AsyncFn()) {
     });
 }
 
-/// A stream that asks its peer for the next message as soon as one is there.
+/// A stream that requests the next message from its peer once one has arrived.
 async fn asking(stream: UnixStream, len: usize, ask: impl Fn(), count: Rc<Cell<usize>>) {
     let mut incoming = stream.receive();
     let mut missing = len;
@@ -53,8 +53,8 @@ async fn asking(stream: UnixStream, len: usize, ask: impl Fn(), count: Rc<Cell<u
     }
 }
 
-/// Start streams whose peers, on a thread, answer sooner than the loop has served them all; wait until all have had
-/// several messages. Their count goes on.
+/// Starts streams whose peers, on a thread, reply before the loop has served all of them; waits
+/// until all have had several messages. They go on counting.
 async fn busy_streams(message: Message) -> Rc<Cell<usize>> {
     let count = Rc::new(Cell::new(0));
     let (asks, asked) = channel();
@@ -81,7 +81,7 @@ async fn busy_streams(message: Message) -> Rc<Cell<usize>> {
     count
 }
 
-/// How many messages the others get until a stream of the same kind has one that was sent to it.
+/// Messages that the others receive until a stream of the same kind gets its message.
 async fn overtaken_by(count: &Cell<usize>, message: Message) -> usize {
     let (stream, mut peer) = pair();
     let mut incoming = stream.receive();

@@ -1,6 +1,6 @@
-//! What goes wrong around the engine: no descriptors, a refused ring, signals, floods, full queues.
+//! Failures around the engine: no descriptors, a refused ring, signals, floods, full queues.
 //!
-//! Limits and filters belong to a whole process, so those tests run themselves again in a child.
+//! Limits and filters apply to a whole process, so those tests run again in a child.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 const CHILD: &str = "RINGLOOP_TEST_CHILD";
 
-/// Run the test `name` of this binary in a child with `word` in the environment; `None` in the
+/// Runs the test `name` of this binary in a child with `word` in the environment; `None` in the
 /// parent, after the child has passed, and the word in the child.
 fn in_child(name: &str, word: &str, environment: &[(&str, &str)]) -> Option<String> {
     if let Ok(word) = std::env::var(CHILD) {
@@ -42,7 +42,7 @@ fn in_child(name: &str, word: &str, environment: &[(&str, &str)]) -> Option<Stri
     None
 }
 
-/// The word for a driver, and back.
+/// A driver's name in the environment, and back.
 fn word(choice: Choice) -> &'static str {
     match choice {
         Choice::Auto => "auto",
@@ -51,7 +51,7 @@ fn word(choice: Choice) -> &'static str {
     }
 }
 
-/// Let the process open `count` more descriptors and no others.
+/// Limits the process to `count` more descriptors.
 fn leave_descriptors(count: usize) {
     let limit = libc::rlimit {
         rlim_cur: 64,
@@ -105,7 +105,7 @@ fn accept_without_descriptors(choice: Choice, multi: bool) {
                 assert!(!completion.more);
                 assert!(matches!(completion.request, Some(Request::Accept(_))));
                 refused_count += 1;
-                // What an embedder does after a while: a connection has ended meanwhile.
+                // As an embedder does after a pause: a connection has ended meanwhile.
                 servers.pop_front().unwrap();
                 break;
             }
@@ -125,8 +125,8 @@ fn accept_without_descriptors(choice: Choice, multi: bool) {
 }
 
 #[test]
-fn engine_without_descriptors_is_an_error_that_says_so() {
-    let name = "engine_without_descriptors_is_an_error_that_says_so";
+fn engine_without_descriptors_is_an_error_with_the_cause() {
+    let name = "engine_without_descriptors_is_an_error_with_the_cause";
     if in_child(name, "child", &[]).is_none() {
         return;
     }
@@ -255,13 +255,13 @@ fn hundred_thousand_operations_can_be_cancelled() {
         assert_eq!(events.len(), COUNT);
         let cancelled = |event: &Event| event.completion.result == -libc::ECANCELED;
         assert!(events.iter().all(cancelled));
-        // The work is linear: quadratic, it takes minutes.
+        // The cost is linear: quadratic, it would take minutes.
         assert!(started.elapsed() < ringloop_testing::PATIENCE);
     });
 }
 
-/// The completion queue is full and more completions come: multishot operations end early, which the
-/// driver hides, and nothing is lost.
+/// The completion queue overflows: multishot operations end early, which the driver hides, and
+/// nothing is lost.
 #[test]
 fn full_completion_queue_loses_neither_bytes_nor_connections() {
     on_both(|bed| {
@@ -281,7 +281,7 @@ fn full_completion_queue_loses_neither_bytes_nor_connections() {
             for _ in 0..limits::COMPLETION_ENTRIES + 100 {
                 bed.submit(Request::Nop(Nop));
             }
-            // To the kernel, and nothing is taken.
+            // Submitted, and nothing is taken.
             bed.engine.park(Some(Duration::ZERO)).unwrap();
             for _ in 0..3 {
                 write_all(&mut peer, &[round; 100]);
@@ -321,14 +321,14 @@ fn full_completion_queue_loses_neither_bytes_nor_connections() {
     });
 }
 
-/// Install a handler that does nothing but interrupt.
+/// Installs a handler that only interrupts.
 fn catch_user_signal() {
     extern "C" fn nothing(_: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = nothing;
     // SAFETY: all-zero is a valid `sigaction`: no flags, so that calls are not restarted.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
-    // SAFETY: a pointer to a live action; the old one is not asked for.
+    // SAFETY: a pointer to a live action; the old one is not requested.
     let done = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(done, 0);
 }
@@ -373,7 +373,7 @@ fn signal_ends_a_wait_without_an_error_and_without_losing_anything() {
     });
 }
 
-/// A message that comes at any moment of going to sleep ends the sleep, or prevents it.
+/// A message that arrives at any moment of going to sleep ends the sleep, or prevents it.
 #[test]
 fn message_from_another_thread_is_never_slept_over() {
     const ROUNDS: u64 = 5_000;
@@ -438,10 +438,10 @@ fn timeout_of_a_wait_never_ends_early_without_a_reason() {
     });
 }
 
-/// An engine on its way to another thread.
+/// An engine moved to another thread.
 struct Moved(Engine);
 
-// SAFETY: each test hands its engine over whole; no reference to it stays behind.
+// SAFETY: each test moves its engine as a whole; no reference to it stays behind.
 unsafe impl Send for Moved {}
 
 #[test]
@@ -502,19 +502,19 @@ fn engine_made_on_one_thread_runs_on_the_thread_that_binds_it() {
     }
 }
 
-/// A ring belongs to one thread; a driver that is dropped on another one cannot reap. Nothing is lost
-/// by that as long as the kernel holds no memory, so it need not wait.
+/// A ring belongs to one thread; a driver that is dropped on another one cannot reap. If the kernel
+/// holds no memory, that is harmless and needs no wait.
 #[test]
 fn engine_with_only_polls_may_be_dropped_on_another_thread() {
     let limit = Duration::from_millis(limits::DRAIN_TIMEOUT_MS) / 2;
     for driver in [Choice::Uring, Choice::Epoll] {
-        // The machine may keep the test waiting; one that waits for its polls does so each time.
+        // A busy machine may delay the test; a driver that waits for its polls does so every time.
         let is_prompt = (0..10).any(|_| drop_elsewhere(driver) < limit);
         assert!(is_prompt, "{driver:?} waited");
     }
 }
 
-/// How long it takes to drop an engine that another thread has used.
+/// Time to drop an engine that another thread has used.
 fn drop_elsewhere(driver: Choice) -> Duration {
     let moved = std::thread::spawn(move || {
         let mut engine = Engine::new(Options {

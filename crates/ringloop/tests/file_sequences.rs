@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Larger than a page, small enough that operations meet each other.
+/// Larger than a page, small enough that operations overlap.
 const FILE_BYTES: usize = 20_000;
 
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The file as it should be.
+/// The expected contents.
 struct Model {
     bytes: Vec<u8>,
     position: usize,

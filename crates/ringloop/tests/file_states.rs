@@ -1,5 +1,5 @@
-//! Forget, cancel and drop at every state of the operations on files, on both drivers; and what worker
-//! threads hold on to.
+//! Forget, cancel and drop at every state of the operations on files, on both drivers; and what
+//! pool threads keep alive.
 //!
 //! After each: nothing is in flight, no descriptor leaked, and a foreign buffer was released once and not
 //! touched after.
@@ -24,7 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A directory with a file in it, and what the operations are given.
+/// A directory with a file in it, and the operations' arguments.
 struct World {
     path: PathBuf,
     dir: File,
@@ -218,14 +218,14 @@ const CASES: [Case; 17] = [
     case("tee", tee_that_waits),
 ];
 
-/// How far an operation got before it is given up.
+/// State of an operation when it is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Submitted; the kernel, or a thread, may not have begun it.
     Queued,
     /// The kernel was asked for completions once.
     InFlight,
-    /// Its result is there, as a rule, and nobody took it.
+    /// Its result has arrived, as a rule, and has not been taken.
     Completed,
 }
 
@@ -310,8 +310,8 @@ fn file_operations_given_up_at_every_state_leave_nothing_behind() {
     }
 }
 
-/// A read of an empty pipe that a pool thread makes, and that cannot be stopped: by its position, as if
-/// the pipe were a file.
+/// A read of an empty pipe on a pool thread, which cannot be stopped: at its position, as if the
+/// pipe were a file.
 fn stuck_read(reader: &OwnedFd, buf: RecvBuf) -> Request {
     ringloop::embed::sys::file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
     Request::Read(Read {
@@ -321,7 +321,7 @@ fn stuck_read(reader: &OwnedFd, buf: RecvBuf) -> Request {
     })
 }
 
-/// Until so many threads are inside of their reads of `reader`.
+/// Waits until this many threads are inside their reads of `reader`.
 fn let_threads_begin(bed: &mut Bed, reader: &OwnedFd, count: usize) {
     let begun = Instant::now();
     while threads_reading(reader) < count {
@@ -333,7 +333,8 @@ fn let_threads_begin(bed: &mut Bed, reader: &OwnedFd, count: usize) {
     }
 }
 
-/// How many threads of this process wait inside of a read of `reader` (proc(5), syscall: number and arguments).
+/// Threads of this process that wait inside a read of `reader` (proc(5), syscall: number and
+/// arguments).
 fn threads_reading(reader: &OwnedFd) -> usize {
     let fd = format!("{:#x}", reader.as_raw_fd());
     let number = libc::SYS_preadv2.to_string();
@@ -465,7 +466,7 @@ fn driver_dropped_under_a_call_that_does_not_end_leaks_its_buffer() {
     );
 }
 
-/// Threads of a blocking pool that are still there.
+/// Threads of the blocking pool that still exist.
 fn thread_count() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let ours = names.filter(|task| {

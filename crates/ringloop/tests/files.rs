@@ -74,7 +74,7 @@ fn position_moves_by_what_was_read_and_is_shared_with_the_kernel() {
 }
 
 #[test]
-fn an_offset_that_stands_for_the_position_is_refused_and_nothing_is_lost() {
+fn offset_that_means_the_position_is_refused_and_nothing_is_lost() {
     on_both("no offset", |dir| async move {
         let path = dir.join("file");
         let mut options = OpenOptions::new();
@@ -307,7 +307,7 @@ fn whole_files_are_read_and_copied_whatever_their_size() {
 }
 
 #[test]
-fn file_whose_length_is_not_told_is_read_whole() {
+fn file_of_unknown_length_is_read_whole() {
     on_both("untold", |_| async move {
         for path in ["/proc/sys/net/core/somaxconn", "/proc/self/status"] {
             let expected = std::fs::read_to_string(path).unwrap();
@@ -397,7 +397,7 @@ fn bytes_are_spliced_through_a_pipe_and_shown_to_another() {
     });
 }
 
-/// A `std` file over a descriptor that somebody else closes.
+/// A `std` file over a descriptor that another owner closes.
 fn borrowed(fd: i32) -> std::mem::ManuallyDrop<std::fs::File> {
     use std::os::fd::FromRawFd;
     // SAFETY: the descriptor is open, and not closed by this.
@@ -446,8 +446,8 @@ fn pipe_with_a_name_is_waited_for_as_a_pipe() {
     });
 }
 
-/// Write many bytes to what blocks when it is full, and read them from its other end beside that. A loop that stands
-/// is let go on by a thread that reads too, too late.
+/// Writes a lot to a file that blocks when full, and reads it from its other end concurrently. A
+/// thread that reads too unblocks a blocked loop, too late.
 async fn write_beside_reading(to: File, from: File) {
     const LEN: usize = 200_000;
     let (over, ended) = mpsc::channel::<()>();
@@ -499,14 +499,14 @@ fn terminal_that_is_full_holds_its_writer_and_not_the_loop() {
         // SAFETY: two numbers are written, and the other pointers may be null.
         let opened = unsafe { libc::openpty(master, slave, null_mut(), null(), null()) };
         assert_eq!(opened, 0);
-        // SAFETY: both are open, and nobody else's.
+        // SAFETY: both are open, and owned by nothing else.
         let [master, slave] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         write_beside_reading(slave.into(), master.into()).await;
     });
 }
 
 #[test]
-fn blocking_call_runs_beside_the_loop_and_its_panic_is_told() {
+fn blocking_call_does_not_block_the_loop_and_its_panic_is_returned() {
     on_both("blocking", |_| async move {
         let here = std::thread::current().id();
         let there = spawn_blocking(|| std::thread::current().id())
@@ -523,7 +523,8 @@ fn blocking_call_runs_beside_the_loop_and_its_panic_is_told() {
     });
 }
 
-/// Have so many tasks wait for room in the pool's queue, and then have their calls made; the processor time it took.
+/// Has `count` tasks wait for room in the pool's queue, then lets their calls run; returns the CPU
+/// time.
 async fn time_of_waiting_tasks(count: u32) -> Duration {
     // No thread is free before every task waits.
     let (open, gate) = mpsc::channel::<()>();
@@ -556,9 +557,9 @@ async fn time_of_waiting_tasks(count: u32) -> Duration {
 }
 
 #[test]
-fn tasks_that_wait_for_room_cost_the_same_each_however_many_they_are() {
+fn tasks_that_wait_for_room_cost_the_same_however_many_there_are() {
     on_both("waiting", |_| async move {
-        // What the host takes of the processor counts too: one undisturbed pair is enough.
+        // CPU time includes time stolen by the host: one undisturbed pair is enough.
         for attempt in 1.. {
             let few = time_of_waiting_tasks(5_000).await;
             let many = time_of_waiting_tasks(40_000).await;
@@ -626,7 +627,7 @@ fn names_and_addresses_are_looked_up() {
     });
 }
 
-/// The kernel may take pages away at any time, so that one of many tries is asked for.
+/// The kernel may evict pages at any time, so only one of many tries has to succeed.
 #[test]
 fn bulk_read_of_what_is_in_memory_is_done_at_its_first_poll() {
     on_both("bulk", |dir| async move {

@@ -1,4 +1,5 @@
-//! What a forked child has of its parent's runtimes: memory to free, and errors that say so; on both drivers.
+//! A forked child and its parent's runtimes: it frees their memory, and gets errors; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::net::{TcpListener, UnixStream};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(2);
 
-/// Run a test on every driver, with a runtime of so many workers that is its own to drop, and alone.
+/// Runs a test on every driver, alone, with an owned runtime of this many workers.
 fn with_runtimes(workers: usize, test: impl Fn(Runtime)) {
     let _alone = alone();
     for driver in drivers() {
@@ -31,7 +32,7 @@ fn assert_inherited(error: impl Display) {
     assert!(text.contains("made before a fork"), "{text}");
 }
 
-/// A runtime of the child's own does everything.
+/// A new runtime works in the child.
 fn run_anew(workers: usize) {
     let runtime = Runtime::builder().workers(workers).build().unwrap();
     let main = async {
@@ -84,7 +85,7 @@ fn child_drops_what_it_inherits_and_the_parent_goes_on() {
 }
 
 #[test]
-fn use_of_an_inherited_runtime_is_an_error_that_says_so() {
+fn use_of_an_inherited_runtime_is_an_error_with_a_remedy() {
     with_runtimes(2, |runtime| {
         let reading = reading(&runtime);
         let workers = runtime.workers();
@@ -107,7 +108,7 @@ fn use_of_an_inherited_runtime_is_an_error_that_says_so() {
 }
 
 #[test]
-fn fork_inside_of_a_task_ends_the_childs_run() {
+fn fork_inside_a_task_ends_the_childs_run() {
     with_runtimes(1, |runtime| {
         let (tells, told) = mpsc::channel();
         let run = runtime.block_on(async {
@@ -219,7 +220,7 @@ fn child_that_is_killed_on_drop_is_killed_by_its_own_parent_alone() {
     });
 }
 
-/// Two workers that are forked after their parent listened, each with a listener of its own.
+/// Two workers, forked after their parent began to listen, each with its own listener.
 #[test]
 fn every_signal_reaches_the_worker_that_it_is_sent_to() {
     with_runtimes(1, |runtime| {
@@ -262,7 +263,7 @@ fn every_signal_reaches_the_worker_that_it_is_sent_to() {
     });
 }
 
-/// Write a byte when it listens, and one for each signal.
+/// Writes a byte once it listens, and one per signal.
 fn count_signals(mut writes: impl Write) {
     let main = async {
         let mut signals = Signals::new(&[Signal::USER_1]).unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong under futures and sequences: completions that overflow, a hundred thousand operations,
+//! Failures under futures and sequences: completions that overflow, a hundred thousand operations,
 //! short reads and writes, random orders of everything; on both drivers.
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn overflowing_completions_lose_no_byte_and_no_connection() {
                 }));
             }
             time::sleep(Duration::from_millis(1)).await;
-            // All at once, while the loop stands: far more than eight completions.
+            // All at once, while the loop is blocked: far more than eight completions.
             for round in 0..20_u8 {
                 for client in &mut clients {
                     client.write_all(&[round]).unwrap();
@@ -95,7 +95,7 @@ fn hundred_thousand_futures_complete_or_are_dropped() {
             time::sleep(Duration::from_millis(1)).await;
             drop(never);
         });
-        // What was dropped is over soon.
+        // Dropped operations end soon.
         let started = Instant::now();
         while run(runtime, async { in_flight() }) > 0 {
             assert!(started.elapsed() < PATIENCE);
@@ -167,18 +167,18 @@ fn many_futures_of_one_task_each_get_their_own_result() {
 
 const CONNECTIONS: usize = 3;
 
-/// What may happen next.
+/// A step of a random sequence.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The peer of a connection sends so many bytes.
+    /// The peer of a connection sends this many bytes.
     Feed(usize, usize),
-    /// Its sequence is asked for what is there.
+    /// The next items of its sequence are taken.
     Take(usize, usize),
-    /// What was received is held, or given back.
+    /// Received buffers are held, or returned.
     Hold(bool),
     /// Everything on its descriptor is cancelled.
     Cancel(usize),
-    /// The loop turns.
+    /// The loop runs a turn.
     Turn,
 }
 
@@ -193,7 +193,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A connection, and how much of an endless pattern has gone in and come out.
+/// A connection, and how much of an endless pattern was sent and received.
 struct Connection {
     stream: TcpStream,
     peer: std::net::TcpStream,
@@ -207,7 +207,7 @@ fn pattern(at: usize) -> u8 {
 
 impl Connection {
     fn feed(&mut self, len: usize) {
-        // What does not fit is not fed.
+        // Bytes that do not fit are not sent.
         let bytes: Vec<u8> = (self.fed_count..self.fed_count + len)
             .map(pattern)
             .collect();
@@ -230,7 +230,7 @@ impl Connection {
     }
 }
 
-/// The steps, on sequences that live as long as nothing cancels them.
+/// Plays the steps, on sequences that live until they are cancelled.
 async fn play(steps: &[Step]) {
     let mut connections: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
@@ -288,7 +288,7 @@ async fn play(steps: &[Step]) {
         }
     }
     drop(kept);
-    // Whatever happened, every byte arrives.
+    // In any case, every byte arrives.
     for (at, connection) in connections.iter_mut().enumerate() {
         while connection.arrived_count < connection.fed_count {
             match time::timeout(PATIENCE, sequences[at].next()).await {

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::task::Poll as Turn;
 use std::time::Duration;
 
-/// Run a test on every driver, alone, in a runtime of its own.
+/// Runs a test on every driver, alone, in its own runtime.
 fn on_both(test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
@@ -48,7 +48,7 @@ async fn some_turns() {
     time::sleep(Duration::from_millis(1)).await;
 }
 
-/// A send that gives its count out for what `K` ends with.
+/// A send that passes its count off as an output of `K`.
 struct Disguised<K>(Send, PhantomData<fn() -> K>);
 
 impl<K: Kind> Kind for Disguised<K> {
@@ -76,7 +76,7 @@ fn count_of_another_operation_becomes_no_descriptor() {
         let outputs = runtime
             .block_on(async { [disguised::<Accept>(fd).await, disguised::<Open>(fd).await] });
         for output in outputs.unwrap() {
-            // None of that number is open: closing it would be a mistake as well.
+            // No descriptor of that number is open, so closing it would fail as well.
             let error = output.map(OwnedFd::into_raw_fd).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
@@ -111,7 +111,8 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
                     assert_eq!((count.unwrap(), buf.filled()), (1, &b"x"[..]));
                 }
                 drop(op);
-                // What comes before the kernel has heard of the cancel may go to the dropped receive.
+                // Bytes that arrive before the kernel has seen the cancel may go to the dropped
+                // receive.
                 some_turns().await;
                 peer.write_all(b"yz").unwrap();
                 let recv = Recv {
@@ -120,7 +121,7 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
                 };
                 let (count, buf) = Op::new(recv).await;
                 count.unwrap();
-                // A descriptor that is closed behind the runtime's back.
+                // A descriptor that is closed without the runtime's knowledge.
                 let local = Local::current();
                 local.engine().driver_mut().release(ours.as_raw_fd());
                 buf.into_vec()
@@ -278,7 +279,8 @@ fn aborted_task_gives_back_what_it_had_in_flight() {
     });
 }
 
-/// The driver learns that a socket is gone, wherever it is dropped: the next one gets its number.
+/// The driver releases a socket's number wherever the socket is dropped: the next one reuses the
+/// number.
 #[test]
 fn socket_dropped_outside_of_the_runtime_leaves_its_number_usable() {
     on_both(|runtime| {
@@ -331,7 +333,8 @@ fn stream_moves_from_one_runtime_to_another() {
     });
 }
 
-/// The peer sees the end at once, though a cancelled read still held the socket when it was dropped.
+/// The peer sees the end at once, though a cancelled read still held the socket when it was
+/// dropped.
 #[test]
 fn last_act_of_block_on_reaches_the_kernel() {
     on_both(|runtime| {

@@ -1,5 +1,5 @@
-//! Linked operations, with the same results asserted on both drivers: order, what ends a link, time-outs,
-//! and links that are dropped.
+//! Linked operations, with the same results asserted on both drivers: order, what ends a link,
+//! time-outs, and dropped links.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -142,7 +142,7 @@ fn operation_that_is_not_over_in_time_is_cancelled_and_its_buffer_comes_back() {
         file::write(writer.as_raw_fd(), b"hello", None).unwrap();
         let (in_time, buf) = Op::new(read(fd, 16, None)).timeout(LONG).await;
         assert_eq!((in_time.unwrap(), buf.filled()), (5, b"hello".as_slice()));
-        // A time-out in the middle ends what is behind it.
+        // A time-out in the middle ends the operations after it.
         let link = Link::new(Nop)
             .then(read(fd, 1, None))
             .timeout(SHORT)
@@ -182,7 +182,7 @@ fn link_longer_than_the_ring_takes_and_links_that_fill_the_queue() {
     });
 }
 
-/// Wait until everything that was given up is over.
+/// Waits until everything that was dropped has ended.
 async fn nothing_in_flight() {
     let begun = Instant::now();
     while Local::current().engine().driver_mut().in_flight() > 0 {
@@ -230,7 +230,8 @@ fn link_dropped_at_every_state_leaves_nothing_behind() {
     });
 }
 
-/// Descriptors of what nobody else opens here; other descriptors come and go with threads of earlier tests.
+/// Descriptors of /dev/null, which only this test opens; others come and go with threads of earlier
+/// tests.
 fn open_nulls() -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
@@ -307,7 +308,7 @@ fn descriptor_that_a_dropped_link_was_to_close_is_closed() {
     }
 }
 
-/// An open file under another number, which is free.
+/// An open file under another number, which must be free.
 fn at_number(file: &OwnedFd, number: RawFd) -> OwnedFd {
     let mut others = Vec::new();
     while others.len() < 64 {
@@ -409,7 +410,8 @@ fn file_that_a_dropped_link_was_to_close_keeps_its_number_while_a_thread_names_i
         file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
         let fd = reader.into_raw_fd();
         let there = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
-        // By its position, as if the pipe were a file: a pool thread makes the read, and cannot be stopped.
+        // At its position, as if the pipe were a file: the read is on a pool thread, and cannot be
+        // stopped.
         let stuck = read(fd, 16, Some(CURRENT_POSITION));
         let link = Link::new(stuck).then(Close { fd });
         give_up(link.into_future(), 50).await;
@@ -422,7 +424,7 @@ fn file_that_a_dropped_link_was_to_close_keeps_its_number_while_a_thread_names_i
     });
 }
 
-/// Let a future get so far, and drop it.
+/// Polls a future for some turns, and drops it.
 async fn give_up(mut future: impl Future + Unpin, turns: u32) {
     if turns > 0 {
         once(&mut future).await;
@@ -484,7 +486,7 @@ fn runtime_dropped_under_a_link_gives_the_buffer_back() {
     }
 }
 
-/// Have the driver tell the kernel what it has for it.
+/// Makes the driver submit its entries.
 fn hand_over() {
     let local = Local::current();
     local
@@ -494,7 +496,7 @@ fn hand_over() {
         .unwrap();
 }
 
-/// How the descriptor that a dropped link names is given up.
+/// How the descriptor that a dropped link names is closed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum GivenUp {
     Dropped,
@@ -511,7 +513,7 @@ fn write_of_a_dropped_link_hits_no_other_file_of_its_number() {
                 let file = tempfile(b"");
                 let (_reader, owned) = file::pipe().unwrap();
                 let fd = owned.as_raw_fd();
-                // What is released is its owner's, and no file of the loop.
+                // A released descriptor belongs to the test, and is no file of the loop.
                 let mut owned = Some(owned);
                 let taken = owned.take_if(|_| given_up != Released);
                 let to = taken.map(ringloop::fs::File::from);
@@ -521,7 +523,8 @@ fn write_of_a_dropped_link_hits_no_other_file_of_its_number() {
                     buf: SendBuf::from(b"stray".to_vec()),
                     offset: None,
                 };
-                // The kernel goes on with the link when it is next entered: no cancel finds the write before.
+                // The kernel continues the link when it is next entered: no cancel finds the write
+                // before.
                 let mut link: Box<dyn Future<Output = ()> + Unpin> = if by_timer {
                     let link = Link::new(Timeout::after(SHORT)).then(stray).into_future();
                     Box::new(Box::pin(async { drop(link.await) }))
@@ -545,7 +548,7 @@ fn write_of_a_dropped_link_hits_no_other_file_of_its_number() {
                         drop(owned.take());
                     }
                 }
-                // Where the number is free, one of them has it.
+                // If the number is free, one of them gets it.
                 let mut next = pairs();
                 nothing_in_flight().await;
                 for end in &next {
@@ -600,7 +603,7 @@ fn send_of_a_dropped_link_goes_to_no_other_socket_of_its_number() {
 #[test]
 fn release_of_a_descriptor_does_not_wait_for_a_link_that_goes_on() {
     on_both(|| async {
-        // The machine may keep the test waiting; a release that waits for the link does so each time.
+        // A busy machine may delay the test; a release that waits for the link does so every time.
         let limit = Duration::from_millis(limits::DRAIN_TIMEOUT_MS) / 2;
         let mut is_prompt = false;
         for _ in 0..10 {
@@ -613,7 +616,7 @@ fn release_of_a_descriptor_does_not_wait_for_a_link_that_goes_on() {
     });
 }
 
-/// How long it takes to release a descriptor that a link, which waits for something else, is going to use.
+/// Time to release a descriptor that a link, which waits for something else, will use.
 async fn release_beside_a_link() -> Duration {
     let (reader, writer) = file::pipe().unwrap();
     let fd = writer.as_raw_fd();

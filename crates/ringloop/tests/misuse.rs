@@ -1,5 +1,5 @@
-//! Misuse tells of the line that misused, and errors print as sentences. A binary of its own: the panic hook is the
-//! process's.
+//! Panics for misuse name the caller's line, and errors print as sentences. A separate binary: the
+//! panic hook is process-global.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::Local;

@@ -1,8 +1,9 @@
-//! Random mixtures of links, sequences, timers and aborts on one loop, each against what it alone would give; on
-//! both drivers.
+//! Random mixtures of links, sequences, timers and aborts on one loop, each compared with its
+//! results alone; on both drivers.
 //!
-//! Every actor is a task. One that is left alone must get exactly its results, whoever ends beside it; one that
-//! is aborted must have done a beginning of its work and nothing else. In the end nothing is in flight.
+//! Every actor is a task. An undisturbed one must get exactly its results, whatever ends at the same
+//! time; an aborted one must have done the beginning of its work and nothing else. At the end nothing
+//! is in flight.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -25,20 +26,21 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone)]
 enum Actor {
-    /// Three writes, of which that one fails, if it is one of them.
+    /// Three writes, of which number `fails`, if any, fails.
     Chain { fails: usize },
-    /// A receive, bounded in time, and a write behind it; the peer has sent something, or never will.
+    /// A receive, bounded in time, and a write after it; the peer has sent something, or never
+    /// will.
     Bounded { is_fed: bool },
-    /// A multishot receive of so many bytes, asked for again and again within a time too short for it.
+    /// A multishot receive of `len` bytes, polled repeatedly with a timeout too short for it.
     Sequence { len: usize, pause_us: u64 },
-    /// Sleeps so long.
+    /// A sleep.
     Sleeper { sleep_us: u64 },
 }
 
 #[derive(Debug, Clone)]
 struct Cast {
     actor: Actor,
-    /// Aborted after so many microseconds.
+    /// Aborted after this time.
     abort_us: Option<u64>,
 }
 
@@ -58,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_gets_its_own_results_whoever_ends_beside_it(
+    fn each_gets_its_own_results_whatever_else_ends(
         casts in proptest::collection::vec(cast(), 1..24),
     ) {
         in_runtimes(|runtime| {
@@ -140,7 +142,7 @@ async fn chain(fd: RawFd, place: usize, fails: usize) {
     );
 }
 
-/// A socket that its loop forgets before it is closed, whenever its task ends.
+/// A socket that its loop releases before it is closed, whenever its task ends.
 struct Socket {
     stream: std::os::unix::net::UnixStream,
     local: Local,
@@ -192,7 +194,7 @@ async fn sequence(len: usize, pause_us: u64) {
     let mut sequence = ours.receive();
     let mut came = Vec::new();
     loop {
-        // What comes while nobody asks is the next call's.
+        // Bytes that arrive between calls go to the next one.
         match time::timeout(Duration::from_micros(pause_us), sequence.next()).await {
             Ok(Some(received)) => came.extend_from_slice(&received.unwrap()),
             Ok(None) => break,
@@ -208,7 +210,7 @@ async fn sleeper(sleep_us: u64) {
     assert!(begun.elapsed() >= sleep, "never early");
 }
 
-/// Steps are whole, in order, and all there where nobody aborted them.
+/// Steps are complete, in order, and all there unless aborted.
 fn assert_file(file: &std::fs::File, place: usize, cast: &Cast) {
     let done: Vec<_> = (0..STEPS)
         .map(|step| {

@@ -1,4 +1,4 @@
-//! Multishot operations as sequences: order, ends, pauses, every way to give them up; on both drivers.
+//! Multishot operations as sequences: order, ends, pauses, every way to drop them; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
@@ -23,7 +23,7 @@ async fn turns() {
     time::sleep(Duration::from_millis(1)).await;
 }
 
-/// Poll a sequence once; nothing may be there.
+/// Polls a sequence once; it must be pending.
 async fn assert_pending<T>(next: impl Future<Output = T>) {
     let mut next = std::pin::pin!(next);
     let pending = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending())).await;
@@ -62,7 +62,7 @@ fn connections_come_in_order_and_belong_to_their_taker() {
 }
 
 #[test]
-fn connections_that_nobody_takes_are_closed_with_their_sequence() {
+fn untaken_connections_are_closed_with_their_sequence() {
     in_runtimes(|runtime| {
         for taken in [0, 1] {
             let (listener, std) = listener();
@@ -85,7 +85,7 @@ fn connections_that_nobody_takes_are_closed_with_their_sequence() {
     });
 }
 
-/// More than the bound: the sequence stops accepting, and the others are its successor's.
+/// More than the limit: the sequence stops accepting, and its successor gets the others.
 #[test]
 fn accepting_pauses_at_its_bound_and_goes_on_once_connections_are_taken() {
     in_runtimes(|runtime| {
@@ -128,7 +128,7 @@ fn accept_that_fails_goes_on_with_the_next_call() {
             let mut incoming = listener.incoming();
             assert_pending(incoming.next()).await;
             turns().await;
-            // What is not listening any more fails to accept.
+            // A listener that was shut down fails to accept.
             socket::shutdown(std.as_raw_fd(), std::net::Shutdown::Read).unwrap();
             let error = incoming.next().await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
@@ -177,7 +177,7 @@ fn reset_is_an_error_and_then_the_end() {
     });
 }
 
-/// A reader that does not come holds a quarter of the pool, and the bytes it did not take stay in order.
+/// A slow reader holds a quarter of the pool, and the bytes it did not take stay in order.
 #[test]
 fn receiving_pauses_at_its_bound_and_leaves_buffers_to_others() {
     in_runtimes(|runtime| {
@@ -314,14 +314,14 @@ fn refused_datagram_is_an_error_and_the_sequence_goes_on() {
 }
 
 #[test]
-fn readiness_tells_of_each_change_to_who_reads_all_there_is() {
+fn readiness_reports_each_change_to_a_reader_that_drains() {
     in_runtimes(|runtime| {
         let (reader, writer) = file::pipe().unwrap();
         run(runtime, async {
             let mut readiness = Readiness::new(reader.as_fd(), Interest::READ);
             assert_pending(readiness.next()).await;
             for round in 0..20_usize {
-                // Changes that nobody asked about are one.
+                // Changes between polls merge into one.
                 for _ in 0..=round % 3 {
                     file::write(writer.as_raw_fd(), b"x", None).unwrap();
                     turns().await;
@@ -342,7 +342,7 @@ fn readiness_tells_of_each_change_to_who_reads_all_there_is() {
                 }
             }
         });
-        // Its number is another's now.
+        // Its number has been reused.
         drop(reader);
         let (next, writer) = file::pipe().unwrap();
         run(runtime, async {
@@ -354,7 +354,7 @@ fn readiness_tells_of_each_change_to_who_reads_all_there_is() {
     });
 }
 
-/// Read what is there, up to and with `end`: a paced sender may need a moment.
+/// Reads what is available, up to and including `end`: a paced sender may need a moment.
 async fn read_until(stream: &TcpStream, end: &[u8]) {
     let mut arrived = Vec::new();
     while !arrived.ends_with(end) {
@@ -375,7 +375,7 @@ fn at_end(fd: i32) -> bool {
 }
 
 #[test]
-fn readiness_that_nobody_asks_for_keeps_no_loop_awake() {
+fn untaken_readiness_keeps_no_loop_awake() {
     in_runtimes(|runtime| {
         let (reader, writer) = file::pipe().unwrap();
         run(runtime, async {
@@ -401,8 +401,8 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds)
 }
 
-/// Every state: never polled, armed, completed, taken from, paused; each then dropped, or forgotten with its
-/// runtime.
+/// Every state: never polled, armed, completed, partly taken, paused; each then dropped, or
+/// forgotten with its runtime.
 #[test]
 fn sequence_is_dropped_or_forgotten_at_every_state() {
     in_runtimes(|runtime| {
@@ -428,7 +428,7 @@ fn sequence_is_dropped_or_forgotten_at_every_state() {
     });
 }
 
-/// Send everything back until the peer ends the stream.
+/// Echoes everything until the peer ends the stream.
 async fn echo(stream: TcpStream) {
     let mut receive = stream.receive();
     while let Some(Ok(bytes)) = receive.next().await {
@@ -495,7 +495,7 @@ fn forgotten_sequence_leaves_its_runtime_and_no_other_harm() {
 }
 
 #[test]
-fn sequences_of_many_tasks_run_beside_each_other() {
+fn sequences_of_many_tasks_run_concurrently() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let listener = TcpListener::bind(LOCAL.into()).unwrap();

@@ -1,5 +1,5 @@
-//! Received buffers as values: held, dropped, forgotten, given back elsewhere, outliving what they came from; on
-//! both drivers.
+//! Received buffers as values: held, dropped, forgotten, returned on another thread of control,
+//! outliving their source; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
@@ -56,7 +56,7 @@ fn forgotten_buffer_is_lost_to_the_pool_and_nothing_else() {
                 peer.write_all(b"f").unwrap();
                 engine::leak(receive.next().await.unwrap().unwrap());
             }
-            // One is left, and goes round.
+            // One is left, and is reused.
             for round in 0..10_u8 {
                 peer.write_all(&[round]).unwrap();
                 assert_eq!(*receive.next().await.unwrap().unwrap(), [round]);

@@ -1,4 +1,5 @@
-//! TCP and UDP sockets as programs use them: addresses, options, halves, vectored writes, datagrams; on both drivers.
+//! TCP and UDP sockets as applications use them: addresses, options, halves, vectored writes,
+//! datagrams; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::net::{Keepalive, ListenOptions, TcpListener, TcpStream, UdpSocket};
@@ -122,7 +123,7 @@ fn connecting_is_bounded_in_time_and_tries_each_address() {
             assert_eq!(stream.peer_addr().unwrap(), address);
             let none = TcpStream::connect_any(&[]).await.unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
-            // A listener whose backlog is full does not answer.
+            // A listener whose backlog is full does not reply.
             let options = ListenOptions {
                 backlog: 0,
                 ..ListenOptions::default()
@@ -165,7 +166,8 @@ fn vectored_writes_arrive_in_order_and_their_buffers_come_back() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let (ours, peer) = pair().await;
-            // More than the socket takes at once, more buffers than one call takes, empty ones among them.
+            // More than the socket takes at once, more buffers than one call takes, with empty ones
+            // among them.
             let bufs: Vec<Vec<u8>> = (0..3_000_u32)
                 .map(|at| vec![(at % 251) as u8; (at % 5) as usize * 700])
                 .collect();
@@ -225,7 +227,7 @@ fn halves_work_at_once_and_become_whole_again() {
             let (reader, stranger) = reader.reunite(stranger).unwrap_err();
             drop(stranger);
             let ours = reader.reunite(writer).unwrap();
-            // Whole again, nothing was shut down.
+            // Reunited, nothing was shut down.
             ours.write_all(b" and more".to_vec()).await.0.unwrap();
             let (reader, writer) = ours.into_split();
             drop(writer);

@@ -1,4 +1,4 @@
-//! Every operation as an embedder meets it, with the same results asserted on both drivers.
+//! Every operation as an embedder uses it, with the same results asserted on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::buf::{RecvBuf, SendBuf};
@@ -30,7 +30,7 @@ fn poll(fd: RawFd, interest: Interest, level: bool) -> Request {
     })
 }
 
-/// Take over an accepted descriptor.
+/// Takes ownership of an accepted descriptor.
 fn owned(completion: &Completion) -> TcpStream {
     assert!(completion.result >= 0, "{completion:?}");
     // SAFETY: the completion of an accept is the only holder of its descriptor.
@@ -83,7 +83,7 @@ fn poll_once_completes_once_when_the_descriptor_is_ready() {
         assert_eq!((completion.result, completion.more), (IN, false));
         bed.expect_none(token);
         assert_eq!(bed.in_flight(), 0);
-        // Ready before it was asked, and in the other direction.
+        // Ready before it was submitted, and in the other direction.
         let both = bed.run(poll(ours.as_raw_fd(), Interest::BOTH, false));
         assert_eq!(both.result, IN | OUT);
         let write = bed.run(poll(ours.as_raw_fd(), Interest::WRITE, false));
@@ -92,11 +92,11 @@ fn poll_once_completes_once_when_the_descriptor_is_ready() {
 }
 
 #[test]
-fn poll_answers_only_in_the_directions_it_was_asked_for() {
+fn poll_reports_only_the_requested_directions() {
     on_both(|bed| {
         let (ours, peer) = tcp_pair();
         reset(peer);
-        // A reset is an error and a hang-up to the kernel; to whoever reads it is "read now".
+        // A reset is an error and a hang-up to the kernel; a reader sees "readable".
         let read = bed.run(poll(ours.as_raw_fd(), Interest::READ, false));
         assert_eq!(read.result, IN);
         let (_, token) = bed.submit(poll(ours.as_raw_fd(), Interest::WRITE, true));
@@ -117,7 +117,7 @@ fn level_poll_completes_for_as_long_as_the_descriptor_is_ready() {
             assert!(completion.request.is_none());
         }
         assert_eq!(bed.recv(ours.as_raw_fd(), 8), (1, b"x".to_vec()));
-        // At most one that was on its way.
+        // At most one completion was in flight.
         bed.settle();
         bed.take_all();
         bed.expect_none(token);
@@ -220,7 +220,7 @@ fn listener_poll_takes_no_connection_and_keeps_no_listener() {
         let tokens = [watch(bed), watch(&mut other)];
         bed.expect_none(tokens[0]);
         let client = connect_to(&listener);
-        // Both are told, for as long as it waits.
+        // Both report it while it is queued.
         for _ in 0..3 {
             for (bed, token) in [&mut *bed, &mut other].into_iter().zip(tokens) {
                 let completion = bed.expect(token);
@@ -231,12 +231,12 @@ fn listener_poll_takes_no_connection_and_keeps_no_listener() {
         assert_eq!(peer, client.local_addr().unwrap());
         drop((server, client));
         for bed in [&mut *bed, &mut other] {
-            // At most one that was on its way.
+            // At most one completion was in flight.
             bed.settle();
             bed.take_all();
         }
         other.expect_none(tokens[1]);
-        // Still polled, and free all the same.
+        // Still polled, and the port is free all the same.
         drop(listener);
         let again = TcpListener::bind(address).unwrap();
         drop((again, other));
@@ -244,7 +244,7 @@ fn listener_poll_takes_no_connection_and_keeps_no_listener() {
 }
 
 #[test]
-fn listener_poll_tells_of_each_connection_that_comes_to_an_empty_backlog() {
+fn listener_poll_reports_each_connection_that_comes_to_an_empty_backlog() {
     on_both(|bed| {
         let listener = listener();
         listener.set_nonblocking(true).unwrap();
@@ -258,14 +258,14 @@ fn listener_poll_tells_of_each_connection_that_comes_to_an_empty_backlog() {
                 let (_, peer) = listener.accept().unwrap();
                 assert_eq!(peer, client.local_addr().unwrap());
             }
-            // One more may be on its way.
+            // One more completion may be in flight.
             bed.settle();
             bed.take_all();
             bed.expect_none(token);
         }
         let _waiting = connect_to(&listener);
         bed.expect(token);
-        // Another poll tells of what is left.
+        // Another poll reports the rest.
         let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), false);
         let (_, again) = bed.submit(Request::PollListener(poll));
         assert_eq!(bed.expect(again).result, IN);
@@ -323,7 +323,7 @@ fn connect_completes_with_0_or_the_errno() {
 }
 
 #[test]
-fn close_closes_once_and_then_says_ebadf() {
+fn closed_descriptor_is_ebadf_at_a_second_close() {
     on_both(|bed| {
         let (ours, mut peer) = tcp_pair();
         let fd = ours.into_raw_fd();
@@ -334,7 +334,7 @@ fn close_closes_once_and_then_says_ebadf() {
     });
 }
 
-/// The number comes back at once; what the driver knew of the old descriptor must not.
+/// The number is reused at once; the driver must not apply its state of the old descriptor.
 #[test]
 fn descriptor_number_used_again_after_a_close_operation_works() {
     on_both(|bed| {
@@ -346,7 +346,7 @@ fn descriptor_number_used_again_after_a_close_operation_works() {
         assert_eq!(recv_of(bed.expect(token)), (3, b"old".to_vec()));
         assert_eq!(bed.run(Request::Close(Close { fd })).result, 0);
         let (next, mut next_peer) = tcp_pair();
-        // Bring the new socket to the old number.
+        // Move the new socket to the old number.
         // SAFETY: no pointer is passed; `fd` is free, or is `next` itself.
         let moved = unsafe { libc::dup2(next.as_raw_fd(), fd) };
         assert_eq!(moved, fd);
@@ -469,7 +469,7 @@ fn cancel(target: ringloop::embed::Key) -> Request {
 }
 
 #[test]
-fn cancel_operation_says_whether_there_was_something_to_cancel() {
+fn cancel_operation_reports_if_it_found_its_target() {
     on_both(|bed| {
         let (ours, _peer) = tcp_pair();
         let (key, token) = bed.submit(recv(ours.as_raw_fd(), 16));
@@ -571,7 +571,7 @@ fn idle_registered_descriptor_lets_the_wait_last() {
         write_all(&mut peer, b"one");
         let (_, token) = bed.submit(recv(ours.as_raw_fd(), 16));
         bed.expect(token);
-        // Readable again, and nobody waits for it.
+        // Readable again, without a waiting operation.
         write_all(&mut peer, b"two");
         bed.assert_sleeps();
         assert_eq!(bed.recv(ours.as_raw_fd(), 16), (3, b"two".to_vec()));
@@ -593,7 +593,7 @@ fn owned_descriptor_may_be_closed_by_its_owner_after_a_release() {
     });
 }
 
-/// The events that one wait brought may be taken a few at a time, with waits in between.
+/// Events of one wait may be taken a few at a time, with waits in between.
 #[test]
 fn events_taken_one_a_wait_reach_every_descriptor() {
     on_both(|bed: &mut Bed| {
@@ -615,7 +615,7 @@ fn events_taken_one_a_wait_reach_every_descriptor() {
         for (key, _) in &tokens {
             bed.cancel(*key);
         }
-        // What was queued for them before is not delivered after their last completion.
+        // Events queued before their last completion are not delivered after it.
         bed.drain();
         bed.take_all();
         bed.settle();

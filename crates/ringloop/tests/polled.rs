@@ -1,4 +1,4 @@
-//! Streams that are polled: nothing is lost or sent twice, whoever stops waiting; on both drivers.
+//! Polled streams: nothing is lost or sent twice when a task stops waiting; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
@@ -53,7 +53,7 @@ async fn read_to_end(peer: &UnixStream) -> Vec<u8> {
     }
 }
 
-/// Bytes that show what is missing or doubled.
+/// Bytes that show gaps and duplicates.
 fn numbered(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index * 7 / 5) as u8).collect()
 }
@@ -98,7 +98,7 @@ fn what_was_written_before_the_drop_still_arrives() {
         let bytes = numbered(400_000);
         let sent = bytes.clone();
         let writer = spawn(async move { write_all(&mut stream, &sent).await });
-        // The writer ends, and drops the stream, with its last bytes still queued.
+        // The writer drops the stream with its last bytes still queued.
         assert_eq!(read_to_end(&peer).await, bytes);
         writer.await.unwrap();
     });
@@ -175,7 +175,7 @@ fn reader_moves_on_what_the_writer_left_behind() {
     on_both(|| async {
         let (mut stream, peer) = pair();
         let bytes = numbered(120_000);
-        // Taken at once, not sent at once; nobody flushes.
+        // Accepted at once, not sent at once; there is no flush.
         write_all(&mut stream, &bytes).await;
         let peer = spawn(answer(peer, bytes.len()));
         assert_eq!(read(&mut stream, 8).await.unwrap(), b"!");
@@ -183,7 +183,7 @@ fn reader_moves_on_what_the_writer_left_behind() {
     });
 }
 
-/// So much is read before it is answered.
+/// Reads this much before it replies.
 async fn answer(peer: UnixStream, len: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < len {
@@ -197,7 +197,7 @@ async fn answer(peer: UnixStream, len: usize) -> Vec<u8> {
 
 const SOON: Duration = Duration::from_millis(5);
 
-/// Write, and flush or not, until that has to wait and is given up; returns what was written.
+/// Writes, flushing or not, until that has to wait, and drops it; returns what was written.
 async fn write_until_given_up(stream: &RefCell<Polled<UnixStream>>, is_flushed: bool) -> Vec<u8> {
     let all = numbered(4_000_000);
     let mut count = 0;
@@ -255,7 +255,7 @@ fn reader_in_one_task_moves_on_what_another_has_given_up() {
 }
 
 #[test]
-fn writer_hears_of_room_that_a_reader_in_another_task_made() {
+fn writer_is_woken_by_room_that_a_reader_in_another_task_made() {
     on_both(|| async {
         let (stream, peer) = pair();
         let stream = Rc::new(RefCell::new(stream));
@@ -272,7 +272,7 @@ fn writer_hears_of_room_that_a_reader_in_another_task_made() {
                 timeout(PATIENCE, flush).await.unwrap().unwrap();
             })
         };
-        // It waits for room when the reader comes.
+        // It waits for room when the reader runs.
         sleep(SOON).await;
         let reader = spawn(async move { read_answer(&stream).await });
         sleep(SOON).await;
@@ -286,7 +286,7 @@ fn writer_hears_of_room_that_a_reader_in_another_task_made() {
     });
 }
 
-/// Everything that is to come, from a peer that nobody polls for any more.
+/// Everything that will arrive, from a peer that is not polled any more.
 async fn arrives(peer: &UnixStream, len: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < len {
@@ -330,7 +330,7 @@ fn more_than_the_socket_takes_arrives_without_a_flush() {
                 let bytes = write_until_given_up(&stream, is_flushed).await;
                 assert!(arrives(&peer, bytes.len()).await == bytes);
             }
-            // The last word is the shutdown's, behind all of it.
+            // The last byte is the shutdown's, after all of it.
             let bytes = write_until_given_up(&stream, is_flushed).await;
             drop(stream);
             assert!(timeout(PATIENCE, read_to_end(&peer)).await.unwrap() == bytes);
@@ -339,13 +339,13 @@ fn more_than_the_socket_takes_arrives_without_a_flush() {
 }
 
 #[test]
-fn error_of_a_write_that_nobody_waited_for_is_told_to_the_next() {
+fn error_of_a_write_that_was_not_awaited_is_returned_by_the_next() {
     on_both(|| async {
         let (stream, peer) = pair();
         let stream = RefCell::new(stream);
         drop(write_until_given_up(&stream, false).await);
         drop(peer);
-        // What was kept fails beside this task.
+        // The queued bytes fail while this task sleeps.
         sleep(SOON).await;
         let flush = poll_fn(|cx| stream.borrow_mut().poll_flush(cx));
         let error = timeout(PATIENCE, flush).await.unwrap().unwrap_err();
@@ -377,7 +377,7 @@ fn stream_whose_rest_was_lost_with_its_runtime_goes_with_it() {
 }
 
 #[test]
-fn error_of_an_earlier_write_is_told() {
+fn error_of_an_earlier_write_is_returned() {
     on_both(|| async {
         let (mut stream, peer) = pair();
         drop(peer);

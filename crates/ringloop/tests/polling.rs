@@ -1,5 +1,5 @@
-//! Submission polling by a thread of the kernel: the same results, a refusal that names the remedy, nothing
-//! left behind.
+//! Submission polling by a kernel thread: the same results, a refusal that names the remedy,
+//! nothing left behind.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -163,7 +163,8 @@ fn automatic_choice_takes_the_ring_with_polling_where_it_can() {
     );
 }
 
-/// The thread that polls could take a link in two parts, unseen: it is run in sequence, with the same results.
+/// The polling thread could take a link in two parts, unseen: it is run in sequence, with the same
+/// results.
 #[test]
 fn links_give_the_same_results_with_submission_polling() {
     let _alone = alone();

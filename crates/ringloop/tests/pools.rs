@@ -1,5 +1,6 @@
-//! A pool of receive buffers that runs out: what waits for a buffer gets its bytes, can be given up, and
-//! keeps neither the loop spinning nor a buffer. `datagrams.rs` has the same for the pool of datagrams.
+//! An exhausted pool of receive buffers: starved receives get their bytes, can be cancelled, and
+//! neither keep the loop spinning nor lose a buffer. `datagrams.rs` has the same for the pool of
+//! datagrams.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
@@ -10,7 +11,7 @@ use ringloop_testing::engine::{Bed, alone, on_both, open_descriptors, tcp_pair, 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Take all of the pool: as many one-byte messages as there are buffers, on a connection of its own.
+/// Takes all of the pool: as many one-byte messages as there are buffers, on a separate connection.
 fn exhaust_pool(bed: &mut Bed) -> Vec<Event> {
     let (ours, mut peer) = tcp_pair();
     let fd = ours.as_raw_fd();
@@ -91,10 +92,10 @@ fn starved_receivers_get_the_buffers_in_the_order_in_which_they_came_to_wait() {
     });
 }
 
-/// The socket of a lent receiver may be closed, and its number be another's, while it starves: the
-/// driver must not name the number again, and whoever submitted it hears that buffers are back.
+/// The socket of a borrowed receive may be closed, and its number reused, while it starves: the
+/// driver must not re-arm it by the number, and must report that buffers are back.
 #[test]
-fn starved_lent_receiver_is_not_armed_again_by_its_number() {
+fn starved_borrowed_receive_is_not_rearmed_by_its_number() {
     on_both(|bed| {
         let held = exhaust_pool(bed);
         let (ours, mut peer) = tcp_pair();
@@ -120,7 +121,7 @@ fn starved_lent_receiver_is_not_armed_again_by_its_number() {
     });
 }
 
-/// A future that nobody polls or drops any more (`mem::forget`) has not cancelled its receive.
+/// A future that is leaked (`mem::forget`) has not cancelled its receive.
 #[test]
 fn starved_receiver_of_a_closed_stream_takes_nothing_from_the_next_of_its_number() {
     on_both(|bed| {
@@ -148,7 +149,7 @@ fn starved_receiver_of_a_closed_stream_takes_nothing_from_the_next_of_its_number
 }
 
 #[test]
-fn lent_receiver_that_starves_can_be_cancelled() {
+fn starved_borrowed_receive_can_be_cancelled() {
     on_both(|bed| {
         let held = exhaust_pool(bed);
         let (ours, mut peer) = tcp_pair();
@@ -193,7 +194,7 @@ fn starved_receiver_can_be_given_up_before_and_after_a_buffer_is_back() {
                 assert_eq!((last.result, last.more), (-libc::ECANCELED, false));
             }
             assert!(bed.take_all().is_empty());
-            // The descriptor is readable, and nobody waits for it: no spinning.
+            // The descriptor is readable, without a waiting operation: no spinning.
             bed.assert_sleeps();
             assert_eq!(bed.recv(fd, 64), (5, b"hello".to_vec()));
             bed.release(&ours);
@@ -201,8 +202,8 @@ fn starved_receiver_can_be_given_up_before_and_after_a_buffer_is_back() {
     });
 }
 
-/// The embedder takes a few events, gives their buffers back, and waits again before it sees that
-/// another receiver had run out.
+/// The embedder takes a few events, recycles their buffers, and waits again before it sees that
+/// another receive had run out of buffers.
 #[test]
 fn receiver_that_ran_out_before_the_last_buffer_came_back_is_not_left_behind() {
     on_both(|bed| {
@@ -211,7 +212,7 @@ fn receiver_that_ran_out_before_the_last_buffer_came_back_is_not_left_behind() {
         let fd = ours.as_raw_fd();
         let (key, token) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
         write_all(&mut peer, b"hello");
-        // The kernel has said that there is no buffer, and nobody has read it yet.
+        // The kernel has reported that there is no buffer, but the completion is not read yet.
         bed.engine.park(Some(Duration::ZERO)).unwrap();
         give_back_held(bed, held);
         bed.engine.park(Some(Duration::ZERO)).unwrap();

@@ -1,4 +1,4 @@
-//! Positional calls on what has no positions: ESPIPE, and nothing is taken; on both drivers.
+//! Positional calls on unseekable files: ESPIPE, and nothing is taken; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::fs::{File, RegisteredBuf, RegisteredFile};
@@ -76,7 +76,7 @@ fn terminal_has_no_positions_and_memory_devices_have() {
         // SAFETY: no pointer is passed.
         let terminal = unsafe { libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY) };
         if terminal >= 0 {
-            // SAFETY: it was made just now.
+            // SAFETY: it was just opened.
             let terminal = unsafe { std::os::fd::FromRawFd::from_raw_fd(terminal) };
             runtime.block_on(try_all(&terminal)).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Child processes: pipes of many MiB both ways, ends of every kind, kills and drops at every state, none left
-//! behind; on both drivers.
+//! Child processes: pipes of many MiB both ways, every kind of exit, kills and drops at every
+//! state, no zombies; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::process::{Command, pipe};
@@ -71,7 +71,7 @@ fn output_is_all_that_was_written_to_both_pipes() {
                     (3_000_000, 2_000_000)
                 );
             }
-            // What is set stays set.
+            // Settings persist.
             let output = command.stderr(Stdio::null()).output().await.unwrap();
             assert_eq!((output.stdout.len(), output.stderr.len()), (3_000_000, 0));
             let mut echo = shell("echo $GREETING; pwd; cat");
@@ -120,7 +120,7 @@ fn mebibytes_go_both_ways_at_once() {
             assert!(received == sent);
             assert!(child.wait().await.unwrap().success());
             assert_eq!(child.id(), None);
-            // Asked again, it says the same.
+            // A second wait returns the same.
             assert!(child.wait().await.unwrap().success());
             assert!(child.try_wait().unwrap().unwrap().success());
             child.kill().unwrap();
@@ -155,7 +155,7 @@ fn waiting_closes_the_childs_input() {
 }
 
 #[test]
-fn killed_child_tells_by_what_and_a_late_kill_does_nothing() {
+fn killed_child_reports_its_signal_and_a_late_kill_does_nothing() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let mut child = shell("exec sleep 100").spawn().unwrap();
@@ -236,9 +236,9 @@ fn children_of_a_dropped_runtime_are_killed_where_asked() {
         });
         drop(inner);
         drop(child);
-        // Their statuses are taken here, in place of init.
+        // Their statuses are taken here, instead of by init.
         for _ in 0..2 {
-            // SAFETY: a null pointer asks for no status.
+            // SAFETY: a null pointer requests no status.
             assert!(unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0);
         }
         assert_eq!(child_count(), 0);
@@ -262,12 +262,12 @@ fn hundred_children_at_once_each_have_their_own_status() {
 }
 
 #[test]
-fn status_that_somebody_else_took_is_an_error() {
+fn status_reaped_by_other_code_is_an_error() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let mut child = shell("exit 0").spawn().unwrap();
             let pid = i32::try_from(child.id().unwrap()).unwrap();
-            // SAFETY: a null pointer asks for no status.
+            // SAFETY: a null pointer requests no status.
             assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
             let error = child.wait().await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
@@ -275,14 +275,14 @@ fn status_that_somebody_else_took_is_an_error() {
     });
 }
 
-/// A process that traces another, and looks at nothing of it until its pipe ends.
+/// A process that traces another, without reaping it until its pipe is closed.
 struct Tracer {
     pid: libc::pid_t,
     end: Option<std::io::PipeWriter>,
 }
 
 impl Tracer {
-    /// `None` where no process may trace another.
+    /// `None` if processes may not trace others.
     fn of(traced: u32) -> Option<Self> {
         let (mut answer, tells) = std::io::pipe().unwrap();
         let (waits, end) = std::io::pipe().unwrap();
@@ -302,7 +302,8 @@ impl Tracer {
     }
 }
 
-/// What the tracer does: says whether it traces, and waits for the end of a pipe whose other end it has too.
+/// The tracer: reports if it traces, and waits for the end of a pipe of which it has the other end
+/// too.
 fn trace(traced: u32, (tells, waits): (RawFd, RawFd), end: RawFd) -> ! {
     let null = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: no pointer is followed.
@@ -321,7 +322,7 @@ fn trace(traced: u32, (tells, waits): (RawFd, RawFd), end: RawFd) -> ! {
 impl Drop for Tracer {
     fn drop(&mut self) {
         self.end = None;
-        // SAFETY: no status is asked for.
+        // SAFETY: no status is requested.
         let reaped = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
         assert_eq!(reaped, self.pid);
     }

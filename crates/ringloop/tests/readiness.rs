@@ -1,4 +1,4 @@
-//! Readiness as a sequence: a change is told once, on both drivers.
+//! Readiness as a sequence: each change is reported once, on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::sys::file;
@@ -18,7 +18,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
 }
 
-/// How often a change is told of within a moment, which costs next to nothing.
+/// Number of reports of a change within a moment, at almost no cost.
 async fn told(readiness: &mut Readiness<'_>) -> usize {
     let mut count = 0;
     let began = processor_time();
@@ -37,12 +37,12 @@ async fn expect(readiness: &mut Readiness<'_>, interest: Interest) {
 }
 
 #[test]
-fn hang_up_is_told_once() {
+fn hang_up_is_reported_once() {
     in_runtimes(|runtime| {
         // SAFETY: no pointer is passed.
         let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };
         assert!(socket >= 0);
-        // SAFETY: it was made just now.
+        // SAFETY: it was just created.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         run(runtime, async {
             for interest in [Interest::READ, Interest::WRITE, Interest::BOTH] {
@@ -54,7 +54,7 @@ fn hang_up_is_told_once() {
 }
 
 #[test]
-fn what_is_left_is_not_told_again_and_what_comes_is() {
+fn unread_data_is_not_reported_again_and_new_data_is() {
     in_runtimes(|runtime| {
         let (reader, writer) = file::pipe().unwrap();
         run(runtime, async {
@@ -63,7 +63,7 @@ fn what_is_left_is_not_told_again_and_what_comes_is() {
                 file::write(writer.as_raw_fd(), b"x", None).unwrap();
                 assert_eq!(told(&mut readiness).await, 1);
             }
-            // Nobody has read: the end is a change all the same.
+            // Nothing was read: the end is a change all the same.
             drop(writer);
             assert_eq!(told(&mut readiness).await, 1);
         });
@@ -71,7 +71,7 @@ fn what_is_left_is_not_told_again_and_what_comes_is() {
 }
 
 #[test]
-fn each_direction_is_told_when_it_changes() {
+fn each_direction_is_reported_when_it_changes() {
     in_runtimes(|runtime| {
         let (mut ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -95,7 +95,7 @@ fn each_direction_is_told_when_it_changes() {
 }
 
 #[test]
-fn two_who_watch_one_descriptor_are_both_told() {
+fn two_watchers_of_one_descriptor_both_get_each_change() {
     in_runtimes(|runtime| {
         let (reader, writer) = file::pipe().unwrap();
         run(runtime, async {
@@ -108,9 +108,9 @@ fn two_who_watch_one_descriptor_are_both_told() {
     });
 }
 
-/// An operation that waits for the descriptor, by its level, beside one that asks for changes.
+/// A level-triggered operation on the descriptor, concurrent with one that waits for changes.
 #[test]
-fn reads_beside_it_lose_nothing_and_leave_no_spinning() {
+fn concurrent_reads_lose_nothing_and_leave_no_spinning() {
     in_runtimes(|runtime| {
         let (ours, mut peer) = engine::tcp_pair();
         let watched = ours.try_clone().unwrap();
@@ -132,9 +132,9 @@ fn reads_beside_it_lose_nothing_and_leave_no_spinning() {
     });
 }
 
-/// The descriptor's next watcher is an ordinary read, whose word must not be missed.
+/// A later read of the descriptor must not miss data that was there before.
 #[test]
-fn reads_after_it_hear_of_what_was_there_before() {
+fn later_reads_get_data_that_was_there_before() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let (ours, peer) = UnixStream::pair().unwrap();

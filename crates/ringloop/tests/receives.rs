@@ -1,5 +1,5 @@
-//! Bundled and incremental receives: the bytes of a plain one, on both drivers, and nothing kept for longer
-//! than it is held.
+//! Bundled and incremental receives: the same bytes as a plain one, on both drivers, and no buffer
+//! kept longer than it is held.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn receive(stream: &UnixStream, mode: Mode) -> Receive<'_> {
     }
 }
 
-/// Whether the kernel does it, or it is a plain receive.
+/// True if the kernel supports it, rather than using a plain receive.
 fn is_real(runtime: &Runtime, mode: Mode) -> bool {
     let config = Config {
         entries: 1,
@@ -51,7 +51,7 @@ fn is_real(runtime: &Runtime, mode: Mode) -> bool {
     }
 }
 
-/// Run a test on every driver and by each kind of receive.
+/// Runs a test on every driver and with each kind of receive.
 fn in_modes(test: impl AsyncFn(Mode, bool)) {
     in_runtimes(|runtime| {
         for mode in MODES {
@@ -64,14 +64,14 @@ fn in_modes(test: impl AsyncFn(Mode, bool)) {
     });
 }
 
-/// Ours, and the peer's, which blocks.
+/// Our end, and the peer's, which is blocking.
 fn pair() -> (UnixStream, std::os::unix::net::UnixStream) {
     let (ours, peer) = std::os::unix::net::UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     (OwnedFd::from(ours).into(), peer)
 }
 
-/// Whether bytes wait in the kernel.
+/// True if bytes are queued in the kernel.
 fn has_unread(stream: &UnixStream) -> bool {
     let mut count = 0;
     // SAFETY: FIONREAD writes an `int`, which lives through the call.
@@ -80,7 +80,7 @@ fn has_unread(stream: &UnixStream) -> bool {
     count > 0_i32
 }
 
-/// Part of a stream that has a pattern of its own.
+/// Part of a stream that has its own pattern.
 fn bytes(stream: usize, from: usize, len: usize) -> &'static [u8] {
     const PERIOD: usize = 65_521;
     static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -92,7 +92,7 @@ fn bytes(stream: usize, from: usize, len: usize) -> &'static [u8] {
 }
 
 #[test]
-fn streams_beside_each_other_get_every_byte_in_order_and_their_end() {
+fn concurrent_streams_get_every_byte_in_order_and_their_end() {
     const EACH: usize = 300_000;
     in_modes(async |mode, _| {
         let mut readers = Vec::new();
@@ -117,7 +117,7 @@ fn streams_beside_each_other_get_every_byte_in_order_and_their_end() {
                     assert!(*received == *expected, "{mode:?}, {stream} at {came}");
                     let start = came;
                     came += received.len();
-                    // Some are held for a while, and given back in another order.
+                    // Some are held for a while, and returned in another order.
                     if came % 3 == 0 {
                         held.push_back((start, received));
                     }
@@ -162,7 +162,7 @@ fn long_writes_come_in_buffers_of_the_kind_that_was_asked_for() {
         let bound = match (mode, is_real) {
             (Mode::Bundled, true) => limits::BUNDLE_POOL_BUFFER_BYTES as usize,
             (Mode::Incremental, true) => limits::PIECE_POOL_BUFFER_BYTES as usize,
-            // After two full ones of the pool.
+            // After two full pool buffers.
             _ => limits::LARGE_BUFFER_BYTES,
         };
         assert!(
@@ -180,7 +180,8 @@ fn held_buffers_make_others_of_the_kind_wait_and_no_more() {
         let (ours, mut peer) = pair();
         let (other, mut others_peer) = pair();
         let writer = std::thread::spawn(move || {
-            // More than any pool has; what the peer does not take is cut off by the end of the test.
+            // More than any pool has; bytes that the peer does not read are discarded at the end of
+            // the test.
             let mut sent = 0;
             while sent < 8 << 20 && peer.write_all(bytes(1, sent, 65_536)).is_ok() {
                 sent += 65_536;
@@ -189,7 +190,7 @@ fn held_buffers_make_others_of_the_kind_wait_and_no_more() {
         let mut held = Vec::new();
         let mut sequence = receive(&ours, mode);
         let mut in_vain = 0;
-        // Until nothing comes any more, twice, though there is something: every buffer is held.
+        // Until nothing arrives, twice, though there is data: every buffer is held.
         while in_vain < 2 {
             match time::timeout(Duration::from_millis(30), sequence.next()).await {
                 Ok(received) => {
@@ -206,7 +207,7 @@ fn held_buffers_make_others_of_the_kind_wait_and_no_more() {
         let mut others = receive(&other, mode);
         let early = time::timeout(Duration::from_millis(5), others.next()).await;
         assert!(early.is_err(), "{mode:?}: there is no buffer for it");
-        // A receive that brings its own buffer does not wait.
+        // A receive with its own buffer does not wait.
         let (one, mut ones_peer) = pair();
         ones_peer.write_all(b"own").unwrap();
         assert_eq!(one.read(Vec::with_capacity(8)).await.1, b"own");
@@ -218,13 +219,13 @@ fn held_buffers_make_others_of_the_kind_wait_and_no_more() {
         assert_eq!(&*others.next().await.unwrap().unwrap(), b"waits");
         drop(sequence);
         drop(ours);
-        // The socket is closed for the writer once the kernel has let go of the receive.
+        // The writer sees the close once the kernel has released the receive.
         spawn_blocking(|| writer.join().unwrap()).await.unwrap();
     });
 }
 
 #[test]
-fn sequences_given_up_with_buffers_that_nobody_took_leave_them_to_others() {
+fn dropped_sequences_return_untaken_buffers() {
     in_modes(async |mode, _| {
         for round in 0..60 {
             let (ours, mut peer) = pair();
@@ -240,7 +241,7 @@ fn sequences_given_up_with_buffers_that_nobody_took_leave_them_to_others() {
         while Local::current().engine().driver_mut().in_flight() > 0 {
             time::sleep(Duration::from_millis(1)).await;
         }
-        // All of the pool is there again.
+        // All of the pool is free again.
         let (ours, mut peer) = pair();
         let writer = std::thread::spawn(move || {
             for at in 0..32 {
@@ -286,11 +287,11 @@ fn pieces_and_bundles_outlive_their_sequence_their_stream_and_their_runtime() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The peer of a stream sends so many bytes.
+    /// The peer of a stream sends this many bytes.
     Send(usize, usize),
-    /// Take up to so many buffers of a stream, and hold them.
+    /// Take up to this many buffers of a stream, and hold them.
     Take(usize, usize),
-    /// Give back the held buffer of that place.
+    /// Return the held buffer of this index.
     GiveBack(usize),
     /// Use some bytes of it.
     Advance(usize, usize),
@@ -318,8 +319,8 @@ struct Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Random sends, receives of all three kinds beside each other, buffers held and given back in any order:
-    /// each stream's bytes come once, in order, and stay what they were for as long as they are held.
+    /// Random sends, receives of all three kinds concurrently, buffers held and returned in any
+    /// order: each stream's bytes arrive once, in order, and do not change while they are held.
     #[test]
     fn any_mixture_of_receives_keeps_to_the_model(
         modes in proptest::array::uniform4(0..3_usize),
@@ -370,7 +371,7 @@ async fn play(kinds: [usize; 4], steps: Vec<Step>) {
                     if model.taken == model.sent {
                         break;
                     }
-                    // Held or waiting for others, the buffers may be all there are.
+                    // Held buffers, or those queued for other streams, may be all there are.
                     let next = time::timeout(Duration::from_millis(2), sequences[stream].next());
                     let Ok(received) = next.await else {
                         break;

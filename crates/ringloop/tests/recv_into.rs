@@ -1,4 +1,4 @@
-//! A receive that holds no memory while it waits: its bytes come by a buffer of the pool; on both drivers.
+//! A receive that holds no memory while it waits: its bytes come in a pool buffer; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
@@ -75,7 +75,8 @@ fn one_that_is_given_up_takes_no_bytes_that_come_later() {
     });
 }
 
-/// A completion that nobody takes gives its buffer back: else the pool would be empty after so many.
+/// A completion that is not taken returns its buffer: otherwise the pool would be exhausted after
+/// this many.
 #[test]
 fn completion_of_one_that_is_dropped_returns_its_buffer() {
     on_both(|| async {
@@ -86,7 +87,7 @@ fn completion_of_one_that_is_dropped_returns_its_buffer() {
             let begun = poll_fn(|cx| Poll::Ready(receive.as_mut().poll(cx))).await;
             assert!(begun.is_pending());
             theirs.write_all(b"sent".to_vec()).await.0?;
-            // A turn of the loop, in which the completion arrives and nobody takes it.
+            // A turn of the loop, in which the completion arrives and is not taken.
             sleep(Duration::from_micros(10)).await;
             if number == 2 * limits::SINGLE_POOL_BUFFERS {
                 assert_eq!(receive.await?, 4);
@@ -119,7 +120,7 @@ fn more_receivers_than_buffers_all_get_their_bytes() {
         });
         let receivers: Vec<_> = receivers.collect();
         yield_now().await;
-        // All of them come in one batch, before any receiver has its turn.
+        // All of them arrive in one batch, before any receiver runs.
         for stream in &theirs {
             let mut stream = std::os::unix::net::UnixStream::from(
                 std::os::fd::AsFd::as_fd(stream).try_clone_to_owned()?,

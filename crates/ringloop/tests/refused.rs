@@ -1,4 +1,4 @@
-//! System calls that a filter refuses while their plainer kin pass.
+//! System calls that a filter refuses while older equivalents are allowed.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::net::{TcpListener, TcpStream, UdpSocket};
@@ -6,7 +6,8 @@ use ringloop::{Options, Runtime};
 use ringloop_testing::drivers;
 use ringloop_testing::engine::{alone, deny};
 
-/// Numbered datagrams from one socket to the other and back: in batches, and by a stream of receives.
+/// Numbered datagrams from one socket to the other and back: in batches, and by a stream of
+/// receives.
 async fn exchange(one: &UdpSocket, two: &UdpSocket) {
     let payloads: Vec<Vec<u8>> = (1..=50u8).map(|n| vec![n; usize::from(n)]).collect();
     for (from, to) in [(one, two), (two, one)] {
@@ -29,7 +30,8 @@ async fn exchange(one: &UdpSocket, two: &UdpSocket) {
     }
 }
 
-/// Run `body` with each driver and each answer of a filter, in a thread of its own: a filter ends with it.
+/// Runs `body` with each driver and each errno of a filter, in a separate thread: a filter ends
+/// with it.
 fn filtered<F: Future<Output = ()>>(body: impl Fn(i32) -> F + Send + Copy + 'static) {
     let _alone = alone();
     for driver in drivers() {

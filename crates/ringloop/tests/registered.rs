@@ -1,5 +1,5 @@
-//! Registered files and buffers: the same results on both drivers, and nothing kept for longer than it is
-//! used.
+//! Registered files and buffers: the same results on both drivers, and nothing kept longer than it
+//! is used.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -97,7 +97,7 @@ fn file_that_was_dropped_is_closed_also_for_the_ring() {
         let file = RegisteredFile::new(File::from(writer));
         let reader = File::from(reader);
         drop(file);
-        // The next wait empties the slot; a ring that held on to the file would keep the pipe open.
+        // The next wait empties the slot; if the ring kept the file, the pipe would stay open.
         let (count, _) = reader.read(Vec::with_capacity(1)).await;
         assert_eq!(count.unwrap(), 0, "the end");
     });
@@ -159,7 +159,7 @@ fn registered_file_is_read_and_written_at_its_position() {
     });
 }
 
-/// Much is tried at once, on the ring too.
+/// Large reads are tried at once, on the ring too.
 #[test]
 fn bulk_reads_fill_the_buffer_as_far_as_the_file_goes() {
     on_both(|_, path| async move {
@@ -186,7 +186,7 @@ fn bulk_reads_fill_the_buffer_as_far_as_the_file_goes() {
     });
 }
 
-/// More than a pipe holds, so that it is written in parts, also where one end blocks.
+/// More than a pipe holds, so that it is written in parts, even if one end is blocking.
 #[test]
 fn registered_pipe_is_written_whole() {
     on_both(|_, _| async move {
@@ -213,7 +213,7 @@ fn registered_pipe_is_written_whole() {
     });
 }
 
-/// `O_DIRECT` takes nothing else.
+/// `O_DIRECT` requires it.
 #[test]
 fn registered_buffers_begin_with_a_page() {
     on_both(|_, _| async move {

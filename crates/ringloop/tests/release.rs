@@ -1,4 +1,4 @@
-//! What is over lets go of its file: before its completion is taken, and before the next wait.
+//! Ended operations release their file: before the completion is taken, and before the next wait.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::op::{Poll, Request};
@@ -38,7 +38,7 @@ fn cancelled_operation_has_ended_before_its_completion_is_taken() {
         bed.engine.driver_mut().cancel(key);
         bed.engine.driver_mut().wait(Some(Duration::ZERO)).unwrap();
         assert!(bed.engine.driver_mut().has_ended(key));
-        // Its completion has not been taken, and the file is free.
+        // Its completion has not been taken, and the file is released.
         assert_eq!(bed.in_flight(), 1);
         bed.release(&ours);
         drop(ours);
@@ -50,7 +50,7 @@ fn cancelled_operation_has_ended_before_its_completion_is_taken() {
 }
 
 #[test]
-fn forget_now_lets_go_of_the_file() {
+fn forget_now_releases_the_file() {
     on_both(|bed| {
         for is_armed in [true, false] {
             let (ours, theirs) = pair();

@@ -1,4 +1,5 @@
-//! The runtime as a user meets it: tasks, timers, wakes from other threads, TCP; on both drivers.
+//! The runtime as applications use it: tasks, timers, wakes from other threads, TCP; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -63,7 +64,7 @@ fn join_handle_yields_the_result_of_the_task() {
 }
 
 #[test]
-fn join_handle_polled_after_its_result_panics_and_says_so() {
+fn join_handle_polled_after_its_result_panics_with_a_message() {
     on_both(|| async {
         let mut handle = spawn(async { 1 });
         assert_eq!((&mut handle).await.unwrap(), 1);
@@ -90,7 +91,7 @@ fn panic_in_a_task_reaches_only_its_handle() {
 }
 
 #[test]
-fn abort_drops_the_future_and_tells_the_handle() {
+fn abort_drops_the_future_and_completes_the_handle() {
     struct Guard(Rc<RefCell<bool>>);
     impl Drop for Guard {
         fn drop(&mut self) {
@@ -131,7 +132,7 @@ fn timers_fire_in_order_and_never_early() {
                 })
                 .collect();
             time::yield_now().await;
-            // On a machine that is so late as that, some have not slept at all.
+            // On a machine that late, some have not slept at all.
             let all_lay_down = start.elapsed() < Duration::from_millis(10);
             for handle in handles {
                 handle.await.unwrap();
@@ -150,7 +151,7 @@ fn timeout_cancels_what_takes_too_long() {
         let listener = TcpListener::bind(localhost()).unwrap();
         let late = time::timeout(Duration::from_millis(5), listener.accept()).await;
         assert_eq!(late.unwrap_err(), Elapsed);
-        // The listener is whole: the cancelled accept took no connection with it.
+        // The listener still works: the cancelled accept took no connection with it.
         let client = TcpStream::connect(listener.local_addr().unwrap())
             .await
             .unwrap();
@@ -256,7 +257,7 @@ fn more_operations_than_the_submission_queue_holds_all_complete() {
 }
 
 #[test]
-fn dropped_runtime_tells_its_handles() {
+fn dropped_runtime_completes_its_handles() {
     for driver in [Choice::Uring, Choice::Epoll] {
         let runtime = Runtime::with_options(Options {
             driver,

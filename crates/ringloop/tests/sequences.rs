@@ -1,8 +1,8 @@
-//! Random sequences of what an embedder can do, against a small model, on both drivers.
+//! Random sequences of an embedder's calls, against a small model, on both drivers.
 //!
 //! A few connections; on each at most one receive (multishot or single) and one send at a time. The
 //! model knows which bytes each peer has sent and read: a stream must arrive whole, once and in order,
-//! however its receives are cancelled, starved, forgotten or armed again. A failure prints the shortest
+//! however its receives are cancelled, starved, forgotten or re-armed. A failure prints the shortest
 //! sequence that shows it; `PROPTEST_CASES` sets how many are tried.
 #![allow(clippy::unwrap_used)]
 
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 3;
 
-/// One thing that happens.
+/// A step of a sequence.
 #[derive(Debug, Clone)]
 enum Step {
     /// Start a multishot receive, if none runs.
     RecvMulti(usize),
     /// Start a receive into a buffer of this size, if none runs.
     Recv(usize, usize),
-    /// Ask the receive to stop.
+    /// Cancel the receive.
     CancelRecv(usize),
     /// The peer sends this many bytes.
     Feed(usize, usize),
@@ -36,19 +36,19 @@ enum Step {
     End(usize),
     /// Send this many bytes, if no send runs.
     Send(usize, usize),
-    /// Ask the send to stop.
+    /// Cancel the send.
     CancelSend(usize),
     /// The peer reads at most this many bytes.
     PeerReads(usize, usize),
     /// Start a level poll and forget it after some turns, or before any.
     PollAndForget(usize, u8),
-    /// Forget what runs on a connection, close it, and use its number for another.
+    /// Forget what runs on a connection, close it, and reuse its number for another.
     Replace(usize),
     /// This many one-byte messages, whose buffers are held.
     Exhaust(usize, usize),
     /// Time-outs that are forgotten.
     Timeouts(u8),
-    /// Hold received buffers back, from now on or no longer.
+    /// Keep received buffers from now on, or return them.
     Hold(bool),
     /// A turn that takes at most this many events.
     Turn(usize),
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The byte at a place of a stream; neighbours differ, and so do places a buffer apart.
+/// The byte at an offset of a stream; neighbours differ, and so do offsets a buffer apart.
 fn byte_at(place: usize) -> u8 {
     (place % 251) as u8 ^ (place / 251) as u8
 }
@@ -92,7 +92,7 @@ fn assert_stream(from: usize, received: &[u8]) {
     assert!(wrong.is_none(), "wrong byte at {from} + {wrong:?}");
 }
 
-/// One connection, and what the model knows of it.
+/// One connection, and its state in the model.
 struct Connection {
     ours: TcpStream,
     peer: TcpStream,
@@ -102,7 +102,7 @@ struct Connection {
     fed_end: bool,
     seen_end: bool,
     receive: Option<(Key, Token)>,
-    /// Bytes that sends were told went out, and bytes the peer has read.
+    /// Bytes that sends have reported as sent, and bytes the peer has read.
     sent_count: usize,
     read_count: usize,
     send: Option<(Key, Token, usize, Foreign)>,
@@ -132,9 +132,9 @@ struct Model<'a> {
     connections: Vec<Connection>,
     hold: bool,
     held: Vec<BufferId>,
-    /// Tokens that were forgotten: nothing may come for them.
+    /// Tokens that were forgotten: no completion may come for them.
     forgotten: Vec<Token>,
-    /// What sends that were forgotten had been lent.
+    /// The buffers of forgotten sends.
     given_up: Vec<Foreign>,
 }
 
@@ -256,8 +256,8 @@ impl<'a> Model<'a> {
         self.forgotten.push(token);
     }
 
-    /// Give everything of a connection up, close it, and put a new one in its place, which the kernel
-    /// gives the same number.
+    /// Cancels everything on a connection, closes it, and replaces it with a new one, which the
+    /// kernel gives the same number.
     fn replace(&mut self, at: usize) {
         let new = Connection::new();
         let old = std::mem::replace(&mut self.connections[at], new);
@@ -282,7 +282,7 @@ impl<'a> Model<'a> {
         new.peer = old.peer;
     }
 
-    /// Take the pool, or much of it: many small messages whose buffers are held.
+    /// Takes the pool, or much of it: many small messages whose buffers are held.
     fn exhaust(&mut self, at: usize, count: usize) {
         self.hold = true;
         self.step(&Step::RecvMulti(at));
@@ -378,7 +378,7 @@ impl<'a> Model<'a> {
         assert!(self.held.len() <= usize::from(limits::POOL_BUFFERS));
     }
 
-    /// Let everything run to its end: every byte arrives, every operation completes.
+    /// Runs everything to its end: every byte arrives, every operation completes.
     fn finish(mut self) {
         self.hold = false;
         self.give_back();
@@ -445,10 +445,10 @@ proptest! {
             }
             if drop_early {
                 let sends = model.connections.into_iter().filter_map(|mut c| c.send.take());
-                let mut lent: Vec<_> = sends.map(|(_, _, _, foreign)| foreign).collect();
-                lent.append(&mut model.given_up);
+                let mut given_up: Vec<_> = sends.map(|(_, _, _, foreign)| foreign).collect();
+                given_up.append(&mut model.given_up);
                 drop(bed);
-                for foreign in lent {
+                for foreign in given_up {
                     foreign.assert_released_untouched();
                 }
             } else {

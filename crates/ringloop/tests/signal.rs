@@ -1,4 +1,5 @@
-//! Signals as a sequence: each once, to every listener, never lost to a dropped future; on both drivers.
+//! Signals as a sequence: each once, to every listener, never lost to a dropped future; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::signal::{Signal, Signals, ctrl_c};
@@ -14,14 +15,14 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
 }
 
-/// Send this thread a signal: it has been handled when this returns.
+/// Sends this thread a signal: it has been handled when this returns.
 fn raise(signal: Signal) {
     // SAFETY: no pointer is passed.
     let sent = unsafe { libc::raise(signal.as_raw()) };
     assert_eq!(sent, 0);
 }
 
-/// The descriptors of listeners stay, so that handlers never write to another's: make them first.
+/// Creates the listeners' descriptors, which are never closed.
 fn warm_up() {
     let _alone = engine::alone();
     let listeners: Vec<_> = (0..4)
@@ -50,7 +51,7 @@ fn signals_come_once_each_to_every_listener() {
                 assert_eq!(both.next().await.unwrap(), Signal::USER_2);
                 assert_silent(&mut one).await;
             }
-            // Of those that come together, the lowest first; the same one counts once.
+            // Of signals that arrive together, the lowest first; the same one counts once.
             for signal in [Signal::USER_2, Signal::USER_1, Signal::USER_2] {
                 raise(signal);
             }
@@ -124,7 +125,7 @@ fn signals_during_a_wait_in_the_kernel_disturb_nothing() {
 }
 
 #[test]
-fn two_runtimes_hear_of_the_same_signal() {
+fn two_runtimes_receive_the_same_signal() {
     warm_up();
     in_runtimes(|runtime| {
         let (ready, is_ready) = std::sync::mpsc::channel();

@@ -1,5 +1,5 @@
-//! What must not stop a loop, or keep one from being made. Each test runs in a child, which is killed where it is not
-//! over in time: what it is about would hang it.
+//! Operations that must not block a loop, or its creation. Each test runs in a child, which is
+//! killed if it takes too long: a failure would hang it.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const CHILD: &str = "RINGLOOP_TEST_CHILD";
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Run `test`, which is all of the test `name`, in a child that a shell starts after `limits`.
+/// Runs `test`, the body of the test `name`, in a child that a shell starts after `limits`.
 fn in_time(name: &str, limits: &str, test: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return test();
@@ -79,7 +79,7 @@ fn worker_that_cannot_start_is_an_error_and_the_others_end() {
     });
 }
 
-/// Unlike a terminal, what is memory keeps nobody waiting.
+/// Unlike a terminal, a memory device never blocks.
 #[test]
 fn null_device_is_written_without_a_thread() {
     let name = "null_device_is_written_without_a_thread";
@@ -100,7 +100,7 @@ fn null_device_is_written_without_a_thread() {
     });
 }
 
-/// A timer ends while `accept` waits, and `accept` then takes what `connect` brings.
+/// A timer fires while `accept` waits, and `accept` then takes the connection of `connect`.
 async fn beside_a_timer<C>(
     accept: impl Future<Output = ()> + 'static,
     connect: impl FnOnce() -> C,
@@ -178,7 +178,7 @@ fn is_blocking(fd: RawFd) -> bool {
     i32::from_str_radix(flags.unwrap().trim(), 8).unwrap() & libc::O_NONBLOCK == 0
 }
 
-/// Of a descriptor that stays a blocking one.
+/// On a descriptor that stays blocking.
 async fn accept_raw() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -188,7 +188,7 @@ async fn accept_raw() {
     assert!(is_blocking(fd));
 }
 
-/// Calls on pool threads that wait until they are let go.
+/// Calls on pool threads that wait until the gate opens.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -220,14 +220,15 @@ fn tempfile() -> std::fs::File {
         .unwrap()
 }
 
-/// How much processor time this thread has had.
+/// CPU time of this thread.
 fn thread_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let ns = stat.split(' ').next().unwrap().parse().unwrap();
     Duration::from_nanos(ns)
 }
 
-/// A file operation that finds the pool full of calls waits without work, and runs when there is room.
+/// A file operation that finds the pool full waits without using CPU time, and runs when there is
+/// room.
 async fn sync_behind_calls(idle_threads: usize) {
     let gate = Gate::default();
     gate.occupy(BLOCKING_THREADS - idle_threads + BLOCKING_QUEUE);
@@ -269,7 +270,7 @@ fn full_pool_with_a_file_operation_at_work_leaves_the_loop_free() {
         let work = async {
             let (reader, writer) = file::pipe().unwrap();
             file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
-            // As of a file: a pool thread waits in it.
+            // As if of a file: a pool thread waits in it.
             let stuck = Op::new(Read {
                 fd: reader.as_raw_fd(),
                 buf: RecvBuf::with_capacity(1),
@@ -314,7 +315,7 @@ fn is_open(fd: RawFd) -> bool {
     std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok()
 }
 
-/// A connection that has to be accepted, and answers, beside what calls the loop again and again.
+/// Accepts a connection and replies, while another task calls the loop repeatedly.
 async fn answers_a_client() {
     let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let addr = listener.local_addr().unwrap();
@@ -366,7 +367,7 @@ fn datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting() {
     });
 }
 
-/// An executor inside of a task, which polls until its future is ready.
+/// An executor inside a task, which polls until its future is ready.
 fn run_inside<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     loop {
@@ -380,8 +381,8 @@ fn run_inside<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn executor_inside_of_a_task_comes_to_the_end_of_what_is_over_at_once() {
-    let name = "executor_inside_of_a_task_comes_to_the_end_of_what_is_over_at_once";
+fn executor_inside_of_a_task_finishes_operations_that_complete_at_once() {
+    let name = "executor_inside_of_a_task_finishes_operations_that_complete_at_once";
     in_time(name, "", || {
         for driver in drivers() {
             let work = async {
@@ -420,7 +421,7 @@ fn link_longer_than_the_ring_runs_all_the_same() {
                 assert_eq!(written.unwrap(), 5);
                 synced.unwrap();
                 ended.unwrap();
-                // And nothing behind it waits.
+                // And it blocks nothing after it.
                 time::sleep(SHORT).await;
                 Op::new(Nop).await.unwrap();
             };

@@ -1,4 +1,5 @@
-//! Sequences as streams of `futures-core`: the same items, and an end where there is one; on both drivers.
+//! Sequences as streams of `futures-core`: the same items, and an end if there is one; on both
+//! drivers.
 #![allow(clippy::unwrap_used)]
 
 use futures_core::Stream;

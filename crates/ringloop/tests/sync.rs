@@ -31,7 +31,7 @@ impl Drop for Counted {
     }
 }
 
-/// The same tests for both places.
+/// The same tests for `OneThread` and `AnyThread`.
 macro_rules! in_place {
     ($place:ident, $sync:path) => {
         mod $place {
@@ -64,7 +64,7 @@ macro_rules! in_place {
             }
 
             #[test]
-            fn notification_given_back_beside_a_kept_one_is_one() {
+            fn notification_returned_next_to_a_kept_one_is_one() {
                 let notify = sync::Notify::new();
                 let mut first = Box::pin(notify.notified());
                 assert_eq!(poll_once(first.as_mut()), Poll::Pending);
@@ -108,7 +108,7 @@ macro_rules! in_place {
                     let mut first = pin!(sender.send(1));
                     assert!(poll_once(first.as_mut()).is_pending());
                     assert!(poll_once(second.as_mut()).is_pending());
-                    // The place is the first one's now, which is dropped without having used it.
+                    // The permit is the first one's now, which is dropped without having used it.
                     assert_eq!(receiver.try_recv(), Ok(0));
                 }
                 assert!(poll_once(second.as_mut()).is_ready());
@@ -117,7 +117,7 @@ macro_rules! in_place {
             }
 
             #[test]
-            fn closed_channel_gives_values_back_and_wakes_who_waits() {
+            fn closed_channel_returns_values_and_wakes_waiters() {
                 block_on(async {
                     let (sender, mut receiver) = sync::mpsc::channel(1);
                     sender.try_send(1).unwrap();
@@ -136,7 +136,7 @@ macro_rules! in_place {
             }
 
             #[test]
-            fn dropped_receiver_drops_what_nobody_received() {
+            fn dropped_receiver_drops_untaken_values() {
                 let drops = Rc::new(Cell::new(0));
                 let (sender, receiver) = sync::mpsc::unbounded();
                 for _ in 0..3 {
@@ -215,7 +215,7 @@ macro_rules! in_place {
                         .collect();
                     yield_now().await;
                     drop(held);
-                    // Others wait: nobody passes them.
+                    // Others wait: a new locker does not pass them.
                     assert!(lock.try_lock().is_none());
                     for task in tasks {
                         task.await.unwrap();
@@ -239,7 +239,7 @@ macro_rules! in_place {
             }
 
             #[test]
-            fn semaphore_serves_a_large_wish_before_later_small_ones() {
+            fn semaphore_serves_a_large_request_before_later_small_ones() {
                 let semaphore = sync::Semaphore::new(2);
                 let held = semaphore.try_acquire(1).unwrap();
                 let mut large = pin!(semaphore.acquire(2));
@@ -275,7 +275,7 @@ macro_rules! in_place {
             }
 
             #[test]
-            fn notification_is_kept_for_one_and_all_means_those_who_wait() {
+            fn notify_one_is_kept_and_notify_all_wakes_only_waiters() {
                 let notify = sync::Notify::new();
                 notify.notify_one();
                 notify.notify_one();
@@ -342,7 +342,7 @@ fn values_go_round_between_workers_and_none_is_lost() {
         .unwrap();
 }
 
-/// Have `busy` run in a task while the loop's other tasks have their turns.
+/// Runs `busy` in a task while the loop's other tasks run.
 fn busy_beside_others(busy: impl Future<Output = ()> + 'static) {
     block_on(async {
         let task = spawn(busy);

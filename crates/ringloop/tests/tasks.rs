@@ -1,5 +1,5 @@
-//! The memory of tasks: wakers and handles in every order of their ends, here and on other threads.
-//! `make asan` runs these too. The numbers are the invariants of `executor/task/core.rs`.
+//! The memory of tasks: wakers and handles dropped in every order, on this and other threads. `make
+//! asan` runs these too. The numbers are the invariants of `executor/task/core.rs`.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::JoinError;
@@ -35,7 +35,7 @@ fn turns(runtime: &Runtime) {
     runtime.block_on(some).unwrap();
 }
 
-/// A task that gives its waker away and waits until it is told to end.
+/// A task that returns its waker and waits for a flag.
 fn waker_of_a_task(runtime: &Runtime) -> (Waker, JoinHandle<&'static str>, Rc<Cell<bool>>) {
     let (slot, end) = (Rc::new(RefCell::new(None)), Rc::new(Cell::new(false)));
     let (to, told) = (Rc::clone(&slot), Rc::clone(&end));
@@ -117,7 +117,7 @@ fn invariant_1_task_cancelled_in_the_queue_is_not_run() {
         struct TurnOnDrop;
         impl Drop for TurnOnDrop {
             fn drop(&mut self) {
-                // Whatever stands in the queue now is over.
+                // All queued tasks have ended.
                 Local::current().run_tasks();
             }
         }
@@ -133,7 +133,7 @@ fn invariant_1_task_cancelled_in_the_queue_is_not_run() {
             drop(runtime.spawn(async move { polls.set(polls.get() + 1) }));
         }
         drop(runtime);
-        // The first task's end ran a turn, in which the others were still whole or over, never freed.
+        // The first task's drop ran a turn, in which the others were alive or ended, never freed.
         assert!(polls.get() <= 3);
         assert_eq!(Rc::strong_count(&polls), 1);
     });
@@ -151,7 +151,7 @@ fn invariant_2_task_that_holds_its_own_handle_ends_once() {
         });
         *slot.borrow_mut() = Some(handle);
         turns(&runtime);
-        // The handle went first, so nobody asked for the result.
+        // The handle was dropped first, so the result was dropped.
         assert_eq!(Rc::strong_count(&marker), 1);
     });
 }
@@ -207,7 +207,8 @@ fn invariant_2_turn_within_a_drop_does_not_poll_the_future_that_is_dropped() {
             runtime.block_on(time::yield_now()).unwrap();
             assert!(is_dropped.get() && task.is_finished());
         }
-        // Both queued when the loop ends: the first one's drop turns over the second, and itself.
+        // Both queued when the loop ends: the first one's drop runs a turn over the second, and
+        // itself.
         let flags: Vec<_> = (0..2).map(|_| Rc::new(Cell::new(false))).collect();
         for is_dropped in &flags {
             let is_dropped = Rc::clone(is_dropped);
@@ -378,7 +379,7 @@ fn invariant_5_last_waker_on_another_thread_frees_the_task_and_its_hub() {
 }
 
 #[test]
-fn waiter_of_a_handle_is_the_one_that_asked_last() {
+fn waiter_of_a_handle_is_the_last_to_poll() {
     struct Flag(AtomicBool);
     impl Wake for Flag {
         fn wake(self: Arc<Self>) {

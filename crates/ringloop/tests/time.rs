@@ -23,11 +23,11 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
-fn sleepers_of_one_deadline_wake_in_the_order_they_lay_down() {
+fn sleepers_of_one_deadline_wake_in_order_of_arrival() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let order = Rc::new(RefCell::new(Vec::new()));
-            // So long that all of them lie down before it: one who comes late does not sleep.
+            // So long that all of them sleep before it: a late one does not sleep.
             let deadline = Instant::now() + 300 * MS;
             let sleepers: Vec<_> = (0..200)
                 .map(|number| {
@@ -77,7 +77,7 @@ fn calls_share_one_deadline() {
             while timeout_at(deadline, sleep(3 * MS)).await.is_ok() {
                 done_count += 1;
             }
-            // The last one may be due together with the deadline, where the machine was late.
+            // The last one may be due together with the deadline if the machine was late.
             assert!(
                 started.elapsed() >= 10 * MS && done_count <= 4,
                 "{done_count}"
@@ -169,8 +169,8 @@ fn dropped_sleeps_leave_no_timer_that_wakes_the_loop() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
 
-    /// Whatever is slept, given up and raced: wakes come in order of deadline, ties in order of arrival,
-    /// none early.
+    /// However tasks sleep, drop and race: wakes come in order of deadline, ties in order of
+    /// arrival, none early.
     #[test]
     fn wakes_come_in_order_of_deadline(
         naps in prop::collection::vec((0_u64..12, any::<bool>()), 1..40),
@@ -179,7 +179,8 @@ proptest! {
         for driver in drivers() {
             let runtime = Runtime::with_options(Options { driver, ..Options::default() }).unwrap();
             let woken = Rc::new(RefCell::new(Vec::new()));
-            // A task that begins after its deadline does not sleep: the machine was late, and the case tells nothing.
+            // A task that begins after its deadline does not sleep: the machine was late, and the
+            // case proves nothing.
             let is_late = Rc::new(Cell::new(false));
             run(&runtime, async {
                 let start = Instant::now() + 2 * MS;
@@ -218,7 +219,7 @@ proptest! {
 }
 
 #[test]
-fn time_outs_that_are_over_at_once_do_not_keep_the_others_waiting() {
+fn expired_time_outs_do_not_starve_other_tasks() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let is_done = Rc::new(Cell::new(false));
@@ -243,7 +244,7 @@ fn time_outs_that_are_over_at_once_do_not_keep_the_others_waiting() {
     });
 }
 
-/// A sleep that was begun on one loop and is awaited on another.
+/// A sleep begun on one loop and awaited on another.
 #[test]
 fn sleep_that_moves_to_another_loop_fires_there_in_time() {
     in_runtimes(|first| {
@@ -264,7 +265,7 @@ fn sleep_that_moves_to_another_loop_fires_there_in_time() {
         for runtime in [first, &second, first, &second] {
             let ticked = async { timeout(PATIENCE, ticks.tick()).await };
             run(runtime, ticked).unwrap();
-            // Begun here and given up; on a busy machine the next tick may be due already.
+            // Begun here and dropped; on a busy machine the next tick may be due already.
             let given_up = async { timeout(Duration::from_micros(1), ticks.tick()).await };
             let _ = run(runtime, given_up);
         }

@@ -1,4 +1,5 @@
-//! Unix sockets as programs use them: names, halves, passed descriptors, datagrams, full backlogs; on both drivers.
+//! Unix sockets as applications use them: names, halves, passed descriptors, datagrams, full
+//! backlogs; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::buf::SendBuf;
@@ -24,7 +25,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(future).unwrap()
 }
 
-/// A name of this process, test and driver.
+/// A name unique to this process, test and driver.
 fn abstract_name(test: &str, runtime: &Runtime) -> Vec<u8> {
     format!("ringloop-{}-{test}-{}", std::process::id(), runtime.kind()).into_bytes()
 }
@@ -107,7 +108,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             assert_eq!(all, "through");
             drop(reader);
             assert_eq!(engine::open_descriptors(), before);
-            // Without any it is a plain send and receive.
+            // Without descriptors it is a plain send and receive.
             one.send_descriptors(b"none".to_vec(), Vec::new())
                 .await
                 .0
@@ -116,10 +117,10 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             assert_eq!((&bytes[..], fds.len()), (&b"none"[..], 0));
             let (nothing, ..) = one.send_descriptors(Vec::new(), Vec::new()).await;
             assert_eq!(nothing.unwrap_err().raw_os_error(), Some(libc::EINVAL));
-            // Given up before and while they arrive.
+            // Dropped before and while they arrive.
             for wait in [false, true] {
                 let mut recv = Box::pin(other.recv_descriptors(Vec::with_capacity(8)));
-                // Ready at once with what the one before it has left behind, else waiting.
+                // Ready at once with leftovers of the one before, or pending.
                 let first_poll = std::future::poll_fn(|cx| {
                     std::task::Poll::Ready(recv.as_mut().poll(cx).is_ready())
                 });
@@ -153,7 +154,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
 }
 
 #[test]
-fn unix_datagrams_keep_their_bounds_and_tell_their_sender() {
+fn unix_datagrams_keep_their_bounds_and_their_sender() {
     in_runtimes(|runtime| {
         let name = abstract_name("datagram", runtime);
         run(runtime, async {
@@ -235,7 +236,7 @@ fn unix_datagram_to_a_full_socket_waits_until_there_is_room() {
     });
 }
 
-/// Send datagrams of 1 to 1,000 bytes, each of its number.
+/// Sends datagrams of 1 to 1,000 bytes, each filled with its number.
 async fn send_numbered(sender: UnixDatagram, to: &[u8], is_connected: bool) {
     let to = UnixName::Abstract(to);
     if is_connected {
@@ -253,7 +254,7 @@ async fn send_numbered(sender: UnixDatagram, to: &[u8], is_connected: bool) {
     }
 }
 
-/// A sender that waits for room, again and again: what arrives is whole, in order, and nothing else.
+/// A sender that repeatedly waits for room: everything arrives whole, in order, and nothing else.
 #[test]
 fn unix_datagrams_that_wait_for_room_arrive_whole() {
     in_runtimes(|runtime| {
@@ -320,7 +321,7 @@ async fn send_total(stream: UnixStream, how: Sending) {
     }
 }
 
-/// Ten times what a socket takes, received in small parts.
+/// Ten times a socket's buffer, received in small parts.
 #[test]
 fn sends_on_a_full_unix_stream_wait_for_room_and_arrive_whole() {
     for how in [
@@ -350,7 +351,7 @@ fn sends_on_a_full_unix_stream_wait_for_room_and_arrive_whole() {
     }
 }
 
-/// Send messages of 1 to 1,000 bytes, each of its number.
+/// Sends messages of 1 to 1,000 bytes, each filled with its number.
 async fn send_messages(socket: OwnedFd, is_datagram: bool) {
     let fd = socket.as_raw_fd();
     for number in 0..1000_u32 {
@@ -392,7 +393,7 @@ fn unix_datagram_that_was_forgotten_goes_to_no_other_socket_of_its_number() {
             driver,
             ..Options::default()
         };
-        // What is forgotten keeps its loop, and so its descriptors.
+        // Forgotten operations keep their loop, and so its descriptors.
         run(&Runtime::with_options(options).unwrap(), async {
             let (sender, receiver) = full_unix_datagrams();
             let datagram = SendDatagram::new(sender.as_raw_fd(), b"stray".to_vec().into());
@@ -415,7 +416,7 @@ fn unix_datagram_that_was_forgotten_goes_to_no_other_socket_of_its_number() {
     }
 }
 
-/// A Unix listener that takes one connection into its backlog, and no more.
+/// A Unix listener whose backlog holds one connection, and no more.
 fn full_unix_listener(name: &[u8]) -> (std::os::unix::net::UnixListener, UnixStream) {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener, UnixStream as Std};
@@ -446,7 +447,7 @@ fn unix_connect_waits_while_the_backlog_is_full() {
                 .collect();
             time::sleep(Duration::from_millis(20)).await;
             assert!(waiting.iter().all(|task| !task.is_finished()));
-            // Takes them one after the other, as there is room.
+            // Accepts them one after the other, as there is room.
             let (send, mut taken) = ringloop::sync::mpsc::channel(8);
             let accepting = std::thread::spawn(move || {
                 full.accept().unwrap();

@@ -1,5 +1,5 @@
-//! Several workers: tasks sent to one, results awaited on another, panics, bounds, the end; on both
-//! drivers.
+//! Several workers: tasks sent to one, results awaited on another, panics, limits, shutdown; on
+//! both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::JoinError;
@@ -15,7 +15,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Run a test on each driver, with so many workers.
+/// Runs a test on each driver, with this many workers.
 fn on_both(workers: usize, test: impl Fn(Runtime)) {
     for driver in ringloop_testing::drivers() {
         let builder = Runtime::builder().driver(driver).workers(workers);
@@ -169,7 +169,7 @@ fn wakes_from_every_thread_at_once_lose_nothing() {
         let (counter, rounds) = (Arc::new(AtomicUsize::new(0)), 2000);
         runtime
             .block_on(async {
-                // Each asks the others for one more task, over and over.
+                // Each repeatedly asks the others for one more task.
                 let shared = Arc::clone(&counter);
                 let ask = move |number| ask_around(number, rounds, shared);
                 let handles = ringloop::Workers::current().spawn_on_all(ask).unwrap();
@@ -313,7 +313,7 @@ fn full_inbox_is_an_error_and_has_room_again_later() {
 }
 
 #[test]
-fn end_drops_every_task_on_its_thread_and_tells_the_handles() {
+fn end_drops_every_task_on_its_thread_and_completes_the_handles() {
     for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
@@ -336,7 +336,7 @@ fn end_drops_every_task_on_its_thread_and_tells_the_handles() {
             })
             .collect();
         ready.wait();
-        // One that never starts: worker 0 runs in block_on only.
+        // A task that never starts: worker 0 runs in block_on only.
         let guard = Dropped(Arc::clone(&dropped));
         let unstarted = workers.spawn_on(0, move || async move { drop(guard) });
         assert_eq!(threads_named("ending"), 2);
@@ -344,7 +344,7 @@ fn end_drops_every_task_on_its_thread_and_tells_the_handles() {
         assert_eq!(dropped.load(Ordering::SeqCst), 3);
         assert!(handles.iter().all(ringloop::RemoteJoinHandle::is_finished));
         assert!(unstarted.unwrap().is_finished());
-        // A joined thread stands in /proc until the kernel has cleared it away.
+        // A joined thread stays in /proc until the kernel has removed it.
         let begun = Instant::now();
         while threads_named("ending") > 0 {
             assert!(
@@ -361,7 +361,7 @@ fn end_drops_every_task_on_its_thread_and_tells_the_handles() {
 }
 
 #[test]
-fn handle_that_outlives_its_runtime_says_aborted() {
+fn handle_that_outlives_its_runtime_is_aborted() {
     on_both(2, |runtime| {
         let handle = runtime
             .workers()
@@ -376,7 +376,7 @@ fn handle_that_outlives_its_runtime_says_aborted() {
 
 #[test]
 fn pinned_workers_run_on_one_processor_each() {
-    // In a thread of its own: worker 0 stays pinned.
+    // In a separate thread: worker 0 stays pinned.
     thread::spawn(|| {
         let allowed = ringloop::embed::sys::thread::allowed_processors().unwrap();
         let runtime = Runtime::builder()
@@ -397,7 +397,7 @@ fn pinned_workers_run_on_one_processor_each() {
 }
 
 #[test]
-fn ring_of_a_chosen_size_is_refused_only_where_the_kernel_says_so() {
+fn ring_of_a_chosen_size_is_refused_only_by_the_kernel() {
     for driver in ringloop_testing::drivers() {
         let runtime = Runtime::builder()
             .driver(driver)
@@ -468,7 +468,7 @@ fn listeners_of_one_address_share_its_connections() {
                 client.join().unwrap()
             })
             .unwrap();
-        // The kernel's hash is even: 200 of 400, by 10 standard deviations at most.
+        // The kernel's hash is even: 200 of 400, off by 10 standard deviations at most.
         assert!(served.iter().all(|count| *count >= 100), "{served:?}");
         runtime.shut_down().unwrap();
     }

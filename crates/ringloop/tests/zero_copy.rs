@@ -1,5 +1,5 @@
-//! Zero-copy sends: every byte once and in order, buffers back when the network is done and never before,
-//! dropped and forgotten at every state; on both drivers.
+//! Zero-copy sends: every byte once and in order, buffers back when the network is done and never
+//! before, dropped and forgotten at every state; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
@@ -61,7 +61,7 @@ fn every_size_arrives_whole_and_the_buffer_comes_back() {
     });
 }
 
-/// Read until the end; returns how many bytes there were.
+/// Reads until the end; returns the number of bytes.
 async fn read_to_end(stream: TcpStream) -> usize {
     let mut total = 0;
     loop {
@@ -102,15 +102,15 @@ fn count_comes_first_and_the_buffers_later() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let (ours, peer) = pair().await;
-            let (count, lent) = ours.write_zero_copy(b"first".to_vec()).await;
+            let (count, bufs_back) = ours.write_zero_copy(b"first".to_vec()).await;
             assert_eq!(count.unwrap(), 5);
-            // The next one goes out before the first has come back.
+            // The next one is sent before the first has come back.
             let bufs = vec![b" sec".to_vec(), Vec::new(), b"ond".to_vec()];
             let (count, second) = ours.write_vectored_zero_copy(bufs.clone()).await;
             assert_eq!(count.unwrap(), 7);
             assert_eq!(read_exactly(&peer, 12).await, b"first second");
-            let back = lent.await;
-            // Loopback copies, and says so.
+            let back = bufs_back.await;
+            // Loopback copies, and reports it.
             assert_eq!(back.transfer, Transfer::Copied);
             assert_eq!(back.into_vec(), b"first");
             let back = second.await;
@@ -128,8 +128,8 @@ fn closed_peer_is_an_error_and_the_buffer_comes_back() {
             peer.set_linger(Some(Duration::ZERO)).unwrap();
             drop(peer);
             loop {
-                let (result, lent) = ours.write_zero_copy(vec![b'x'; 100]).await;
-                assert_eq!(lent.await.into_vec(), vec![b'x'; 100]);
+                let (result, bufs_back) = ours.write_zero_copy(vec![b'x'; 100]).await;
+                assert_eq!(bufs_back.await.into_vec(), vec![b'x'; 100]);
                 if result.is_err() {
                     break;
                 }
@@ -141,7 +141,7 @@ fn closed_peer_is_an_error_and_the_buffer_comes_back() {
     });
 }
 
-/// A Unix socket takes no zero-copy sends; the kernel's refusal turns into a plain send.
+/// A Unix socket takes no zero-copy sends; after the kernel's refusal a plain send is used.
 #[test]
 fn socket_that_refuses_is_sent_to_plainly() {
     in_runtimes(|runtime| {
@@ -149,9 +149,9 @@ fn socket_that_refuses_is_sent_to_plainly() {
             let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
             one.set_nonblocking(true).unwrap();
             let one = TcpStream::from(std::os::fd::OwnedFd::from(one));
-            let (count, lent) = one.write_zero_copy(b"plain".to_vec()).await;
+            let (count, bufs_back) = one.write_zero_copy(b"plain".to_vec()).await;
             assert_eq!(count.unwrap(), 5);
-            let back = lent.await;
+            let back = bufs_back.await;
             assert_eq!(
                 (back.transfer, back.into_vec()),
                 (Transfer::Copied, b"plain".to_vec())
@@ -178,7 +178,7 @@ fn futures_dropped_at_any_state_leave_the_stream_usable() {
                     assert!(first.is_pending() || runtime.kind() == Kind::Epoll);
                 }
                 if state >= 2 {
-                    let (count, lent) = match first {
+                    let (count, bufs_back) = match first {
                         Poll::Ready(sent) => {
                             drop(write);
                             sent
@@ -187,7 +187,7 @@ fn futures_dropped_at_any_state_leave_the_stream_usable() {
                     };
                     count.unwrap();
                     if state >= 3 {
-                        lent.await;
+                        bufs_back.await;
                     }
                 } else {
                     drop(write);
@@ -211,16 +211,16 @@ fn send_msg_zc(fd: i32, foreign: &Foreign) -> Request {
     Request::SendMsgZc(SendMsgZc::new(SendMsg::new(fd, bufs)))
 }
 
-/// Fill our side of a connection until a send would block.
+/// Fills our side of a connection until a send would block.
 fn fill(fd: i32) {
     let block = [b'f'; 8192];
     while ringloop::embed::sys::socket::send(fd, &block, 0).is_ok() {}
 }
 
-/// Queued, in flight, and with its count taken but not its notification; each cancelled, forgotten, or
-/// dropped with its driver.
+/// Queued, in flight, and with its count taken but not its notification; each cancelled, forgotten,
+/// or dropped with its driver.
 #[test]
-fn lent_memory_is_released_once_and_never_read_after() {
+fn sent_memory_is_released_once_and_never_read_after() {
     for end in 0..3 {
         for state in 0..3 {
             for request in [send_zc, send_msg_zc] {
@@ -244,7 +244,7 @@ fn give_up(bed: &mut Bed, end: u32, state: u32, request: fn(i32, &Foreign) -> Re
     if state == 2 {
         let completion = bed.expect(token);
         assert!(completion.result > 0);
-        // The peer has not read a byte: only loopback's copy lets go this early.
+        // The peer has not read a byte: only loopback's copy releases the memory this early.
         assert_eq!(foreign.releases(), 0);
     }
     let reading = move || {
@@ -264,7 +264,8 @@ fn give_up(bed: &mut Bed, end: u32, state: u32, request: fn(i32, &Foreign) -> Re
             std::thread::spawn(reading)
         }
         _ => {
-            // What the socket has taken by now is let go once the peer has it, for which a driver waits only so long.
+            // Memory of bytes in the socket is released once the peer has them, which a driver
+            // awaits only for a limited time.
             let reading = std::thread::spawn(reading);
             bed.engine = Bed::new(Choice::Epoll).engine;
             reading
@@ -308,7 +309,7 @@ fn completions_are_the_count_and_then_the_notification() {
 }
 
 #[test]
-fn loop_that_has_no_zero_copy_says_so() {
+fn loop_without_zero_copy_reports_a_copy() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let possible = Local::current().engine().sends_zero_copy();

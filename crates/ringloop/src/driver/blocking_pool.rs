@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn who_found_the_queue_full_is_woken_once_however_often_it_asked() {
+    fn waiter_for_room_is_woken_once_however_often_it_polled() {
         struct Count(AtomicUsize);
         impl Wake for Count {
             fn wake(self: Arc<Self>) {

@@ -215,7 +215,7 @@ mod tests {
     use crate::sys::uring::Config;
 
     #[test]
-    fn as_many_go_on_as_there_are_buffers_those_who_waited_longest_first() {
+    fn longest_starved_receives_resume_first_one_per_buffer() {
         let mut ring = Ring::new(&Config {
             entries: 8,
             cq_entries: 64,

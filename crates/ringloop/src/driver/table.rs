@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_2_stale_completion_reaches_nobody() {
+    fn invariant_2_stale_completion_is_discarded() {
         let mut table = Table::new();
         let old = insert(&mut table);
         assert!(matches!(

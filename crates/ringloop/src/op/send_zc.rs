@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn second_result_tells_how_and_the_first_how_much() {
+    fn first_result_is_the_count_and_the_second_the_transfer() {
         let send = || {
             SendZc::new(Send {
                 fd: 0,

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_a_pipe_carries_bytes_and_says_when_there_are_none() {
+    fn f1_a_pipe_carries_bytes_and_is_eagain_without() {
         let (reader, writer) = pipe().unwrap();
         assert_eq!(
             errno(read_some(reader.as_raw_fd(), 8, None)),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn nonblocking_is_set_and_taken_back() {
+    fn nonblocking_is_set_and_cleared() {
         let (reader, _writer) = pipe().unwrap();
         for wanted in [false, true] {
             set_nonblocking(reader.as_raw_fd(), wanted).unwrap();
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn poll_now_tells_what_is_ready_of_what_was_asked() {
+    fn poll_now_reports_the_ready_part_of_the_interest() {
         let (reader, writer) = pipe().unwrap();
         let (from, to) = (reader.as_raw_fd(), writer.as_raw_fd());
         assert_eq!(poll_now(from, Interest::READ).unwrap(), Interest::NONE);

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn g1_each_listener_hears_its_own_signals_once() {
+    fn g1_each_listener_gets_its_own_signals_once() {
         let (one, two) = (libc::SIGRTMIN() + 1, libc::SIGRTMIN() + 2);
         let both = Listener::new(&[one, two]).unwrap();
         let only = Listener::new(&[two]).unwrap();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn signal_that_was_for_the_last_owner_of_a_slot_is_not_told_to_the_next() {
+    fn signal_for_the_last_owner_of_a_slot_is_not_reported_to_the_next() {
         let (mine, late) = (libc::SIGRTMIN() + 5, libc::SIGRTMIN() + 6);
         let listener = Listener::new(&[mine]).unwrap();
         // Like a handler that had read the mask before the slot changed owners.

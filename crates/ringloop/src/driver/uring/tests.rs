@@ -356,7 +356,7 @@ fn recv(socket: &UnixStream) -> Request {
 }
 
 #[test]
-fn cancel_of_what_stands_behind_another_in_a_link_does_not_keep_the_loop_awake() {
+fn cancel_of_a_later_operation_of_a_link_does_not_keep_the_loop_awake() {
     let ((near, mut far), (idle, _other)) =
         (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     let mut driver = driver();
@@ -377,7 +377,7 @@ fn cancel_of_what_stands_behind_another_in_a_link_does_not_keep_the_loop_awake()
 }
 
 #[test]
-fn release_waits_for_what_stands_behind_another_in_a_link() {
+fn release_waits_for_a_later_operation_of_a_link() {
     let ((near, mut far), (idle, _other)) =
         (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     let mut driver = driver();

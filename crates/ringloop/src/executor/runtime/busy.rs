@@ -65,7 +65,7 @@ mod tests {
     const BOUND: Duration = Duration::from_micros(64);
 
     #[test]
-    fn loop_without_a_bound_never_looks() {
+    fn loop_without_a_bound_never_polls() {
         let mut busy = BusyPolling::new(None);
         assert!(!busy.is_on());
         busy.learn(0);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waits_end_the_looking_and_one_short_wait_begins_it_again() {
+    fn long_waits_end_busy_polling_and_one_short_wait_restarts_it() {
         let mut busy = BusyPolling::new(Some(BOUND));
         let mut spans = Vec::new();
         for _ in 0..6 {

@@ -35,7 +35,7 @@ impl Large {
         Some(buffer)
     }
 
-    /// Takes a buffer back; an empty vector stands for one that was lost.
+    /// Takes a buffer back; an empty vector replaces a lost buffer.
     pub fn keep(&mut self, buffer: Vec<u8>) {
         self.held_count -= 1;
         if buffer.capacity() >= limits::LARGE_BUFFER_BYTES + PAGE {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_begins_on_a_page_and_is_as_long_as_it_is_said_to_be() {
+    fn room_begins_on_a_page_and_has_the_stated_length() {
         let mut large = Large::default();
         let first = large.take().expect("none is held");
         let second = large.take().expect("one is held");

@@ -346,7 +346,7 @@ impl Local {
         self.shared.large.borrow_mut().take()
     }
 
-    /// Returns a large buffer; an empty vector stands for one that was lost.
+    /// Returns a large buffer; an empty vector replaces a lost buffer.
     pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
         self.shared.large.borrow_mut().keep(buffer);
     }

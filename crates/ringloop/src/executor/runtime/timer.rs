@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn key_of_a_timer_that_is_over_names_nobody() {
+    fn key_of_a_fired_timer_is_stale() {
         let (mut timers, fired) = (Timers::new(), Arc::default());
         let over = timers.insert(1, waker(1, &fired));
         timers.fire();

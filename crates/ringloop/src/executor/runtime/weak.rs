@@ -72,7 +72,7 @@ impl WeakLocal {
         }
     }
 
-    /// Returns a large buffer; an empty vector stands for one that was lost.
+    /// Returns a large buffer; an empty vector replaces a lost buffer.
     pub(crate) fn keep_large(&self, buffer: Vec<u8>) {
         if let Some(shared) = self.0.upgrade() {
             shared.large.borrow_mut().keep(buffer);

@@ -205,7 +205,7 @@ pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
     for _ in 1..plan.workers {
         match reports.recv() {
             Ok(Ok(hello)) => hellos.push(hello),
-            // Dropping `threads` stops those that have started.
+            // Dropping `threads` stops the started ones.
             Ok(Err(error)) => return Err(error),
             Err(mpsc::RecvError) => return Err(Error::Closed),
         }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn last_reference_of_a_closed_count_is_told() {
+    fn last_reference_of_a_closed_count_is_reported() {
         let count = Whole::new();
         count.add();
         count.add();

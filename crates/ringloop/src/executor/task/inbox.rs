@@ -182,7 +182,7 @@ mod loom_tests {
 
     /// A loop that was woken, or kept from sleeping, sees the message.
     #[test]
-    fn message_before_a_wake_is_seen_behind_it() {
+    fn message_before_a_wake_is_seen_after_it() {
         loom::model(|| {
             let inbox = loom::sync::Arc::new(Inbox::with(None, 1));
             let flag = loom::sync::Arc::new(Flag::new());

@@ -136,7 +136,7 @@ fn runs_of_equal_datagrams_go_out_as_one_message_and_arrive_one_by_one() {
 }
 
 #[test]
-fn a_train_is_one_message_to_who_asked_for_trains() {
+fn a_train_is_one_message_if_enabled() {
     let (a, b) = pair();
     set_receive_trains(b.as_raw_fd(), true).unwrap();
     let mut datagrams: Vec<_> = (0..10).map(|n| (vec![n; 1000], Some(to(&b)))).collect();
@@ -155,7 +155,7 @@ fn a_train_is_one_message_to_who_asked_for_trains() {
 }
 
 #[test]
-fn a_run_that_a_socket_does_not_take_is_told_apart() {
+fn errors_of_segmentation_are_recognised() {
     let (a, b) = pair();
     socket::set_option_int(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     let address = to(&b);
@@ -243,7 +243,7 @@ fn what_is_no_message_is_none() {
 }
 
 #[test]
-fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
+fn a_train_carries_its_ecn_bits_and_its_local_address() {
     for (host, other) in [("127.0.0.1", "127.0.0.2"), ("::1", "::1")] {
         let [a, b] = [(); 2].map(|()| UdpSocket::bind((host, 0)).unwrap());
         let fd = b.as_raw_fd();
@@ -292,7 +292,7 @@ fn a_train_tells_its_congestion_bits_and_the_address_it_was_sent_to() {
 }
 
 #[test]
-fn a_train_to_the_other_family_leaves_from_where_the_route_says() {
+fn a_train_to_the_other_family_uses_the_routes_source() {
     let Ok(a) = UdpSocket::bind("[::]:0") else {
         eprintln!("skipped: this machine has no IPv6");
         return;

@@ -187,7 +187,7 @@ fn contract_8_regular_files_are_refused() {
 }
 
 #[test]
-fn what_is_always_ready_is_told_from_what_can_be_waited_for() {
+fn always_ready_descriptors_are_distinguished_from_pollable_ones() {
     for path in ["/proc/self/exe", "/", "/dev/null"] {
         let file = std::fs::File::open(path).unwrap();
         let checked = check_waits(file.as_raw_fd());

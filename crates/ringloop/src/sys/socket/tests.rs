@@ -317,7 +317,7 @@ fn without_accept4_connections_are_accepted_and_closed_on_exec_all_the_same() {
 }
 
 #[test]
-fn an_error_that_only_looks_like_a_refusal_is_told() {
+fn an_error_that_only_looks_like_a_refusal_is_returned() {
     let [real, wrong, full] =
         [libc::EPERM, libc::EBADF, libc::EAGAIN].map(io::Error::from_raw_os_error);
     assert!(!is_refused(&real, || Err::<(), _>(wrong)));
@@ -345,7 +345,7 @@ fn messages_are_kept_by_packet_pipes_and_sockets_that_are_no_streams() {
 }
 
 #[test]
-fn s1_message_and_its_source_are_told_and_a_failure_leaves_both() {
+fn s1_message_and_its_source_are_received_and_a_failure_leaves_both() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (mut room, mut source) = ([MaybeUninit::new(b'-'); 4], SockAddr::empty());

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn c2_a_buffer_comes_again_when_it_has_ended_and_nobody_reads_it() {
+    fn c2_a_buffer_is_reused_once_it_has_ended_and_no_chunk_is_held() {
         let mut fixture = fixture(2, 16);
         let (_, first) = fixture.receive(b"0123456789");
         let (count, rest) = fixture.receive(b"abcdef");

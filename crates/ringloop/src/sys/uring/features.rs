@@ -158,7 +158,7 @@ const OPTIONAL: [(Feature, &str, Evidence); 12] = [
 pub struct Features(u32);
 
 impl Features {
-    /// Compares the kernel's features with the tables; the first required one that is missing is
+    /// Compares the kernel's features with the tables; the first missing required feature is
     /// the refusal.
     pub(super) fn read(params: &Params, probe: &Probe) -> Result<Self, Refusal> {
         for (bit, missing, since) in REQUIRED_BITS {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn full_table_says_so_and_a_slot_that_was_given_back_is_used_again() {
+    fn full_table_is_none_and_a_freed_slot_is_reused() {
         let ring = ring();
         let mut files = Slots::new(&ring, Table::Files, 1).unwrap();
         let (reader, _writer) = pipe().unwrap();

@@ -176,7 +176,7 @@ fn b2_an_offered_buffer_reads_as_empty() {
 }
 
 #[test]
-fn b2_ids_out_of_range_are_nobodys() {
+fn b2_ids_out_of_range_are_ignored() {
     let mut fixture = fixture(2, 64);
     let forged = Cqe {
         flags: CQE_F_BUFFER | 9 << CQE_BUFFER_SHIFT,

@@ -111,10 +111,10 @@ fn a_filter_that_claims_there_is_no_such_call_is_seen_through_for_real() {
 }
 
 #[test]
-fn a_process_without_a_free_descriptor_is_told_so_for_real() {
+fn missing_descriptors_are_reported_for_real() {
     alone(
         module_path!(),
-        "a_process_without_a_free_descriptor_is_told_so_for_real",
+        "missing_descriptors_are_reported_for_real",
         || {
             let lowered = Lowered::new(libc::RLIMIT_NOFILE, 3);
             let refusal = Ring::new(&CONFIG).unwrap_err();
@@ -130,10 +130,10 @@ fn a_process_without_a_free_descriptor_is_told_so_for_real() {
 }
 
 #[test]
-fn a_process_without_room_for_the_queues_is_told_so_for_real() {
+fn missing_memory_for_the_queues_is_reported_for_real() {
     alone(
         module_path!(),
-        "a_process_without_room_for_the_queues_is_told_so_for_real",
+        "missing_memory_for_the_queues_is_reported_for_real",
         || {
             let large = Config {
                 entries: 32768,

@@ -150,7 +150,7 @@ fn r2_a_full_queue_gives_the_entry_back_and_keeps_the_others() {
 }
 
 #[test]
-fn r2_an_entry_written_in_its_place_is_empty_before_and_not_asked_for_when_the_queue_is_full() {
+fn r2_an_entry_written_in_place_is_zeroed_and_not_filled_when_the_queue_is_full() {
     let mut ring = enabled();
     // A second round over the queue finds the first one's entries.
     for data in 0..16 {
@@ -238,7 +238,7 @@ fn r3_a_full_completion_queue_loses_nothing() {
 }
 
 #[test]
-fn r4_a_request_that_was_asked_to_end_still_completes_and_then_leaves_its_memory_alone() {
+fn r4_a_cancelled_request_still_completes_and_then_leaves_its_memory_alone() {
     let (mut near, far) = UnixStream::pair().unwrap();
     let mut buffer = [0xEE_u8; 16];
     let mut ring = enabled();
@@ -485,7 +485,7 @@ fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
 }
 
 #[test]
-fn r8_what_is_left_of_a_link_is_taken_back_once_and_does_nothing() {
+fn r8_the_rest_of_a_link_is_taken_back_once_and_does_nothing() {
     let mut ring = enabled();
     let link = |user_data| Sqe {
         flags: abi::SQE_IO_LINK,

@@ -1,5 +1,5 @@
-//! Many received bytes are sent from the pool buffer they lie in, which is held until then: how many are, that they
-//! come back, and what becomes of them when the send is given up or fails.
+//! Many received bytes are sent in place from their pool buffer, which is held until then: the
+//! limit, the return of buffers, and sends that are cancelled or fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 type Peer = std::os::unix::net::UnixStream;
 
-/// Less than a buffer of the pool, and too long to be copied.
+/// Less than a pool buffer, and too long to be copied.
 const LEN: usize = 10_000;
 
 fn pair() -> (UnixStream, Peer) {
@@ -39,7 +39,8 @@ fn run(test: impl AsyncFn()) {
     });
 }
 
-/// A message of [`LEN`] bytes, and how many the socket took before it was full: what is sent next has to wait.
+/// A message of [`LEN`] bytes, and how many the socket took before it was full: the next send has
+/// to wait.
 async fn message_and_full_socket(stream: &UnixStream, peer: &mut Peer) -> (Received, usize) {
     peer.write_all(&pattern()).unwrap();
     let message = stream.receive().next().await.unwrap().unwrap();
@@ -54,12 +55,12 @@ async fn message_and_full_socket(stream: &UnixStream, peer: &mut Peer) -> (Recei
 
 struct Waiting {
     peer: Peer,
-    /// Bytes that lie before those of the message.
+    /// Bytes before those of the message.
     before: usize,
     sending: JoinHandle<(io::Result<()>, Received)>,
 }
 
-/// Send a message back to a peer that does not read; in flight once this returns.
+/// Sends a message back to a peer that does not read; in flight once this returns.
 async fn send_to_full_socket() -> Waiting {
     let (stream, mut peer) = pair();
     let (message, before) = message_and_full_socket(&stream, &mut peer).await;
@@ -83,7 +84,7 @@ async fn send_to_full_socket() -> Waiting {
     }
 }
 
-/// Hold buffers of the pool until there are no more; returns how many there were.
+/// Takes all buffers of the pool; returns how many there were.
 async fn free_buffers() -> usize {
     let (stream, mut peer) = pair();
     let mut incoming = stream.receive();
@@ -97,7 +98,7 @@ async fn free_buffers() -> usize {
     }
 }
 
-/// Read each message that waits, on a thread of its own, and await the sends.
+/// Reads each queued message, on its own thread, and awaits the sends.
 async fn deliver(waiting: Vec<Waiting>) {
     let (mut peers, mut sendings) = (Vec::new(), Vec::new());
     for one in waiting {
@@ -120,7 +121,7 @@ async fn deliver(waiting: Vec<Waiting>) {
 }
 
 #[test]
-fn half_of_the_pool_may_be_lent_and_comes_back_once_it_was_sent() {
+fn half_of_the_pool_may_be_sent_in_place_and_is_returned() {
     run(async || {
         let mut waiting = Vec::new();
         for _ in 0..HELD_BUFFERS_MAX + 10 {
@@ -130,7 +131,7 @@ fn half_of_the_pool_may_be_lent_and_comes_back_once_it_was_sent() {
         assert_eq!(free_buffers().await, all - HELD_BUFFERS_MAX);
         deliver(waiting).await;
         assert_eq!(free_buffers().await, all);
-        // And may be lent again.
+        // And may be held again.
         let again = send_to_full_socket().await;
         assert_eq!(free_buffers().await, all - 1);
         deliver(vec![again]).await;
@@ -138,7 +139,7 @@ fn half_of_the_pool_may_be_lent_and_comes_back_once_it_was_sent() {
 }
 
 #[test]
-fn what_is_left_of_a_message_is_what_is_lent_and_what_comes_back() {
+fn rest_of_a_message_is_sent_in_place_and_returned() {
     run(async || {
         let (stream, mut peer) = pair();
         let (mut message, before) = message_and_full_socket(&stream, &mut peer).await;
@@ -156,7 +157,7 @@ fn what_is_left_of_a_message_is_what_is_lent_and_what_comes_back() {
         assert!(*back == pattern()[17..]);
         let (got, mut peer) = reading.join().unwrap();
         assert!(got[before..] == pattern()[17..]);
-        // It may be sent once more, and is a buffer of the pool as before.
+        // It may be sent again, and is a pool buffer as before.
         back.advance(LEN - 17 - 5);
         let (sent, back) = stream.write_all(back).await;
         sent.unwrap();
@@ -169,7 +170,7 @@ fn what_is_left_of_a_message_is_what_is_lent_and_what_comes_back() {
 }
 
 #[test]
-fn a_send_that_is_given_up_gives_the_lent_buffer_back() {
+fn cancelled_send_in_place_returns_the_buffer() {
     run(async || {
         for _ in 0..3 {
             let (stream, mut peer) = pair();
@@ -200,7 +201,7 @@ fn a_send_that_fails_gives_the_message_back_with_the_error() {
 }
 
 #[test]
-fn what_a_lent_buffer_holds_is_not_touched_while_its_send_outlives_the_runtime() {
+fn buffer_sent_in_place_is_not_touched_while_its_send_outlives_the_runtime() {
     let _alone = alone();
     for driver in drivers() {
         let options = Options {
