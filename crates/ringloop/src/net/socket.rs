@@ -159,11 +159,11 @@ impl Socket {
                 })),
                 _ => Request::SendMsgZc(SendMsgZc::new(SendMsg::new(fd, bufs))),
             };
-            let (result, bufs_back) = SendZeroCopy::new(request).await;
+            let (result, back) = SendZeroCopy::new(request).await;
             match result {
                 // Nothing was sent: unsupported by this socket (Unix), or the locked-memory limit is reached.
-                Err(error) if needs_copy(&error) => bufs = bufs_back.await.bufs,
-                result => return (result, bufs_back),
+                Err(error) if needs_copy(&error) => bufs = back.await.bufs,
+                result => return (result, back),
             }
         }
         let (result, bufs) = Op::new(SendMsg::new(self.on_loop(), bufs)).await;
@@ -180,8 +180,8 @@ impl Socket {
         let mut buf = SendBuf::from(bytes);
         let mut sent = Ok(());
         while !buf.is_empty() && sent.is_ok() {
-            let (result, bufs_back) = self.send_zero_copy(vec![buf]).await;
-            buf = bufs_back.await.bufs.pop().unwrap_or_else(|| Vec::new().into());
+            let (result, back) = self.send_zero_copy(vec![buf]).await;
+            buf = back.await.bufs.pop().unwrap_or_else(|| Vec::new().into());
             sent = result.map(|count| buf.advance(count));
         }
         (sent, buf.into_vec().unwrap_or_default())

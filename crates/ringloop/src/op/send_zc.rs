@@ -171,11 +171,11 @@ mod tests {
         let mut copied = send();
         assert_eq!((copied.finish(3), copied.finish(i32::MIN)), (3, 0));
         assert_eq!(copied.into_parts().1, Transfer::Copied);
-        let mut sent = send();
+        let mut failed = send();
         assert_eq!(
-            (sent.finish(-libc::EPIPE), sent.finish(0)),
+            (failed.finish(-libc::EPIPE), failed.finish(0)),
             (-libc::EPIPE, 0)
         );
-        assert_eq!(sent.into_parts().1, Transfer::ZeroCopy);
+        assert_eq!(failed.into_parts().1, Transfer::ZeroCopy);
     }
 }

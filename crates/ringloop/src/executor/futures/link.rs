@@ -515,7 +515,6 @@ impl<C: Chain> Future for Linked<C> {
     type Output = C::Outputs;
 
     /// # Panics
-    ///
     /// If it is polled after it has completed, like an `async` block.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Outputs> {
         if let State::Unsubmitted(steps) = &mut self.state {

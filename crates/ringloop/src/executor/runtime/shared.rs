@@ -22,7 +22,7 @@ pub(super) struct Shared {
     /// Pool buffers that operations send from.
     pub(super) held_count: Cell<usize>,
     pub(super) large: RefCell<Large>,
-    /// How often [`Local::cancel_all`](super::local::Local::cancel_all) was called.
+    /// How often `Local::cancel_all` was called.
     pub(super) cancel_count: Cell<u32>,
     /// Descriptors to close that were dropped while the engine was borrowed.
     pub(super) closing: RefCell<Vec<OwnedFd>>,

@@ -47,7 +47,6 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     /// # Panics
-    ///
     /// If it is polled after it has completed, like an `async` block.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.task.poll(cx).map(|result| {

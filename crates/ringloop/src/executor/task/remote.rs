@@ -132,7 +132,6 @@ impl<T> Future for RemoteJoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     /// # Panics
-    ///
     /// If it is polled after it has completed, like an `async` block.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.shared.lock();
