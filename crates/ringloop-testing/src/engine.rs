@@ -28,8 +28,8 @@ pub fn processor_time() -> Duration {
         tv_nsec: 0,
     };
     // SAFETY: the pointer is to room for one.
-    let told = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
-    assert_eq!(told, 0);
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+    assert_eq!(done, 0);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 

@@ -123,9 +123,9 @@ pub fn at_every_state<W>(cases: &[Case<W>], end: End, run: fn(Choice, &Case<W>, 
     for choice in drivers() {
         for case in cases {
             for state in STATES {
-                let told = format!("{choice:?}: {} {state:?} {end:?}", case.name);
+                let description = format!("{choice:?}: {} {state:?} {end:?}", case.name);
                 let outcome = std::panic::catch_unwind(|| run(choice, case, state, end));
-                assert!(outcome.is_ok(), "{told}");
+                assert!(outcome.is_ok(), "{description}");
             }
         }
     }

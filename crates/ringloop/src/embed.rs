@@ -1,7 +1,7 @@
-//! For code that puts the engine into another loop, or builds a runtime on it.
+//! The engine for embedders: code that runs it in another loop, or builds a runtime on it.
 //!
 //! The asyncio loop, the coroutines and QUIC use the engine through this module. Layers 1 to 3 are
-//! private; applications use the modules beside this one.
+//! private; applications use the other public modules.
 //!
 //! | to | use |
 //! |---|---|

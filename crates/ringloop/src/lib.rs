@@ -1,15 +1,15 @@
-//! One async I/O engine: `io_uring` first, readiness where the kernel refuses it, chosen at run time.
+//! One async I/O engine: `io_uring` first, readiness if the kernel refuses it, chosen at run time.
 //!
-//! Four layers, each a folder that opens with a page on what it owns and who calls it:
+//! Four layers, each a folder whose module docs say what it owns and who calls it:
 //!
 //! 1. `sys` – the kernel boundary: the ring, epoll, sockets, clocks. Every system call is here.
 //! 2. `driver` and `op` – operations in flight; one file an operation, with its form on each driver.
 //! 3. `executor` – one turn of the loop, tasks, timers, notifications from other threads.
 //! 4. [`net`], [`fs`], [`process`], [`signal`] and [`time`] – thin `async fn`s over operations.
 //!
-//! Beside them: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
+//! Also: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
 //! operation owns). Layers 1 to 3 are private; [`embed`] opens them to code that puts the engine into
-//! another loop. Arrows point down only. The engine knows nothing of Python, QUIC or TLS.
+//! another loop. Each layer uses only those below it. The engine has no Python, QUIC or TLS code.
 //!
 //! | subject | where | tests |
 //! |---|---|---|

@@ -429,7 +429,7 @@ fn reads_after_a_short_one_wait_and_miss_nothing() {
 }
 
 /// Lets other tasks run.
-async fn give_way() {
+async fn yield_to_others() {
     let mut is_over = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut is_over, true) {
@@ -466,7 +466,7 @@ fn busy(for_ever: bool) -> ringloop::JoinHandle<()> {
     spawn(async move {
         let mut left = 3;
         while for_ever || left > 0 {
-            give_way().await;
+            yield_to_others().await;
             left -= 1 - i32::from(for_ever);
         }
     })

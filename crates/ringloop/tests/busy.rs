@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const FOR_EVER: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(60);
 
-fn looking(driver: Choice, workers: usize, bound: Duration) -> Runtime {
+fn busy_polling(driver: Choice, workers: usize, bound: Duration) -> Runtime {
     let builder = Runtime::builder().driver(driver).workers(workers);
     builder.busy_polling(Some(bound)).build().unwrap()
 }
@@ -26,7 +26,7 @@ fn on_both(workers: usize, test: impl Fn(Runtime)) {
     let _alone = alone();
     for driver in drivers() {
         let began = Instant::now();
-        test(looking(driver, workers, FOR_EVER));
+        test(busy_polling(driver, workers, FOR_EVER));
         assert!(began.elapsed() < SOON, "{driver:?}");
     }
 }
@@ -120,7 +120,7 @@ fn operation_cancelled_by_another_task_ends_busy_polling() {
 fn loop_whose_waits_are_long_stops_polling() {
     let _alone = alone();
     for driver in drivers() {
-        let runtime = looking(driver, 1, Duration::from_millis(2));
+        let runtime = busy_polling(driver, 1, Duration::from_millis(2));
         let spent = runtime.block_on(async {
             let started = processor_time();
             for _ in 0..50 {
@@ -164,9 +164,9 @@ fn sleeps() -> u64 {
 fn busy_polling_loop_does_not_sleep_and_another_does() {
     let _alone = alone();
     for driver in drivers() {
-        let looking = looking(driver, 1, FOR_EVER);
+        let busy_polling = busy_polling(driver, 1, FOR_EVER);
         let plain = Runtime::builder().driver(driver).build().unwrap();
-        for (runtime, looks) in [(looking, true), (plain, false)] {
+        for (runtime, polls) in [(busy_polling, true), (plain, false)] {
             let slept = runtime.block_on(async {
                 let before = sleeps();
                 for _ in 0..20 {
@@ -175,7 +175,7 @@ fn busy_polling_loop_does_not_sleep_and_another_does() {
                 sleeps() - before
             });
             // The kernel may sometimes put a thread to sleep for other reasons.
-            assert_eq!(slept.unwrap() < 10, looks, "{driver:?}");
+            assert_eq!(slept.unwrap() < 10, polls, "{driver:?}");
         }
     }
 }

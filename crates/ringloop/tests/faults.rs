@@ -35,10 +35,16 @@ fn in_child(name: &str, word: &str, environment: &[(&str, &str)]) -> Option<Stri
         .envs(environment.iter().copied())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} {word}: {told}{complaint}");
-    assert!(told.contains("1 passed"), "{name} is not a test: {told}");
+    assert!(
+        output.status.success(),
+        "{name} {word}: {output_text}{complaint}"
+    );
+    assert!(
+        output_text.contains("1 passed"),
+        "{name} is not a test: {output_text}"
+    );
     None
 }
 
@@ -80,8 +86,8 @@ fn accept_without_descriptors_is_emfile_and_loses_no_connection() {
     let name = "accept_without_descriptors_is_emfile_and_loses_no_connection";
     for choice in drivers() {
         for (multi, kind) in [(false, "one"), (true, "multi")] {
-            let told = format!("{} {kind}", word(choice));
-            if in_child(name, &told, &[]).as_ref() == Some(&told) {
+            let word_and_kind = format!("{} {kind}", word(choice));
+            if in_child(name, &word_and_kind, &[]).as_ref() == Some(&word_and_kind) {
                 accept_without_descriptors(choice, multi);
             }
         }
@@ -153,8 +159,8 @@ fn ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error() {
     ];
     for (what, call) in calls {
         for (how, errno) in [("EPERM", libc::EPERM), ("ENOSYS", libc::ENOSYS)] {
-            let told = format!("{what} {how}");
-            if in_child(name, &told, &[]).as_ref() == Some(&told) {
+            let word_and_kind = format!("{what} {how}");
+            if in_child(name, &word_and_kind, &[]).as_ref() == Some(&word_and_kind) {
                 deny(call, errno);
                 refused_ring_falls_back();
             }
@@ -201,9 +207,9 @@ fn driver_is_chosen_by_the_environment() {
         ("kqueue", None),
     ];
     for (word, choice) in words {
-        let told = format!("driver {word}");
+        let word_and_kind = format!("driver {word}");
         let environment = [("RINGLOOP_DRIVER", word)];
-        if in_child(name, &told, &environment).as_ref() != Some(&told) {
+        if in_child(name, &word_and_kind, &environment).as_ref() != Some(&word_and_kind) {
             continue;
         }
         match (Options::from_env(), choice) {

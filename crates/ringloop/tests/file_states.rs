@@ -301,9 +301,9 @@ fn file_operations_given_up_at_every_state_leave_nothing_behind() {
                     End::CancelThenForget,
                     End::DropDriver,
                 ] {
-                    let told = format!("{choice:?}: {} {state:?} {end:?}", case.name);
+                    let description = format!("{choice:?}: {} {state:?} {end:?}", case.name);
                     let outcome = std::panic::catch_unwind(|| run(choice, case, state, end));
-                    assert!(outcome.is_ok(), "{told}");
+                    assert!(outcome.is_ok(), "{description}");
                 }
             }
         }

@@ -110,7 +110,7 @@ fn use_of_an_inherited_runtime_is_an_error_with_a_remedy() {
 #[test]
 fn fork_inside_a_task_ends_the_childs_run() {
     with_runtimes(1, |runtime| {
-        let (tells, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let run = runtime.block_on(async {
             let (one, other) = UnixStream::pair().unwrap();
             let read = spawn(async move {
@@ -120,14 +120,14 @@ fn fork_inside_a_task_ends_the_childs_run() {
             time::sleep(MOMENT).await;
             // SAFETY: the child goes on with this task, and ends below.
             let pid = unsafe { libc::fork() };
-            tells.send(pid).unwrap();
+            sender.send(pid).unwrap();
             one.write_all(vec![b'0' + u8::from(pid == 0)])
                 .await
                 .0
                 .unwrap();
             time::timeout(PATIENCE, read).await.unwrap().unwrap()
         });
-        let pid = told.recv().unwrap();
+        let pid = receiver.recv().unwrap();
         if pid == 0 {
             end_child(|| {
                 assert_inherited(run.unwrap_err());

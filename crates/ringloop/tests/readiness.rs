@@ -19,7 +19,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 }
 
 /// Number of reports of a change within a moment, at almost no cost.
-async fn told(readiness: &mut Readiness<'_>) -> usize {
+async fn reports(readiness: &mut Readiness<'_>) -> usize {
     let mut count = 0;
     let began = processor_time();
     while time::timeout(MOMENT, readiness.next()).await.is_ok() {
@@ -47,7 +47,7 @@ fn hang_up_is_reported_once() {
         run(runtime, async {
             for interest in [Interest::READ, Interest::WRITE, Interest::BOTH] {
                 let mut readiness = Readiness::new(socket.as_fd(), interest);
-                assert_eq!(told(&mut readiness).await, 1);
+                assert_eq!(reports(&mut readiness).await, 1);
             }
         });
     });
@@ -61,11 +61,11 @@ fn unread_data_is_not_reported_again_and_new_data_is() {
             let mut readiness = Readiness::new(reader.as_fd(), Interest::READ);
             for _ in 0..3 {
                 file::write(writer.as_raw_fd(), b"x", None).unwrap();
-                assert_eq!(told(&mut readiness).await, 1);
+                assert_eq!(reports(&mut readiness).await, 1);
             }
             // Nothing was read: the end is a change all the same.
             drop(writer);
-            assert_eq!(told(&mut readiness).await, 1);
+            assert_eq!(reports(&mut readiness).await, 1);
         });
     });
 }
@@ -79,13 +79,13 @@ fn each_direction_is_reported_when_it_changes() {
         run(runtime, async {
             let mut readiness = Readiness::new(watched.as_fd(), Interest::BOTH);
             expect(&mut readiness, Interest::WRITE).await;
-            assert_eq!(told(&mut readiness).await, 0);
+            assert_eq!(reports(&mut readiness).await, 0);
             peer.write_all(b"x").unwrap();
             let next = time::timeout(PATIENCE, readiness.next()).await;
             assert!(next.unwrap().unwrap().contains(Interest::READ));
             assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
             while ours.write(&[0; 4096]).is_ok() {}
-            told(&mut readiness).await;
+            reports(&mut readiness).await;
             let mut room = vec![0; 1 << 20];
             assert!(peer.read(&mut room).unwrap() > 0);
             let next = time::timeout(PATIENCE, readiness.next()).await;
@@ -101,9 +101,9 @@ fn two_watchers_of_one_descriptor_both_get_each_change() {
         run(runtime, async {
             let mut one = Readiness::new(reader.as_fd(), Interest::READ);
             let mut other = Readiness::new(reader.as_fd(), Interest::READ);
-            assert_eq!((told(&mut one).await, told(&mut other).await), (0, 0));
+            assert_eq!((reports(&mut one).await, reports(&mut other).await), (0, 0));
             file::write(writer.as_raw_fd(), b"x", None).unwrap();
-            assert_eq!((told(&mut one).await, told(&mut other).await), (1, 1));
+            assert_eq!((reports(&mut one).await, reports(&mut other).await), (1, 1));
         });
     });
 }
@@ -117,15 +117,15 @@ fn concurrent_reads_lose_nothing_and_leave_no_spinning() {
         let stream = TcpStream::from(ours);
         run(runtime, async {
             let mut readiness = Readiness::new(watched.as_fd(), Interest::READ);
-            assert_eq!(told(&mut readiness).await, 0);
+            assert_eq!(reports(&mut readiness).await, 0);
             let read = time::timeout(MOMENT, stream.read(Vec::with_capacity(8))).await;
             assert!(read.is_err(), "there was nothing to read");
             peer.write_all(b"first").unwrap();
-            assert!(told(&mut readiness).await >= 1);
+            assert!(reports(&mut readiness).await >= 1);
             let (count, bytes) = stream.read(Vec::with_capacity(8)).await;
             assert_eq!((count.unwrap(), &bytes[..]), (5, &b"first"[..]));
             peer.write_all(b"second").unwrap();
-            assert!(told(&mut readiness).await >= 1);
+            assert!(reports(&mut readiness).await >= 1);
             let (count, bytes) = stream.read(Vec::with_capacity(8)).await;
             assert_eq!((count.unwrap(), &bytes[..]), (6, &b"second"[..]));
         });

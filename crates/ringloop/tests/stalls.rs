@@ -52,10 +52,13 @@ fn in_time(name: &str, limits: &str, test: impl FnOnce()) {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let mut told = String::new();
-    child.stdout.unwrap().read_to_string(&mut told).unwrap();
-    assert!(status.success(), "{told}");
-    assert!(told.contains("1 passed"), "{name} is not a test: {told}");
+    let mut output = String::new();
+    child.stdout.unwrap().read_to_string(&mut output).unwrap();
+    assert!(status.success(), "{output}");
+    assert!(
+        output.contains("1 passed"),
+        "{name} is not a test: {output}"
+    );
 }
 
 fn runtime(driver: Choice) -> Runtime {
@@ -173,8 +176,8 @@ async fn accept_unix() {
 }
 
 fn is_blocking(fd: RawFd) -> bool {
-    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
-    let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
+    let fdinfo = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+    let flags = fdinfo.lines().find_map(|line| line.strip_prefix("flags:"));
     i32::from_str_radix(flags.unwrap().trim(), 8).unwrap() & libc::O_NONBLOCK == 0
 }
 
@@ -197,8 +200,8 @@ impl Gate {
         for _ in 0..calls {
             let gate = self.clone();
             drop(spawn_blocking(move || {
-                let (open, told) = &*gate.0;
-                let waited = told.wait_while(open.lock().unwrap(), |open| !*open);
+                let (open, opened) = &*gate.0;
+                let waited = opened.wait_while(open.lock().unwrap(), |open| !*open);
                 drop(waited.unwrap());
             }));
         }

@@ -440,8 +440,8 @@ fn lock_and_permits_hold_between_workers() {
 #[test]
 fn notification_crosses_threads_and_is_not_lost() {
     let runtime = Runtime::builder().workers(2).build().unwrap();
-    let (ask, told) = (sync::Notify::new(), sync::Notify::new());
-    let (asked, answer) = (ask.clone(), told.clone());
+    let (ask, replied) = (sync::Notify::new(), sync::Notify::new());
+    let (asked, answer) = (ask.clone(), replied.clone());
     let echo = move || async move {
         for _ in 0..1000 {
             asked.notified().await;
@@ -453,7 +453,7 @@ fn notification_crosses_threads_and_is_not_lost() {
             let echo = spawn_on(1, echo).unwrap();
             for _ in 0..1000 {
                 ask.notify_one();
-                told.notified().await;
+                replied.notified().await;
             }
             echo.await.unwrap();
         })

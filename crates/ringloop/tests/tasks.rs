@@ -38,9 +38,9 @@ fn turns(runtime: &Runtime) {
 /// A task that returns its waker and waits for a flag.
 fn waker_of_a_task(runtime: &Runtime) -> (Waker, JoinHandle<&'static str>, Rc<Cell<bool>>) {
     let (slot, end) = (Rc::new(RefCell::new(None)), Rc::new(Cell::new(false)));
-    let (to, told) = (Rc::clone(&slot), Rc::clone(&end));
+    let (to, ended) = (Rc::clone(&slot), Rc::clone(&end));
     let handle = runtime.spawn(poll_fn(move |cx| {
-        if told.get() {
+        if ended.get() {
             return Poll::Ready("over");
         }
         *to.borrow_mut() = Some(cx.waker().clone());

@@ -8,7 +8,7 @@
 //!   Free ────────▶ Queued ─▶ Armed ───────────────────────────────────▶ Free
 //!                    │        │ ▲ │   (Working: as Armed, with a thread)  ▲ ▲
 //!                    │        ▼ │ └───────────────▶ Done ────────────────┘ │
-//!                    │      Resting       future    ▲     taken            │
+//!                    │      Unarmed       future    ▲     taken            │
 //!                    │        │  (also: paused)     │                      │
 //!                    └────────┴─────▶ Settled ──────┴──────────────────────┘
 //!            cancelled, or known without the kernel       delivered
@@ -43,7 +43,7 @@ pub(super) enum Phase {
     Working,
     /// Between two completions of a multishot operation: to be re-armed; if paused, once its
     /// completions have been taken.
-    Resting,
+    Unarmed,
     /// Its last result is known to the driver and waits to be delivered: there is nothing left to
     /// cancel.
     Settled,
@@ -462,7 +462,7 @@ impl Table {
                 let phase = slot.phase;
                 let is_under_way = matches!(
                     phase,
-                    Phase::Queued | Phase::Armed | Phase::Working | Phase::Resting
+                    Phase::Queued | Phase::Armed | Phase::Working | Phase::Unarmed
                 );
                 is_under_way && !slot.is(flag::CANCELLED)
             })

@@ -25,7 +25,7 @@ mod number;
 mod registered;
 mod release;
 
-use self::late::Late;
+use self::late::LateLookups;
 use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
 use super::completion::{BufferId, Sink};
@@ -72,13 +72,13 @@ pub struct UringDriver {
     /// Descriptors named by entries on the submission queue (invariant 3).
     unsubmitted: Vec<RawFd>,
     /// Level polls whose completion was handed out: re-armed at the next wait.
-    resting: Vec<Key>,
+    rearm_later: Vec<Key>,
     /// Cancelled operations of links, which may not have begun yet.
     late_cancels: Vec<Key>,
     /// One of them may have begun since its cancel was sent.
     may_have_begun: bool,
     /// Operations whose descriptors the kernel has not looked up yet (invariant 3).
-    late: Late,
+    late: LateLookups,
     /// Registered files and buffers; empty unless used.
     registered: Registered,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
@@ -125,10 +125,10 @@ impl UringDriver {
             bound: None,
             backlog: VecDeque::new(),
             unsubmitted: Vec::new(),
-            resting: Vec::new(),
+            rearm_later: Vec::new(),
             late_cancels: Vec::new(),
             may_have_begun: false,
-            late: Late::default(),
+            late: LateLookups::default(),
             registered: Registered::default(),
             synthetic: VecDeque::new(),
         })
@@ -264,7 +264,7 @@ impl UringDriver {
             || self.ring.ready() > 0
             || self.ring.needs_enter()
             || !self.synthetic.is_empty()
-            || !self.resting.is_empty()
+            || !self.rearm_later.is_empty()
             || !self.backlog.is_empty()
             || self.pools.can_resume_starved()
     }
@@ -317,10 +317,10 @@ impl UringDriver {
             self.cancel_late();
         }
         self.registered.empty_returned(&self.ring);
-        for index in 0..self.resting.len() {
-            self.rearm(self.resting[index]);
+        for index in 0..self.rearm_later.len() {
+            self.rearm(self.rearm_later[index]);
         }
-        self.resting.clear();
+        self.rearm_later.clear();
         for key in self.pools.take_resumable() {
             self.resume_starved(key);
         }
@@ -348,14 +348,14 @@ impl UringDriver {
         };
         if slot.request().is_some_and(Operation::rearms) {
             self.rearm(key);
-        } else if slot.phase == Phase::Resting {
+        } else if slot.phase == Phase::Unarmed {
             self.settle(key, -libc::ENOBUFS);
         }
     }
 
     fn rearm(&mut self, key: Key) {
         match self.table.slot(key) {
-            Some(slot) if slot.phase == Phase::Resting && !slot.is(flag::PAUSED) => {}
+            Some(slot) if slot.phase == Phase::Unarmed && !slot.is(flag::PAUSED) => {}
             _ => return,
         }
         if !self.backlog.is_empty() || !self.arm(key) {
@@ -372,7 +372,7 @@ impl UringDriver {
         let Some(slot) = self.table.slot(key) else {
             return true;
         };
-        if !matches!(slot.phase, Phase::Queued | Phase::Resting) {
+        if !matches!(slot.phase, Phase::Queued | Phase::Unarmed) {
             return true;
         }
         let shape = slot.shape();

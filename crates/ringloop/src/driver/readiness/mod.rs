@@ -227,7 +227,7 @@ impl ReadinessDriver {
             return;
         };
         match slot.phase {
-            Phase::Armed | Phase::Resting => {}
+            Phase::Armed | Phase::Unarmed => {}
             Phase::Queued => return self.settle(key, -libc::ECANCELED),
             Phase::Working => {
                 // A call that a thread has begun ends with its own result.
@@ -502,7 +502,7 @@ impl ReadinessDriver {
         self.unpark(key);
         if let Some(slot) = self.table.slot(key) {
             slot.set(flag::PAUSED);
-            slot.phase = Phase::Resting;
+            slot.phase = Phase::Unarmed;
         }
     }
 
@@ -511,7 +511,7 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        if !slot.is(flag::PAUSED) || slot.phase != Phase::Resting {
+        if !slot.is(flag::PAUSED) || slot.phase != Phase::Unarmed {
             return;
         }
         slot.unset(flag::PAUSED);

@@ -87,7 +87,7 @@ impl UringDriver {
     /// Cancels an operation that the kernel does not have: it ends at once.
     pub(super) fn cancel_unarmed(&mut self, key: Key) -> bool {
         match self.table.slot(key) {
-            Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Resting) => {
+            Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Unarmed) => {
                 self.settle(key, -libc::ECANCELED);
                 true
             }

@@ -102,7 +102,7 @@ impl UringDriver {
             return Some(-libc::ECANCELED);
         }
         slot.set(flag::POLL_FIRST);
-        slot.phase = Phase::Resting;
+        slot.phase = Phase::Unarmed;
         self.late.note(key, [fd, NO_FD]);
         self.rearm(key);
         None
@@ -133,7 +133,7 @@ impl UringDriver {
         let slot = self.table.slot(key)?;
         let rearms = slot.request().is_some_and(Operation::rearms);
         if slot.is(flag::WAS_STOPPED) && !slot.is(flag::CANCELLED) && cqe.res == -libc::ECANCELED {
-            slot.phase = Phase::Resting;
+            slot.phase = Phase::Unarmed;
             self.rearm(key);
             return None;
         }
@@ -157,13 +157,13 @@ impl UringDriver {
         if !rearms && cqe.res > 0 {
             return self.deliver(key, cqe.res, false, buffer);
         }
-        slot.phase = Phase::Resting;
+        slot.phase = Phase::Unarmed;
         match shape {
             Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) if cqe.res == -libc::ENOBUFS => {
                 self.pools.starve(kind, key);
                 return None;
             }
-            Shape::Level => self.resting.push(key),
+            Shape::Level => self.rearm_later.push(key),
             _ => self.rearm(key),
         }
         self.deliver(key, cqe.res, true, buffer)
@@ -177,7 +177,7 @@ impl UringDriver {
             .is_some_and(|request| request.goes_on(res))
         {
             if !slot.is(flag::CANCELLED) {
-                slot.phase = Phase::Resting;
+                slot.phase = Phase::Unarmed;
                 self.rearm(key);
                 return None;
             }

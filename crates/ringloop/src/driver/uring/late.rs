@@ -23,14 +23,14 @@ const TIDY_MIN: usize = 64;
 
 /// Operations whose descriptors are looked up late.
 #[derive(Debug, Default)]
-pub(super) struct Late {
+pub(super) struct LateLookups {
     /// Operations handed to the kernel; some have ended.
     pub noted: Vec<(Key, [RawFd; DESCRIPTORS_MAX])>,
     tidy_at: usize,
     closing: Vec<OwnedFd>,
 }
 
-impl Late {
+impl LateLookups {
     /// Notes an operation that goes to the kernel.
     pub fn note(&mut self, key: Key, fds: [RawFd; DESCRIPTORS_MAX]) {
         self.noted.push((key, fds));

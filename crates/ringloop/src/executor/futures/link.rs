@@ -43,7 +43,7 @@ pub trait Chain {
     /// Output of the awaited link.
     type Outputs;
 
-    /// State that the outputs need beside the results.
+    /// State that the outputs need in addition to the results.
     type Rest;
 
     /// The requests, in order.

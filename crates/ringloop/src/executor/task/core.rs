@@ -485,7 +485,7 @@ impl<T> Handle<T> {
         }
         here.unset(flag::RESULT);
         let mut stored = MaybeUninit::<Stored<T>>::uninit();
-        // SAFETY: invariants 2, 3 and 7; the task is over, and `T` is the output of its future.
+        // SAFETY: invariants 2, 3 and 7; the task has ended, and `T` is the output of its future.
         unsafe { (self.task.header().vtable.take)(self.task.0, stored.as_mut_ptr().cast()) };
         // SAFETY: `take` has written it.
         let stored = unsafe { stored.assume_init() };
