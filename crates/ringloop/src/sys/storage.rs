@@ -134,8 +134,7 @@ pub fn truncate(fd: RawFd, len: u64) -> io::Result<()> {
 }
 
 /// Moves at most `len` bytes between a pipe and a descriptor; an offset of `None` is the
-/// descriptor's
-/// own position, and required for a pipe.
+/// descriptor's own position, and required for a pipe.
 ///
 /// # Errors
 /// Those of splice(2).

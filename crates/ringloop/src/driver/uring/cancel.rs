@@ -208,8 +208,8 @@ impl UringDriver {
     }
 }
 
-/// False behind another operation in a link, which may not have begun, and for a descriptor other
-/// than the operation's file: the input of a splice, the directory of a path.
+/// False for an operation behind another one in a link, which may not have begun, and for one that
+/// names a descriptor in addition to its file: the input of a splice, the directory of a path.
 fn is_found_by_file(slot: &Slot) -> bool {
     let need = slot.request().map(Operation::need);
     matches!(need, Some(Need::Ready(..))) && !slot.is(flag::LINKED)

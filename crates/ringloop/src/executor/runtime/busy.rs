@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-/// Fraction of the limit below which the loop does not poll.
+/// Below this fraction of the limit (a sixteenth) the loop does not poll.
 const PARTS: u64 = 16;
 
 /// Adapts the polling time to past waits.

@@ -360,8 +360,8 @@ impl Local {
         next.map(Next::run).is_some()
     }
 
-    /// True, as `Some` with the number of idle pool threads, if nothing known to this loop will
-    /// wake a task: no ready task, message, operation, timer or blocking call.
+    /// Number of pool threads, all idle, if nothing known to this loop will wake a task: there is no
+    /// ready task, message, operation, timer or blocking call. `None` otherwise.
     pub fn quiescent(&self) -> Option<usize> {
         let mut engine = self.shared.engine.try_borrow_mut().ok()?;
         let busy = self.has_ready()
