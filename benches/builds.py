@@ -1,21 +1,22 @@
-"""Compare two builds of ringloop: the same work on each, in turns, one process a run.
+"""Compare two builds of ringloop: the same work on each, interleaved, one process per run.
 
     python3 benches/builds.py OLD NEW --only tls_handshakes --rounds 9
     python3 benches/builds.py OLD NEW --instructions --only ready_chain
 
-OLD and NEW are Python interpreters with a release build of ringloop each, of one version:
+OLD and NEW are Python interpreters of the same version, each with a release build of ringloop:
 
     git worktree add ../old COMMIT && cd ../old && tools/make-venv .venv-3.14 python3.14
     tools/develop .venv-3.14 --release          # the interpreter is ../old/.venv-3.14/bin/python
 
-Both run the workloads of this checkout. A table of ratios goes to standard output: the CPU time of an
-operation, new to old, median of the rounds and the quarters around it. `--instructions` counts by
-valgrind what one operation executes, which no other program disturbs; for rows without a load generator.
+Both run the workloads of this checkout. A table of ratios goes to standard output: the CPU time per
+operation, new to old, as the median and the quartiles of the rounds. `--instructions` counts with
+valgrind the instructions per operation, which other load does not affect; only for rows without a load
+generator.
 
-Where functions lie in memory moves a row by a tenth, and every change of the sources moves them. With
-`--layouts N` each round runs another of N random orders of both builds, which `benches/relink` makes:
+Code layout alone moves a row by up to 10 %, and every source change alters it. With `--layouts N` each
+round runs another of N random function orders of both builds, made by `benches/relink`:
 
-    benches/relink ../old .venv-3.14 8         # and so for the new one: ../old/target/layouts/1 to 8
+    benches/relink ../old .venv-3.14 8         # also for ../new: target/layouts/1 to 8
     python3 benches/builds.py ../old/target/layouts/{}/python ../new/target/layouts/{}/python --layouts 8
 """
 
@@ -37,7 +38,7 @@ from comparison.rows import Row, all_rows, selected
 from comparison.telling import say
 
 DRIVERS = ("uring", "epoll")
-# Two numbers of rounds: what start and end of a process execute is in both.
+# Two round counts: their difference leaves out process start and exit.
 COUNTED_ROUNDS = (1, 5)
 
 
@@ -51,12 +52,12 @@ class Build:
 
     @property
     def name(self) -> str:
-        """What progress calls it."""
+        """The name that progress output shows."""
         return f"{self.age} {self.driver}"
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     options = parse_arguments()
     if options.layouts and not all("{}" in str(one) for one in (options.old, options.new)):
         sys.exit("--layouts wants OLD and NEW with {} in the place of a layout's number")
@@ -84,7 +85,7 @@ Figures = dict[str, list[float]]
 def paired(
     rows: Sequence[Row], builds: Sequence[Build], options: argparse.Namespace
 ) -> dict[str, Figures]:
-    """CPU time of an operation by row and build, one figure a round."""
+    """CPU time per operation by row and build, one figure per round."""
     server_cpu, load_cpu = machine.choose_cpus(None, None)
 
     def once(row: Row, build: Build, runs: Runs) -> None:
@@ -100,17 +101,17 @@ def paired(
 
 
 def of_layout(python: Path, layout: int) -> Path:
-    """Where the interpreter of a layout is: a path with `{}` in it, or the one there is."""
+    """The interpreter of a layout: `{}` in the path is its number."""
     return Path(str(python).replace("{}", str(layout)))
 
 
 def cpu_of(detail: dict[str, object]) -> float:
-    """Microseconds of an operation: the server's where there is one."""
+    """Microseconds per operation, of the server if there is one."""
     return float(str(detail.get("server_cpu_us") or detail["cpu_us"]))
 
 
 def count(row: Row, builds: Sequence[Build]) -> Figures:
-    """Instructions of an operation by build."""
+    """Instructions per operation by build."""
     figures = {}
     for build in builds:
         say(f"{row.name}, {build.name}")
@@ -120,7 +121,7 @@ def count(row: Row, builds: Sequence[Build]) -> Figures:
 
 
 def callgrind(row: Row, build: Build, rounds: int) -> tuple[int, int]:
-    """Instructions and operations of a process that runs so many rounds."""
+    """Instructions and operations of a process that runs `rounds` rounds."""
     words = [
         *("valgrind", "--tool=callgrind", f"--callgrind-out-file={os.devnull}"),
         *(str(build.python), str(paths.WORKLOADS / f"{row.workload}.py")),
@@ -134,7 +135,7 @@ def callgrind(row: Row, build: Build, rounds: int) -> tuple[int, int]:
 
 
 def tell(what: str, rows: Sequence[tuple[Row, Figures]], drivers: Sequence[str]) -> None:
-    """Print the table: new to old, of what was measured a round."""
+    """Print the table of ratios, new to old, of the metric `what`."""
     print(f"| {what} of an operation, new ÷ old | " + " | ".join(drivers) + " |")
     print("|---|" + "--:|" * len(drivers))
     for row, figures in rows:
@@ -143,7 +144,7 @@ def tell(what: str, rows: Sequence[tuple[Row, Figures]], drivers: Sequence[str])
 
 
 def cell(old: Sequence[float], new: Sequence[float]) -> str:
-    """A ratio as the table has it."""
+    """Format a ratio for the table."""
     ratios = [later / earlier for earlier, later in zip(old, new, strict=False)]
     if len(ratios) < 2:
         return f"{ratios[0]:.3f}" if ratios else "fails"

@@ -1,14 +1,14 @@
-"""Compare event loops: the same work on each, in turns, one process a run.
+"""Compare event loops: the same work on each, interleaved, one process per run.
 
     python3 benches/compare.py --quick                 a first look, some minutes
     python3 benches/compare.py                         everything
     python3 benches/compare.py --only tcp_protocol     one workload (see --list)
     python3 benches/compare.py --loops uvloop,ringloop-uring --only 'tcp_*/1024/32'
 
-The first use sets up (as --setup does): an own environment .venv-bench/VERSION with the peers of
-requirements.txt and ringloop built for release from this checkout, the load generator, the floor
-servers. Needs a Rust toolchain, a C compiler and CPython 3.11 or later. Run --setup again after a
-change of ringloop. The tables go to standard output, progress to standard error.
+The first use sets up (as --setup does): a virtual environment .venv-bench/VERSION with the peers of
+requirements.txt and a release build of ringloop from this checkout, the load generator, the floor
+servers. Needs a Rust toolchain, a C compiler and CPython 3.11 or later. Run --setup again after
+changing ringloop. The tables go to standard output, progress to standard error.
 """
 
 import argparse
@@ -36,7 +36,7 @@ FULL = {"rounds": 5, "seconds": 1.0, "sizes": SIZES, "connections": CONNECTIONS}
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     options = parse_arguments()
     rows = selected(all_rows(options.sizes, options.connections), options.only)
     report = program.run(options, rows, lambda: compare(options, rows))
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
-    """Set up, run everything and return the report; `None` when only the set-up was wanted."""
+    """Set up, run everything and return the report; `None` if only the set-up was requested."""
     if not rows and not options.setup:
         raise SetupError("--only matches no row; --list shows their names")
     environment = environment_for(options.python)
@@ -87,7 +87,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
 
 
 def describe(settings: Settings) -> dict[str, object]:
-    """What the reader of a report has to know of the settings."""
+    """The settings that a reader of the report needs."""
     return {
         "rounds": settings.rounds,
         "seconds": settings.seconds,
@@ -98,7 +98,7 @@ def describe(settings: Settings) -> dict[str, object]:
 
 
 def write(report: Report, options: argparse.Namespace) -> None:
-    """Write the report to wherever it was wanted."""
+    """Write the report to the requested places."""
     text = markdown.render(report)
     print(text)
     python = environment_for(options.python).python
@@ -115,12 +115,12 @@ def write(report: Report, options: argparse.Namespace) -> None:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Read a list of numbers."""
+    """Parse a list of numbers."""
     return tuple(int(number) for number in text.split(","))
 
 
 def loop_names(text: str) -> list[str]:
-    """Read a list of loops."""
+    """Parse a list of loops."""
     names = text.split(",")
     unknown = set(names) - set(FACTORIES)
     if unknown:

@@ -1,13 +1,13 @@
-"""Loops in threads: how much more two loops in two threads do than one, on a free-threaded CPython.
+"""Loops in threads: the speed-up of two loops in two threads over one, on free-threaded CPython.
 
 `python benches/scaling.py LOOP` runs each workload on one loop and then on `--threads` loops at once,
-each in a thread and on a CPU of its own, `--rounds` times in turn, and prints the medians and their
-ratio. With the interpreter lock the ratio is about 1; without it, it is the number of threads less what
-the loops have to share.
+each in its own thread and on its own CPU, `--rounds` times in turn, and prints the medians and their
+ratio. With the GIL the ratio is about 1; without it, it is the number of threads minus the cost of
+what the loops share.
 
-The callbacks come in two kinds, because what they show differs: `callbacks` are functions of each
-thread's own; `shared callback` is one function for all threads, whose reference count every loop
-changes with every call, whatever the loop does.
+There are two kinds of callbacks, because they show different costs: `callbacks` are functions of each
+thread; `shared callback` is one function for all threads, whose reference count every loop changes
+with every call.
 """
 
 import argparse
@@ -34,7 +34,7 @@ MESSAGES = 1_000
 
 
 def shared_callback() -> None:
-    """Do nothing, for all threads."""
+    """Do nothing; shared by all threads."""
 
 
 def callbacks_of(callback: Callable[[], None]) -> Work:
@@ -51,7 +51,7 @@ def callbacks_of(callback: Callable[[], None]) -> Work:
 
 
 def own_callbacks() -> Work:
-    """Make callbacks of this thread's own."""
+    """Create callbacks owned by this thread."""
 
     def callback() -> None:
         pass
@@ -60,7 +60,7 @@ def own_callbacks() -> Work:
 
 
 def shared_callbacks() -> Work:
-    """Use the callback that all threads have."""
+    """Use the callback shared by all threads."""
     return callbacks_of(shared_callback)
 
 
@@ -86,7 +86,7 @@ def chain() -> Work:
 
 
 def in_a_run(main: Callable[[], Coroutine[Any, Any, int]]) -> Work:
-    """Run a coroutine a round."""
+    """Run a coroutine per round."""
     return lambda loop: loop.run_until_complete(main())
 
 
@@ -135,7 +135,7 @@ WORKLOADS: dict[str, Callable[[], Work]] = {
 
 
 def rate(loop_name: str, make_work: Callable[[], Work], threads: int, seconds: float) -> float:
-    """Return the operations a second of all threads together."""
+    """Return the operations per second of all threads together."""
     start = threading.Barrier(threads)
     rates: list[float] = []
 
@@ -148,7 +148,7 @@ def rate(loop_name: str, make_work: Callable[[], Work], threads: int, seconds: f
         while (elapsed := time.perf_counter() - began) < seconds:
             done += work(loop)
         rates.append(done / elapsed)
-        start.wait()  # nobody is alone at the end of the measured time
+        start.wait()  # no thread runs alone at the end of the measured time
         loop.close()
 
     cpus = sorted(os.sched_getaffinity(0))
@@ -161,7 +161,7 @@ def rate(loop_name: str, make_work: Callable[[], Work], threads: int, seconds: f
 
 
 def main() -> None:
-    """Print one line a workload."""
+    """Print one line per workload."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("loop", choices=FACTORIES)
     parser.add_argument("--threads", type=int, default=2)

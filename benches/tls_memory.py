@@ -1,10 +1,10 @@
-"""Resident memory of an idle TLS connection, on the server's side, by loop.
+"""Resident memory of an idle TLS connection on the server's side, by loop.
 
     .venv-bench/3.14/bin/python benches/tls_memory.py [--loops asyncio,uvloop] [--connections 1000]
 
-Each loop serves `tls_protocol` in a process of its own. The connections are blocking sockets of this
-process; each has a message of `--size` bytes echoed and stays open. What is printed is the growth of the
-server's resident memory after the first 50 connections, divided by their number.
+Each loop serves `tls_protocol` in its own process. The connections are blocking sockets of this
+process; each has a message of `--size` bytes echoed and stays open. The printed figure is the growth of
+the server's resident memory after the first 50 connections, divided by the number of the rest.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from workloads.support import certificate
 
 WORKLOADS = Path(__file__).parent / "workloads"
-# Connections after which everything is loaded and every pool has its size.
+# Connections after which all code is loaded and all pools have reached their size.
 FIRST = 50
 LOOPS = "asyncio,uvloop,zuvloop,aiofastnet,ringloop-uring,ringloop-epoll"
 
@@ -51,7 +51,7 @@ def serving(name: str) -> Iterator[tuple[int, int]]:
 def bytes_a_connection(
     pid: int, port: int, context: ssl.SSLContext, options: argparse.Namespace
 ) -> float:
-    """Open the connections and look at the server before and after."""
+    """Open the connections and compare the server's memory before and after."""
     with ExitStack() as open_ones:
         for _ in range(FIRST):
             connect(port, context, options.size, open_ones)
@@ -66,7 +66,7 @@ def connect(port: int, context: ssl.SSLContext, size: int, open_ones: ExitStack)
     plain = socket.create_connection(("127.0.0.1", port))
     sock = open_ones.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
     message = os.urandom(size)
-    # What fits the buffers of the kernel on the way there and back needs no second thread.
+    # Fits the kernel's buffers in both directions, so no second thread is needed.
     sock.sendall(message)
     received = 0
     while received < size:

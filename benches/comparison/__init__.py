@@ -1,5 +1,5 @@
-"""The parts of `compare.py`.
+"""The modules of `compare.py`.
 
-`paths` (where things are) ← `environment` (interpreter, peers, native programs) ← `rows` (what is
-compared) ← `measuring` (who runs when) ← `results` (medians and ratios) ← `markdown`, `plot`.
+`paths` (locations) ← `environment` (interpreter, peers, native programs) ← `rows` (what is compared)
+← `measuring` (run order) ← `results` (medians and ratios) ← `markdown`, `plot`.
 """

@@ -1,7 +1,7 @@
-"""What disturbs runs: the host of a virtual machine, and other work on it.
+"""Disturbance of runs by the host of a virtual machine and by other work on it.
 
-Owns: when a run is made again, and what is said of it; the lock between those who time. Called by:
-the suites' `running` and reports. Never: looks at what a run came to.
+Owns: when a run is repeated and how that is reported; the lock between concurrent benchmarks. Called
+by: the suites' `running` and reports. Decides without looking at a run's result.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 from comparison import machine
 
-# A run during which the host took more than this share of the processors is made again, so many times.
+# A run is repeated, up to this many times, if the host stole more than this share of the CPU time.
 STOLEN_MAX = 0.015
 TRIES_MAX = 4
 # The kernel counts in hundredths of a second.
@@ -28,7 +28,7 @@ BUSY = [sys.executable, "-S", "-c", "while True: pass"]
 
 
 class Patience:
-    """What a comparison may spend, all in all, on waiting for the host and on making runs again."""
+    """The budget of a comparison for waiting for the host and for repeating runs."""
 
     def __init__(self, seconds: float = math.inf, stolen_max: float = STOLEN_MAX) -> None:
         self.left = seconds
@@ -36,11 +36,11 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether runs are made once from now on."""
+        """Whether the budget is spent: runs are made once from now on."""
         return self.left <= 0
 
     def spend(self, what: Callable[[], Any]) -> Any:
-        """Do something at its cost."""
+        """Do something and charge its time to the budget."""
         began = time.monotonic()
         try:
             return what()
@@ -48,7 +48,7 @@ class Patience:
             self.left -= time.monotonic() - began
 
     def wait(self) -> None:
-        """Return when the host leaves the processors to us, or has not for long."""
+        """Wait until the host leaves the processors to us, for a limited time."""
         until = time.monotonic() + WAIT_SECONDS_MAX
         while not self.is_over and time.monotonic() < until:
             if self.spend(stolen_now) <= self.stolen_max:
@@ -58,7 +58,7 @@ class Patience:
 
 @contextlib.contextmanager
 def held(lock: Path | None) -> Iterator[None]:
-    """Wait for a lock on a file and keep it; flock(2)."""
+    """Hold a lock on a file (flock(2)), waiting for it if needed."""
     if lock is None:
         yield
         return
@@ -68,7 +68,7 @@ def held(lock: Path | None) -> Iterator[None]:
 
 
 def stolen_now() -> float:
-    """What the host takes: all processors are kept busy, as time is stolen only from who wants it."""
+    """Measure the stolen share with all processors busy: only a busy CPU has its time stolen."""
     before = machine.ticks()
     until = time.monotonic() + PROBE_SECONDS
     children = [
@@ -82,9 +82,9 @@ def stolen_now() -> float:
 
 
 def undisturbed(once: Callable[[], dict], patience: Patience) -> dict:
-    """Run again where the host of a virtual machine took time; return the run with the least of that.
+    """Repeat a run while the host of a virtual machine steals time; return the least disturbed run.
 
-    It is decided by what the kernel counts as stolen, never by what a run came to.
+    Decided by the stolen time that the kernel counts, never by a run's result.
     """
     tries = [counted(once)]
     while tries[-1]["stolen"] > patience.stolen_max and len(tries) < TRIES_MAX:
@@ -96,7 +96,7 @@ def undisturbed(once: Callable[[], dict], patience: Patience) -> dict:
 
 
 def counted(once: Callable[[], dict]) -> dict:
-    """One run, with the share that was stolen meanwhile."""
+    """One run, with the share of CPU time stolen during it."""
     before = machine.ticks()
     figures = once()
     return {**figures, "stolen": machine.ticks().stolen_since(before)}
@@ -105,7 +105,7 @@ def counted(once: Callable[[], dict]) -> dict:
 def disturbed(
     entries: Iterable[Mapping[str, Any]], stolen_max: float = STOLEN_MAX
 ) -> Iterator[str]:
-    """Say how many runs the host of a virtual machine disturbed."""
+    """Report how many runs the host of a virtual machine disturbed."""
     details = [detail for entry in entries for detail in entry["details"]]
     again = sum(detail["tries"] - 1 for detail in details)
     kept = sum(detail["stolen"] > stolen_max for detail in details)

@@ -1,7 +1,7 @@
-"""What has to be there before anything is measured.
+"""Sets up everything a benchmark needs before measuring.
 
-Owns: the benchmark's own virtual environments, the compiled load generator and floor servers.
-Called by: `compare`. Never: measures.
+Owns: the benchmark's virtual environments, the compiled load generator and floor servers.
+Called by: `compare`.
 """
 
 import json
@@ -18,7 +18,7 @@ from workloads.support.loops import FACTORIES, is_ours
 Say = Callable[[str], None]
 
 REASON_LEN_MAX = 160
-# A loop that cannot be made in this time hangs.
+# A loop that cannot be created in this time hangs.
 PROBE_TIMEOUT_SECONDS = 20
 
 DESCRIBE = """
@@ -50,7 +50,7 @@ loop.close()
 
 
 class SetupError(Exception):
-    """Something is missing; the message says what and what to do."""
+    """Something is missing; the message says what, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Environment:
 
     @property
     def stamp(self) -> Path:
-        """What the last set-up installed and what it could not."""
+        """Record of what the last set-up installed and what failed to install."""
         return self.directory / "benchmark.json"
 
     def is_set_up(self) -> bool:
@@ -75,7 +75,7 @@ class Environment:
         return self.python.exists() and self.stamp.exists()
 
     def ringloop_commit(self) -> str:
-        """The commit that the installed ringloop was built from."""
+        """The commit the installed ringloop was built from."""
         return str(json.loads(self.stamp.read_text())["ringloop_commit"])
 
     def ask(self, script: str) -> dict[str, object]:
@@ -94,7 +94,7 @@ class Environment:
 
 
 def environment_for(python: str) -> Environment:
-    """Name the environment for an interpreter, by its version."""
+    """The environment for an interpreter, by its version."""
     found = shutil.which(python)
     if found is None:
         raise SetupError(f"there is no interpreter {python}; give its path with --python")
@@ -104,7 +104,7 @@ def environment_for(python: str) -> Environment:
 
 
 def set_up(environment: Environment, say: Say, wanted: Path = paths.REQUIREMENTS) -> None:
-    """Make the environment and install the peers of a file and, where it is here, ringloop."""
+    """Create the environment; install the peers of a requirements file and, if present, ringloop."""
     if not environment.python.exists():
         say(f"making {environment.directory.relative_to(paths.ROOT)}")
         subprocess.run([environment.base, "-m", "venv", environment.directory], check=True)
@@ -118,7 +118,7 @@ def set_up(environment: Environment, say: Say, wanted: Path = paths.REQUIREMENTS
             refused[name] = f"it needs {marker.strip()}"
     if (paths.ROOT / "python" / "ringloop").exists():
         say("building ringloop (release)")
-        # The interpreter's own target folder: a shared one is rebuilt at each change of version.
+        # A target folder per interpreter: a shared one is rebuilt at each change of version.
         target = paths.TARGET / "bench" / environment.directory.name
         arguments = ["--force-reinstall", "--no-deps", str(paths.ROOT)]
         refused |= install(environment, "ringloop", arguments, CARGO_TARGET_DIR=str(target))
@@ -139,7 +139,7 @@ def requirements(file: Path) -> list[str]:
 def install(
     environment: Environment, name: str, arguments: Sequence[str], **variables: str
 ) -> dict[str, str]:
-    """Install with pip; return the reason by name where that fails."""
+    """Install with pip; return the reasons of failures by package name."""
     command = [str(environment.python), "-m", "pip", "install", "--quiet"]
     done = subprocess.run(
         [*command, *arguments],
@@ -162,13 +162,13 @@ def commit() -> str:
 
 
 def available_loops(environment: Environment, names: Sequence[str]) -> dict[str, str | None]:
-    """Try to make and run each loop: `None` when it works here, else the reason."""
+    """Try to create and run each loop: `None` if it works here, else the reason."""
     stamp = json.loads(environment.stamp.read_text())
     return {name: probe(environment, name, stamp["refused"]) for name in names}
 
 
 def probe(environment: Environment, name: str, refused: dict[str, str]) -> str | None:
-    """Make one loop in a process of its own."""
+    """Try one loop in its own process."""
     package = "ringloop" if is_ours(name) else FACTORIES[name][0]
     if package in refused:
         return f"not installed: {refused[package]}"
@@ -187,7 +187,7 @@ def probe(environment: Environment, name: str, refused: dict[str, str]) -> str |
 
 
 def reason_of(text: str) -> str:
-    """Find the line that tells the cause in what a program said: the last to name an error."""
+    """Find the line of a program's output that tells the cause: the last one that names an error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or line.lower().startswith("error")]
     for line in (*reversed(telling), *reversed(lines)):
@@ -216,7 +216,7 @@ def build_native(say: Say) -> dict[str, Path]:
 
 
 def cargo(arguments: Sequence[str]) -> None:
-    """Build with cargo, for release."""
+    """Build a release with cargo."""
     command = ["cargo", "build", "--release", "--quiet", *arguments]
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,6 +1,6 @@
-"""What the figures were taken on.
+"""Describes the machine that the figures were measured on.
 
-Owns: nothing, it looks. Called by: `compare`. Never: changes a setting of the machine.
+Called by: `compare`. Changes no setting of the machine.
 """
 
 import os
@@ -26,7 +26,7 @@ def describe() -> dict[str, str]:
 
 
 def read(path: str, otherwise: str) -> str:
-    """Read one line that may not be there."""
+    """Read the first line of a file that may be missing."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -48,13 +48,13 @@ def memory() -> str:
 
 @dataclass(frozen=True)
 class Ticks:
-    """What the processors did since the machine began, in ticks of the kernel's."""
+    """CPU time since boot, in kernel ticks."""
 
     stolen: int
     total: int
 
     def stolen_since(self, before: "Ticks") -> float:
-        """The share of the time that the host of a virtual machine gave to others."""
+        """The share of the time that the host of a virtual machine gave to other guests."""
         return (self.stolen - before.stolen) / max(self.total - before.total, 1)
 
 
@@ -69,7 +69,7 @@ def ticks() -> Ticks:
 
 
 def mitigations() -> str:
-    """The CPU bugs that the kernel works around; each makes system calls dearer."""
+    """The CPU bugs the kernel works around; each makes system calls more expensive."""
     directory = Path("/sys/devices/system/cpu/vulnerabilities")
     active = [
         entry.name
@@ -80,7 +80,7 @@ def mitigations() -> str:
 
 
 def choose_cpus(server: int | None, load: int | None) -> tuple[int, int | None]:
-    """Choose a CPU for what is measured and one for the load (`None` where there is only one)."""
+    """Choose a CPU for the measured process and one for the load (`None` if there is only one)."""
     usable = sorted(os.sched_getaffinity(0))
     chosen = usable[0] if server is None else server
     if load is not None:
@@ -92,7 +92,7 @@ def choose_cpus(server: int | None, load: int | None) -> tuple[int, int | None]:
 
 
 def sibling_cpus(cpu: int) -> set[int]:
-    """The CPUs that share a core with `cpu`: they would slow it down."""
+    """The CPUs that share a core with `cpu` and would slow it down."""
     path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     siblings: set[int] = set()
     for part in read(path, "").split(","):

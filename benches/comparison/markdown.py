@@ -1,6 +1,6 @@
 """The report as Markdown.
 
-Owns: how figures look. Called by: `compare`. Never: leaves out a row, a loop or a failure.
+Owns: how figures are formatted. Called by: `compare`. Lists every row, loop and failure.
 """
 
 import statistics
@@ -33,7 +33,7 @@ def render(report: Report) -> str:
 
 
 def circumstances(report: Report) -> Iterator[str]:
-    """Say what was measured, where and how."""
+    """Describe what was measured, where and how."""
     machine, python, settings = report["machine"], report["python"], report["settings"]
     build = " free-threaded" if python["free_threaded"] else ""
     versions = report["versions"]
@@ -73,7 +73,7 @@ def place(cpu: object) -> str:
 
 
 def tables(report: Report) -> Iterator[list[str]]:
-    """One table a group."""
+    """One table per group."""
     for group, found in groupby(report["rows"], key=lambda row: row["group"]):
         rows = list(found)
         yield table(group, rows, report)
@@ -110,7 +110,7 @@ def table(group: str, rows: Sequence[RowResult], report: Report) -> list[str]:
 
 
 def detail_table(rows: Sequence[RowResult], report: Report, key: str) -> list[str]:
-    """Write one table of what the load generator counted besides the rate; lower is better."""
+    """Write one table of another value that the load generator counted; lower is better."""
     floors = [name for name in report["floors"] if any(name in row["entries"] for row in rows)]
     names = [*floors, *report["loops"]]
     lines = [line(["", *names]), line(["---", *["---:"] * len(names)])]
@@ -122,7 +122,7 @@ def detail_table(rows: Sequence[RowResult], report: Report, key: str) -> list[st
 
 
 def cpu_table(rows: Sequence[RowResult], report: Report) -> list[str]:
-    """Write our CPU time an operation beside that of the peer with the best rate; lower is better."""
+    """Write our CPU time per operation next to that of the fastest peer; lower is better."""
     ours = [name for name in report["loops"] if is_ours(name)]
     lines = [line(["", "best other", *ours]), line(["---", "---:", *["---:"] * len(ours)])]
     for row in rows:
@@ -132,7 +132,7 @@ def cpu_table(rows: Sequence[RowResult], report: Report) -> list[str]:
 
 
 def between(entry: Entry | None, which: Literal["rate", "cpu"]) -> str:
-    """Write a ratio to the best peer with where its median lies."""
+    """Write a ratio to the best peer with the confidence interval of its median."""
     if entry is None:
         return ""
     value, ends = entry["to_best_peer"], entry["to_best_peer_interval"]
@@ -142,12 +142,12 @@ def between(entry: Entry | None, which: Literal["rate", "cpu"]) -> str:
 
 
 def folded(title: str, lines: Sequence[str]) -> list[str]:
-    """Put a table behind a click."""
+    """Put a table into a collapsed section."""
     return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>", ""]
 
 
 def detail(entry: Entry | None, key: str) -> float | None:
-    """Take the median of a counted value over the rounds."""
+    """The median of a counted value over the rounds."""
     values = (
         [one.get(key) for one in entry["details"]] if entry and entry["failure"] is None else []
     )
@@ -178,13 +178,13 @@ def cell(entry: Entry | None, *, is_best: bool) -> str:
 
 
 def floor_cell(name: str, reference: str, entry: Entry | None) -> str:
-    """Write a floor's rate and, for the others, its share of the one that all are compared with."""
+    """Write a floor's rate and, for the other floors, its share of the reference floor."""
     compared = "" if name == reference else share(entry, "to_floor")
     return cell(entry, is_best=False) + (f" ({compared})" if compared else "")
 
 
 def rate_text(rate: float) -> str:
-    """Write a rate with three or four digits that mean something."""
+    """Write a rate with three or four significant digits."""
     if rate >= 1e6:
         return f"{rate / 1e6:.2f}M"
     if rate >= 1e3:
@@ -199,7 +199,7 @@ def share(entry: Entry | None, key: str) -> str:
 
 
 def verdict(report: Report) -> Iterator[str]:
-    """Count the won rows, and list every lost one and every one that the rounds do not decide."""
+    """Count the rows won; list every row lost and every undecided one."""
     for name in (loop for loop in report["loops"] if is_ours(loop)):
         entered = [row for row in report["rows"] if name in row["entries"] and row["best_peer"]]
         lost = [row for row in entered if is_lost(row["entries"][name])]
@@ -212,7 +212,7 @@ def verdict(report: Report) -> Iterator[str]:
 
 
 def listed(heading: str, rows: Sequence[RowResult], name: str) -> Iterator[str]:
-    """List rows, the worst first, with where the median of the ratios lies."""
+    """List rows, the worst first, with the confidence interval of the median ratio."""
     if not rows:
         return
     yield heading
@@ -223,13 +223,13 @@ def listed(heading: str, rows: Sequence[RowResult], name: str) -> Iterator[str]:
 
 
 def is_lost(entry: Entry) -> bool:
-    """Tell whether a loop failed, or is behind the best other loop beyond chance."""
+    """Tell whether a loop failed or is significantly slower than the best other loop."""
     ends = entry["to_best_peer_interval"]
     return ends is None or ends[1] < 1.0
 
 
 def is_open(entry: Entry) -> bool:
-    """Tell whether it may be that a loop is behind the best other loop, or ahead of it."""
+    """Tell whether the confidence interval of the ratio to the best other loop includes 1."""
     ends = entry["to_best_peer_interval"]
     return ends is not None and ends[0] <= 1.0 <= ends[1]
 

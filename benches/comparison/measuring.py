@@ -1,11 +1,11 @@
-"""Who runs when.
+"""Runs the contestants in an interleaved order.
 
-Owns: the interleaving, one process a run, time-outs, progress. Called by: `compare`.
-Never: computes more than a rate.
+Owns: the interleaving, one process per run, time-outs, progress. Called by: `compare`.
+Computes only rates.
 
-In each row the contestants take turns, A B C A B C ..., and each round begins with another one: a
-machine that gets slower or faster for a while does so for all of them. Further rounds, where they are
-asked for, follow at once, for those alone whose rate is still in question.
+In each row the contestants take turns, A B C A B C ..., and each round starts with a different one, so
+that a machine that slows down or speeds up for a while affects all of them. Extra rounds, if
+requested, follow immediately, only for contestants whose rank is still undecided.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from comparison.rows import Row
 # What a run may take beyond its measured time: start, warm-up, a slow machine.
 EXTRA_SECONDS = 30.0
 WARMUP_SECONDS = 0.3
-# Loops of others with networking of its own: what they add shows in the rows of TLS.
+# Third-party loops with networking of their own: the difference shows in the TLS rows.
 TLS_ONLY = {"aiofastnet"}
 
 
 class Named(Protocol):
-    """Whoever takes part in a comparison."""
+    """A contestant of a comparison."""
 
     @property
     def name(self) -> str:
-        """What the tables call it."""
+        """Its name in the tables."""
 
 
 T = TypeVar("T", bound=Named)
@@ -43,14 +43,14 @@ T = TypeVar("T", bound=Named)
 
 @dataclass(frozen=True)
 class Contestant:
-    """A loop, or a floor program that takes a loop's place in the rows that have a floor."""
+    """A loop, or a floor program that replaces a loop in the rows that have a floor."""
 
     name: str
     floor: Path | None = None
 
     @property
     def variables(self) -> dict[str, str]:
-        """What its process finds in the environment besides ours."""
+        """Environment variables to add for its process."""
         if self.floor is not None and self.name.startswith("engine "):
             return {"RINGLOOP_DRIVER": self.name.removeprefix("engine ")}
         return {}
@@ -67,7 +67,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Settings:
-    """How everything is run."""
+    """How the runs are made."""
 
     python: Path
     rounds: int
@@ -82,7 +82,7 @@ Measured = dict[str, dict[str, Runs]]
 
 @dataclass(frozen=True)
 class Further:
-    """Rounds that come after a row's others, for some of its contestants."""
+    """Extra rounds after a row's regular ones, for some of its contestants."""
 
     rounds: int
     chosen: Callable[[dict[str, Runs]], set[str]]
@@ -111,9 +111,9 @@ def in_turns(
     further: Further | None = None,
     held: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Measured:
-    """Have `once` run each row's contestants by turns, one that fails in a row not again there.
+    """Have `once` run each row's contestants in turn; a contestant that fails leaves the row.
 
-    `held` is entered for the time of a row.
+    `held` is entered for the duration of a row.
     """
     more = further.rounds if further else 0
     progress = Progress((rounds + more) * sum(len(entered) for _, entered in fields), say)
@@ -142,7 +142,7 @@ def in_turns(
 
 
 def contestants_of(row: Row, contestants: Iterable[Contestant]) -> list[Contestant]:
-    """Who takes part in a row."""
+    """The contestants that take part in a row."""
     return [
         one
         for one in contestants
@@ -151,7 +151,7 @@ def contestants_of(row: Row, contestants: Iterable[Contestant]) -> list[Contesta
 
 
 def run_once(row: Row, contestant: Contestant, settings: Settings, runs: Runs) -> None:
-    """Run one process and keep what it counted, or why it failed."""
+    """Run one process and keep what it measured, or why it failed."""
     process = subprocess.Popen(
         command(row, contestant, settings),
         stdout=subprocess.PIPE,
@@ -179,7 +179,7 @@ def run_once(row: Row, contestant: Contestant, settings: Settings, runs: Runs) -
 
 
 def end_session(process: subprocess.Popen[str]) -> None:
-    """Kill whatever a run left behind: its server and load generator are in its session."""
+    """Kill what a run left behind: its server and load generator are in its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -189,7 +189,7 @@ def end_session(process: subprocess.Popen[str]) -> None:
 
 
 def run_variables() -> dict[str, str]:
-    """Our environment without what would switch debug modes on, and with a fixed hash seed."""
+    """Our environment without variables that enable debug modes, and with a fixed hash seed."""
     removed = {
         *("PYTHONASYNCIODEBUG", "PYTHONDEVMODE", "PYTHONMALLOC"),
         *("RINGLOOP_DRIVER", "RINGLOOP_TLS"),
@@ -199,7 +199,7 @@ def run_variables() -> dict[str, str]:
 
 
 def command(row: Row, contestant: Contestant, settings: Settings) -> list[str]:
-    """Write the command line of one run."""
+    """Build the command line of one run."""
     words = [
         str(settings.python),
         str(paths.WORKLOADS / f"{row.workload}.py"),
@@ -220,7 +220,7 @@ def command(row: Row, contestant: Contestant, settings: Settings) -> list[str]:
 
 
 class Progress:
-    """Says after each run what came out and how long the rest will take."""
+    """Prints each run's result and the remaining time."""
 
     def __init__(self, total: int, say: Callable[[str], None]) -> None:
         """Start the clock."""
@@ -230,7 +230,7 @@ class Progress:
         self.start = time.monotonic()
 
     def skip(self, count: int) -> None:
-        """Leave runs out that were counted on."""
+        """Subtract planned runs that will not happen."""
         self.total -= count
 
     def step(self, row: Row, contestant: str, number: int, runs: Runs) -> None:

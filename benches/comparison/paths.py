@@ -1,4 +1,4 @@
-"""Where the benchmark's files are."""
+"""The locations of the benchmark's files."""
 
 import os
 from pathlib import Path
@@ -15,5 +15,5 @@ LOADGEN = TARGET / "release" / "loadgen"
 FLOOR_BUILD = TARGET / "floor"
 ENGINE_ECHO = TARGET / "release" / "examples" / "floor_echo"
 
-# One environment an interpreter version inside it.
+# Contains one environment per interpreter version.
 ENVIRONMENTS = ROOT / ".venv-bench"

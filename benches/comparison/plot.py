@@ -1,7 +1,7 @@
 """The report as a picture: python plot.py REPORT.json PICTURE.svg (or .png).
 
-Owns: the picture. Called by: `compare`, in the benchmark's own environment, where matplotlib is.
-Never: computes a figure of its own: it shows each loop's rate as a share of the best other loop's.
+Called by: `compare`, in the benchmark's own environment, which has matplotlib.
+Shows each loop's rate as a share of the best other loop's, as the report has it.
 """
 
 import json
@@ -41,13 +41,13 @@ COLOURS = {
 }
 FLOOR_COLOUR = "#000000"
 ROW_HEIGHT_INCHES = 0.26
-# Text as text: drawn as paths it is most of the file.
+# Keep text as text: drawn as paths it is most of the file.
 plt.rcParams["svg.fonttype"] = "none"
 plt.rcParams["font.family"] = "sans-serif"
 
 
 def main() -> None:
-    """Draw the report that the command line names."""
+    """Draw the report named on the command line."""
     source, target = (Path(argument) for argument in sys.argv[1:3])
     report = json.loads(source.read_text())
     rows = [row for row in report["rows"] if row.get("best_peer")]

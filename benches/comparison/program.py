@@ -1,4 +1,4 @@
-"""What the comparisons' programs share: common words of the command line, where reports go."""
+"""What the comparison programs share: common arguments, writing reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(
     options: argparse.Namespace, rows: Sequence[Row], compare: Callable[[], Any | None]
 ) -> Any | None:
-    """Return the report of `compare`; `None` where only the rows' names, or no report, were wanted."""
+    """Return the report of `compare`; `None` if there is none or only the row names were requested."""
     if options.list:
         print("\n".join(row.name for row in rows))
         return None
@@ -36,7 +36,7 @@ def run(
 
 
 def circumstances() -> dict[str, str]:
-    """What was asked for, and when."""
+    """The command line and the date."""
     return {
         "command": shlex.join(["python3", *map(_without_folders, sys.argv)]),
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -44,12 +44,12 @@ def circumstances() -> dict[str, str]:
 
 
 def _without_folders(word: str) -> str:
-    """Leave out where a file is on this machine: the results are for readers of another one."""
+    """Strip this machine's folders from a path."""
     return Path(word).name if Path(word).is_absolute() else word
 
 
 def add_common_arguments(parser: Any) -> None:
-    """Add what every comparison understands."""
+    """Add the arguments that every comparison accepts."""
     parser.add_argument(
         "--only",
         action="append",
@@ -70,7 +70,7 @@ def add_common_arguments(parser: Any) -> None:
 def parse(
     parser: argparse.ArgumentParser, quick: Mapping[str, object], full: Mapping[str, object]
 ) -> argparse.Namespace:
-    """Read the command line; what it does not say is as in `quick` or `full`."""
+    """Parse the command line; defaults come from `quick` or `full`."""
     options = parser.parse_args()
     for name, value in (quick if options.quick else full).items():
         if getattr(options, name) is None:
@@ -97,5 +97,5 @@ def write_results(
 
 
 def write_figures(report: Mapping[str, Any], target: Path) -> None:
-    """Write everything that was measured."""
+    """Write all measurements."""
     target.write_text(json.dumps(report, indent=1) + "\n")

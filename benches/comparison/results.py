@@ -1,12 +1,13 @@
 """Medians and ratios.
 
 Owns: the shape of the JSON report. Called by: `compare`; read by `markdown` and `plot`.
-Never: rounds or drops anything, but in `compact`.
+Rounds and drops values only in `compact`.
 
-A ratio of two contestants is the median of the ratios of their runs in the same round: rounds are
-close in time, and so in the machine's speed, while runs of different rounds need not be. Beside it
-stands where that median lies, by what the rounds differ. The best peer is chosen by the same runs,
-so that of many alike the lucky one is taken: a ratio to it is somewhat low.
+A ratio of two contestants is the median of the ratios of their runs in the same round: runs of one
+round are close in time and see the same machine speed; runs of different rounds may not. The
+confidence interval of that median, from the spread of the rounds, is given next to it. The best peer
+is chosen from the same runs, which favours the luckiest of several equal ones: ratios to it are
+slightly low.
 """
 
 import math
@@ -20,13 +21,13 @@ from comparison.rows import Row
 from workloads.support.loops import is_ours
 
 C_FLOOR = "C epoll"
-# A peer above this share of the best one's median rate may turn out to be the best.
+# A peer above this share of the best peer's median rate may still be the best.
 CLOSE = 0.85
-# Above this share of its CPU the load generator may be what limits a row.
+# Above this share of its CPU the load generator may limit a row.
 CLIENT_BUSY_MAX = 0.95
-# What the details say of a run beside its settings and rate.
+# What the details say of a run other than its settings and rate.
 RUN_LENGTHS = ("ops", "requests", "seconds", "rps", "tries")
-# How sure an interval is: the median lies outside of it, on either side, with half of the rest.
+# Confidence of an interval: each tail has half of the rest.
 CONFIDENCE = 0.95
 
 
@@ -56,7 +57,7 @@ class RowResult(TypedDict):
 
 
 class Report(TypedDict):
-    """Everything that is written down."""
+    """The whole report."""
 
     command: str
     date: str
@@ -67,7 +68,7 @@ class Report(TypedDict):
     settings: dict[str, object]
     absent: dict[str, str]
     floors: list[str]
-    # Which of the floors the ratios are to, and what is compared: of interpreters where they are absent.
+    # The floor that ratios refer to, and what is compared: interpreters if absent.
     reference: NotRequired[str]
     title: NotRequired[str]
     loops: list[str]
@@ -77,12 +78,12 @@ class Report(TypedDict):
 def row_results(
     rows: Sequence[Row], measured: Measured, floors: Sequence[str], reference: str = C_FLOOR
 ) -> list[RowResult]:
-    """Turn runs into medians and ratios; `reference` is the floor to compare with."""
+    """Compute medians and ratios from runs; `reference` is the floor to compare with."""
     return [row_result(row, measured[row.name], floors, reference) for row in rows]
 
 
 def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference: str) -> RowResult:
-    """Turn one row's runs into medians and ratios."""
+    """Compute medians and ratios of one row."""
     medians = {name: median(one) for name, one in runs.items()}
     peers = rates_of_peers(runs, floors)
     best_peer = max(peers, key=lambda name: peers[name], default=None)
@@ -113,9 +114,9 @@ def row_result(row: Row, runs: dict[str, Runs], floors: Sequence[str], reference
 
 
 def rates_of_peers(runs: dict[str, Runs], floors: Sequence[str]) -> dict[str, float]:
-    """The median rates of who is neither ours nor a floor, did not fail and took part to the end.
+    """The median rates of the peers that did not fail and took part in all rounds.
 
-    Who was left out of further rounds ran at other times: those medians do not compare.
+    A peer left out of the extra rounds ran at other times: its median is not comparable.
     """
     peers = {
         name: one
@@ -131,7 +132,7 @@ def rates_of_peers(runs: dict[str, Runs], floors: Sequence[str]) -> dict[str, fl
 
 
 def in_question(runs: dict[str, Runs], floors: Sequence[str], reference: str) -> set[str]:
-    """Who a row is still about: ours, the peers that come near its best one, and the reference."""
+    """The contestants of extra rounds: ours, the peers close to the best one, and the reference."""
     peers = rates_of_peers(runs, floors)
     best = max(peers.values(), default=0.0)
     near = {name for name, rate in peers.items() if rate >= CLOSE * best}
@@ -140,7 +141,7 @@ def in_question(runs: dict[str, Runs], floors: Sequence[str], reference: str) ->
 
 
 def median(runs: Runs) -> float | None:
-    """The median rate; none for who failed in any round."""
+    """The median rate; `None` if any round failed."""
     if runs.failure is not None or not runs.rates:
         return None
     return statistics.median(runs.rates)
@@ -151,7 +152,7 @@ def ratios(
     reference: Runs | None,
     figures: Callable[[Runs], list[float]] = operator.attrgetter("rates"),
 ) -> list[float]:
-    """The ratios of the rates, round by round as far as both took part; none where either failed."""
+    """The ratios of the rates for the rounds that both took part in; empty if either failed."""
     if reference is None or runs.failure is not None or reference.failure is not None:
         return []
     pairs = zip(figures(runs), figures(reference), strict=False)
@@ -159,17 +160,17 @@ def ratios(
 
 
 def cpu_times(runs: Runs) -> list[float]:
-    """The server's CPU time an operation, round by round; none where it was not counted."""
+    """The server's CPU time per operation by round; empty if it was not counted."""
     values = [detail.get("server_cpu_us") for detail in runs.details]
     counted = [value for value in values if isinstance(value, float) and value > 0]
     return counted if len(counted) == len(values) else []
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the median lies with `CONFIDENCE`, by counting values, whatever their distribution.
+    """The interval that contains the median with `CONFIDENCE`: order statistics, for any distribution.
 
-    Each value is below the median as a coin falls. Fewer than six are too few for that: then it is the
-    least and the greatest.
+    Each value is below the median with probability 1/2. Fewer than six values are not enough: then the
+    interval is minimum to maximum.
     """
     ordered = sorted(values)
     count = len(ordered)
@@ -182,7 +183,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def is_client_bound(runs: Runs) -> bool:
-    """Tell whether the load generator had less time left than the server, in most rounds."""
+    """Tell whether the load generator was busier than the server in most rounds."""
     busy = [(detail.get("client_busy"), detail.get("server_busy")) for detail in runs.details]
     bound = [
         client > max(server, CLIENT_BUSY_MAX)
@@ -193,10 +194,10 @@ def is_client_bound(runs: Runs) -> bool:
 
 
 def compact(value: object, key: str = "") -> object:
-    """Make a report small enough to be kept beside the tables.
+    """Make a report small enough to be kept next to the tables.
 
-    Numbers get four significant digits, what is unknown is left out, and of the details of a
-    contestant's runs the medians are kept, but for zeros and lengths.
+    Numbers get four significant digits, unknown values are left out, and the details of a contestant's
+    runs are reduced to their medians; zeros and lengths are dropped.
     """
     if isinstance(value, float):
         rounded = float(f"{value:.4g}")

@@ -1,6 +1,6 @@
 """The rows of the comparison: one workload with its arguments each.
 
-Owns: their names and order. Called by: `compare`, `measuring`. Never: runs anything.
+Owns: their names and order. Called by: `compare`, `measuring`.
 """
 
 import fnmatch
@@ -33,15 +33,15 @@ TLS_ECHO = {
 TLS_HANDSHAKES = {"tls_handshakes": "TLS connections"}
 UDP_ECHO_CONNECTIONS = (1, 32)
 UDP_ECHO_SIZE = 64
-# Bytes of a datagram, and how many of them a message holds when it is sent.
+# Bytes of a datagram, and datagrams per GSO message.
 UDP_FLOODS = ((64, 1), (1200, 1), (1200, 40))
-# Workloads without a load generator, besides those of scheduling.
+# Workloads without a load generator other than the scheduling ones.
 UDP_SENDS = {"udp_send": "bursts of 64, 1200 B"}
 HTTP = {"uvicorn_plaintext": "uvicorn plaintext"}
 
 SIZES = (64, 1024, 10 * 1024, 100 * 1024)
 CONNECTIONS = (1, 32, 256)
-# What the cost of a record and the cost of a byte show in.
+# Sizes that show the cost per record and the cost per byte.
 TLS_SIZES = (1024, 100 * 1024)
 TLS_CONNECTIONS_MAX = 32
 
@@ -59,12 +59,12 @@ class Row:
 
     @property
     def is_tls(self) -> bool:
-        """Whether it is about TLS."""
+        """Whether it uses TLS."""
         return self.workload in TLS_ECHO or self.workload in TLS_HANDSHAKES
 
     @property
     def is_served(self) -> bool:
-        """Whether a load generator loads a server."""
+        """Whether it has a server and a load generator."""
         return self.workload not in SCHEDULING | PROCESSES | UDP_SENDS
 
 
@@ -96,7 +96,7 @@ def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
 
 
 def udp_rows() -> list[Row]:
-    """The rows of datagrams."""
+    """The datagram rows."""
     rows = []
     for count in UDP_ECHO_CONNECTIONS:
         arguments = ("--size", str(UDP_ECHO_SIZE), "--connections", str(count))
@@ -114,12 +114,12 @@ def udp_rows() -> list[Row]:
 
 
 def size_text(size: int) -> str:
-    """Write a size as people do."""
+    """Format a size for people."""
     return f"{size // 1024} KiB" if size >= 1024 and size % 1024 == 0 else f"{size} B"
 
 
 def connections_text(count: int) -> str:
-    """Write a number of connections as people do."""
+    """Format a number of connections for people."""
     return "1 connection" if count == 1 else f"{count} connections"
 
 

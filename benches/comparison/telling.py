@@ -1,4 +1,4 @@
-"""How a comparison tells what it does, and draws its report. Called by the comparisons' programs."""
+"""Progress output and drawing of reports. Called by the comparison programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def say(text: str) -> None:
 
 
 def plot(report: Mapping[str, object], target: Path, python: Path | str = sys.executable) -> bool:
-    """Draw the picture where `python` has matplotlib; say so where not."""
+    """Draw the picture if `python` has matplotlib; say so if not."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(report, file)
         file.flush()

@@ -1,7 +1,7 @@
 /* The floor: a TCP echo server with nothing between the kernel and the echo.
  *
- * Level-triggered epoll, one recv and one send a message, one 256 KiB buffer that stays in cache.
- * What a single-threaded server on readiness can reach; every event loop is compared to it.
+ * Level-triggered epoll, one recv and one send per message, one 256 KiB buffer that stays in cache.
+ * The limit of a single-threaded readiness-based server; every event loop is compared to it.
  *
  * Prints the port of 127.0.0.1 it listens on and serves until killed.
  */
@@ -20,7 +20,7 @@ enum { BUFFER_LEN = 256 * 1024, EVENTS_MAX = 256 };
 
 static char buffer[BUFFER_LEN];
 
-/* Bytes that the kernel did not take at once; only then is memory owned and output watched. */
+/* Bytes the kernel did not accept at once; only then is memory allocated and output watched. */
 struct connection {
     int fd;
     char *unsent;
@@ -55,7 +55,7 @@ static void accept_one(int epoll, int listener)
     watch(epoll, EPOLL_CTL_ADD, connection, EPOLLIN);
 }
 
-/* Stop reading until the rest of `data` has gone out. */
+/* Stop reading until the rest of `data` has been sent. */
 static int keep(int epoll, struct connection *connection, const char *data, size_t len)
 {
     connection->unsent = malloc(len);

@@ -1,9 +1,9 @@
 /* The other floor: a TCP echo server with nothing between io_uring and the echo.
  *
- * By the raw system calls, without a library. A short message comes by a multishot receive into one of the
- * buffers lent to the kernel and is sent from that very buffer, by the same call that waits for the next
- * ones. A connection whose messages fill several buffers is served like epoll would: a poll, then recv and
- * send through one buffer that stays in cache. What one thread on a ring can reach.
+ * Uses the raw system calls, without a library. A short message arrives by a multishot receive in a
+ * provided buffer and is sent from that buffer, by the same system call that waits for the next
+ * completions. A connection whose messages fill several buffers is served as with epoll: a poll,
+ * then recv and send through one buffer that stays in cache. The limit of one thread on a ring.
  *
  * Prints the port of 127.0.0.1 it listens on and serves until killed.
  */
@@ -23,8 +23,8 @@
 enum {
     ENTRIES = 4096,
     LENT_LEN = 16 * 1024,
-    LENT_COUNT = 256, /* in flight at once are the messages of one batch */
-    FULL_MAX = 2,     /* full buffers running that make a connection a bulk one */
+    LENT_COUNT = 256, /* the messages in flight at once are those of one batch */
+    FULL_MAX = 2,     /* consecutive full buffers that make a connection a bulk one */
     HOT_LEN = 256 * 1024,
 };
 
@@ -34,12 +34,12 @@ struct connection {
     int fd;
     int full_count;
     int is_bulk;
-    /* Bulk: bytes that the kernel did not take at once. */
+    /* Bulk: bytes the kernel did not accept at once. */
     char *unsent;
     size_t unsent_len;
 };
 
-/* A send in flight out of a lent buffer; the buffer's number names it. */
+/* A send in flight from a provided buffer; the buffer's number identifies it. */
 struct sending {
     struct connection *connection;
     unsigned start, len;
@@ -56,7 +56,7 @@ static char *lent;
 static uint16_t lent_tail;
 static char hot[HOT_LEN] __attribute__((aligned(64)));
 static struct sending sendings[LENT_COUNT];
-/* Which of a connection's buffers is on its way; indexed by descriptor. */
+/* The buffer in flight of each connection; indexed by descriptor. */
 static struct sending *head_of[1 << 16];
 static struct connection *starved[1 << 16];
 static unsigned starved_count;
@@ -126,7 +126,7 @@ static void arm_send(struct sending *sending)
 
 static void end(struct connection *connection)
 {
-    /* What still waits for the peer ends too; this server is measured with connections that last. */
+    /* A send that still waits for the peer ends too; the connections of a run last. */
     shutdown(connection->fd, SHUT_RDWR);
     close(connection->fd);
     free(connection->unsent);
@@ -168,7 +168,7 @@ static void on_receive(struct connection *connection, const struct io_uring_cqe 
         head_of[connection->fd] = sending;
         sending->last = sending;
         arm_send(sending);
-    } else { /* one send in flight a connection, or bytes overtake each other */
+    } else { /* one send in flight per connection, or bytes are reordered */
         head->last->next = sending;
         head->last = sending;
     }
@@ -207,7 +207,7 @@ static void on_send(struct sending *sending, const struct io_uring_cqe *cqe)
 
 static void on_ready(struct connection *connection)
 {
-    if (head_of[connection->fd] != NULL) { /* what came by the multishot receive goes first */
+    if (head_of[connection->fd] != NULL) { /* data of the multishot receive goes first */
         arm_poll(connection, POLLIN);
         return;
     }

@@ -1,4 +1,4 @@
-"""A private authority and a server's certificate of it, ECDSA P-256: python certificates.py FOLDER
+"""A private CA and a server certificate, ECDSA P-256: python certificates.py FOLDER
 
 Owns: the files ca.pem, cert.pem and key.pem. Called by: `running`, and by tests/interop.
 """
@@ -55,7 +55,7 @@ def main() -> None:
 def builder(
     name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
-    """Begin a certificate."""
+    """Start a certificate."""
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
@@ -69,7 +69,7 @@ def builder(
 
 
 def usage(*, is_authority: bool) -> x509.KeyUsage:
-    """Say what a key is for."""
+    """The key usage extension."""
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=is_authority,

@@ -1,11 +1,11 @@
-"""Compare QUIC stacks: the same work on each, in turns, a server and a client in processes of their own.
+"""Compare QUIC stacks: the same work on each, interleaved, server and client in their own processes.
 
     python3 benches/quic/compare.py --quick            a first look, some minutes
     python3 benches/quic/compare.py                    everything, about an hour and a half
     python3 benches/quic/compare.py --only 'stream/*' --peers aiopquic,ringloop --seconds 3
 
 The first use sets up (as --setup does): an environment .venv-bench/quic-VERSION with the peers of
-requirements.txt and ringloop built for release from this checkout. The ceilings are built each
+requirements.txt and a release build of ringloop from this checkout. The ceilings are built each
 time. Needs a Rust toolchain, a C compiler and CPython 3.12 or later (aiopquic does not install on
 3.11). Tables go to standard output, progress to standard error.
 """
@@ -37,7 +37,7 @@ RESULTS = paths.BENCHES / "RESULTS-quic.md"
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     options = parse_arguments()
     rows = selected(all_rows(), options.only)
     found = program.run(options, rows, lambda: compare(options, rows))
@@ -93,7 +93,7 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> writing.Report:
 
 
 def prepare(options: argparse.Namespace) -> Environment:
-    """Find or make the environment."""
+    """Find or create the environment."""
     if options.as_is:
         return Environment(options.python, Path(options.python).parents[1])
     found = environment_for(options.python)
@@ -105,7 +105,7 @@ def prepare(options: argparse.Namespace) -> Environment:
 
 
 def write(report: writing.Report, options: argparse.Namespace) -> None:
-    """Write the report to wherever it was wanted."""
+    """Write the report to the requested places."""
     text = writing.render(report)
     print(text)
     if options.json:
@@ -117,7 +117,7 @@ def write(report: writing.Report, options: argparse.Namespace) -> None:
 
 
 def contestants(text: str) -> list[Contestant]:
-    """Read a list of contestants."""
+    """Parse a list of contestants."""
     names = text.split(",")
     unknown = set(names) - {one.name for one in (*CONTESTANTS, *CEILINGS)}
     if unknown:
@@ -126,7 +126,7 @@ def contestants(text: str) -> list[Contestant]:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,6 @@
-"""Who is compared, how it is started and how it is built.
+"""The contestants: how each is started and built.
 
 Owns: the names, the programs, their environment and versions. Called by: `compare`, `running`.
-Never: measures.
 """
 
 import os
@@ -20,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
 PERF = paths.TARGET / "release" / "examples" / "perf"
 UDP = paths.FLOOR_BUILD / "udp_flood"
-# What the others are compared with.
+# The reference of the ratios.
 PEER = "aiopquic"
 CEILING = "Rust crate"
 
@@ -36,7 +35,7 @@ class Contestant:
 
     @property
     def is_python(self) -> bool:
-        """Whether it is one of the stacks that are compared."""
+        """Whether it is a stack rather than a ceiling."""
         return self.stack not in ("rust", "udp")
 
     @property
@@ -46,7 +45,7 @@ class Contestant:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What its processes find in the environment besides ours."""
+        """Environment variables to add for its processes."""
         return {"RINGLOOP_DRIVER": self.driver} if self.driver else {}
 
     def server(self, python: Path, port: int, certificates: Path) -> list[str]:
@@ -69,11 +68,11 @@ class Contestant:
         return [*self.peer(python), "client", str(port), ca, workload, size]
 
     def peer(self, python: Path) -> list[str]:
-        """What both roles of a Python stack begin with."""
+        """The common start of both roles' commands, for a Python stack."""
         return [str(python), str(HERE / "peers" / "peer.py"), self.stack, "--loop", self.loop]
 
 
-# In the order of the columns. Each on the loop that it was quickest on (see benches/README.md).
+# In the order of the columns. Each on its fastest loop (see benches/README.md).
 CONTESTANTS = (
     Contestant("aioquic", "aioquic", "uvloop"),
     Contestant("qh3", "qh3"),
@@ -103,7 +102,7 @@ def build(say: Callable[[str], None]) -> None:
 
 
 def available(environment: Environment, contestant: Contestant) -> str | None:
-    """Try whether a stack and its loop can be imported: `None` when so, else the reason."""
+    """Try to import a stack and its loop: `None` on success, else the reason."""
     peers = str(HERE / "peers")
     script = (
         f"import sys; sys.path.insert(0, {peers!r})\n"

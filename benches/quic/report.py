@@ -1,11 +1,11 @@
 """Medians, ratios, and the report as Markdown.
 
-Owns: the shape of the report and how figures look. Called by: `compare`. Never: leaves out a row
-or a failure.
+Owns: the shape of the report and how figures are formatted. Called by: `compare`. Lists every row and
+failure.
 
 A ratio is the median of the ratios of runs in the same round (see benches/README.md). `rate` and
-the shares are those of a row's first figure; where less is better they are turned round, so that
-the picture reads alike.
+the shares are those of a row's first figure; those where less is better are inverted, so that the
+picture reads alike.
 """
 
 import statistics
@@ -28,7 +28,7 @@ FAILURE_LEN_MAX = 70
 def row_results(
     rows: Sequence[Row], measured: Measured, contestants: Sequence[Contestant]
 ) -> list[dict[str, Any]]:
-    """Turn runs into medians and ratios: one result a figure that has a goal, the others below it."""
+    """Compute medians and ratios: one result per figure that has a goal, the others below it."""
     results = []
     for row in rows:
         runs = measured[row.name]
@@ -41,7 +41,7 @@ def row_results(
 def figure_result(
     row: Row, figure: Figure, runs: dict[str, Runs], contestants: Sequence[Contestant]
 ) -> dict[str, Any]:
-    """Turn one figure of one row into medians and ratios."""
+    """Compute medians and ratios of one figure of one row."""
     values = {name: figure_values(figure, one) for name, one in runs.items()}
     others = {
         one.name: statistics.median(values[one.name])
@@ -74,7 +74,7 @@ def figure_result(
 
 
 def figure_values(figure: Figure, runs: Runs) -> list[float]:
-    """A figure of every round; none of who failed in any."""
+    """A figure of every round; empty if any round failed."""
     if runs.failure is not None:
         return []
     found = [figure.of(run) for run in runs.details]
@@ -82,14 +82,14 @@ def figure_values(figure: Figure, runs: Runs) -> list[float]:
 
 
 def ratio(own: list[float], other: list[float] | None) -> float | None:
-    """The median of the ratios, round by round."""
+    """The median of the ratios by round."""
     if not own or not other or len(own) != len(other) or not all(other):
         return None
     return statistics.median(one / two for one, two in zip(own, other, strict=True))
 
 
 def share(value: float | None, figure: Figure) -> float | None:
-    """Turn a ratio so that more is better."""
+    """Invert a ratio if less is better."""
     if value is None or not figure.less_is_better:
         return value
     return 1 / value if value else None
@@ -106,7 +106,7 @@ def render(report: Report) -> str:
 
 
 def circumstances(report: Report) -> Iterator[str]:
-    """Say what was measured, where and how."""
+    """Describe what was measured, where and how."""
     settings, python = report["settings"], report["python"]
     versions = report["versions"]
     shown = [
@@ -140,7 +140,7 @@ def circumstances(report: Report) -> Iterator[str]:
 
 
 def groups(report: Report) -> Iterator[list[str]]:
-    """One table a group; what has no goal is folded below."""
+    """One table per group; figures without a goal are collapsed below."""
     for group, found in groupby(report["rows"], key=lambda row: row["group"]):
         rows = list(found)
         yield [f"### {group}", ""]
@@ -209,7 +209,7 @@ def cell(entry: dict[str, Any] | None, *, is_best: bool) -> str:
 
 
 def number(value: float) -> str:
-    """Write a figure with the digits that mean something."""
+    """Write a figure with its significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -221,14 +221,14 @@ def ratio_text(value: float | None) -> str:
 
 
 def goal_text(row: dict[str, Any]) -> str:
-    """Write what was set as a goal."""
+    """Write the goal."""
     if row["goal"] is None:
         return ""
     return f"{'≤' if row['less_is_better'] else '≥'} {row['goal']:g}"
 
 
 def verdict(report: Report) -> Iterator[str]:
-    """Count the goals that are met, and list every one that is not."""
+    """Count the goals met, and list the missed ones."""
     for name in report["loops"]:
         if not report["contestants"][name]["stack"].startswith("ringloop"):
             continue
@@ -259,5 +259,5 @@ def is_met(row: dict[str, Any], entry: dict[str, Any]) -> bool:
 
 
 def is_lost(entry: dict[str, Any]) -> bool:
-    """Tell whether a stack failed or came out behind the best of the others."""
+    """Tell whether a stack failed or is slower than the best of the others."""
     return entry["to_best_peer"] is None or entry["to_best_peer"] < 1.0

@@ -1,6 +1,6 @@
-"""One run: a server and a client, each a process of its own.
+"""One run: a server and a client, each in its own process.
 
-Owns: the processes, time-outs. Called by: `compare`. Never: computes a figure.
+Owns: the processes, time-outs. Called by: `compare`.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ EXTRA_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How everything is run."""
+    """How the runs are made."""
 
     python: Path
     certificates: Path
@@ -40,7 +40,7 @@ class Settings:
 
 
 class RunError(Exception):
-    """A run that did not end well; the message says why."""
+    """A failed run; the message says why."""
 
 
 def measure(
@@ -61,7 +61,7 @@ def measure(
 
 
 def run_once(row: Row, one: Contestant, settings: Settings, runs: Runs) -> None:
-    """Run both processes and keep what came out, or why it failed."""
+    """Run both processes and keep the result, or why it failed."""
     try:
         with held(settings.lock):
             counted = undisturbed(lambda: timed(row, one, settings), settings.patience)
@@ -104,7 +104,7 @@ def timed(row: Row, one: Contestant, settings: Settings) -> dict:
 
 @contextlib.contextmanager
 def server(command: Sequence[str], one: Contestant) -> Iterator[None]:
-    """Run a server until the block ends; it has said that it is ready when the block begins."""
+    """Run a server for the duration of the block, which begins when the server is ready."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command,
@@ -127,7 +127,7 @@ def server(command: Sequence[str], one: Contestant) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A UDP port that nobody has."""
+    """Find a free UDP port."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -135,13 +135,13 @@ def free_port() -> int:
 
 
 def make_certificates(python: Path, folder: Path) -> None:
-    """Make the authority and the server's certificate of a run."""
+    """Create the CA and the server's certificate of a run."""
     script = Path(__file__).with_name("certificates.py")
     subprocess.run([python, script, folder], check=True, env=os.environ)
 
 
 def field(names: Sequence[str], contestants: Sequence[Contestant]) -> list[Contestant]:
-    """The contestants of these names."""
+    """The contestants with these names."""
     return [
         one
         for one in contestants

@@ -1,7 +1,7 @@
 """The rows of the comparison and the figures of a run.
 
-Owns: names, order, arguments, which figures a row has and what was set as a goal. Called by: `compare`,
-`report`. Never: runs anything.
+Owns: names, order, arguments, the figures of each row and their goals. Called by: `compare`,
+`report`.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,24 +16,24 @@ WRITES = (1024, 4096, 16384)
 HANDSHAKES = (1, 128)
 DATAGRAMS = (100, 1000)
 IDLE = 1000
-# What the rows of streams send in the rows of plain UDP.
+# The datagram size of the plain UDP rows among the stream rows.
 UDP_PAYLOAD = 1400
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What is read out of a run."""
+    """A figure computed from a run."""
 
     title: str
     unit: str
     of: Callable[[Run], float | None]
     less_is_better: bool = False
-    # The ratio to aiopquic that was set as a goal; none: it is told, and no goal.
+    # The target ratio to aiopquic; `None`: reported only.
     goal: float | None = None
 
 
 def rate(counted: str, scale: float) -> Callable[[Run], float | None]:
-    """What the receiver counted, a second of its own clock."""
+    """The receiver's count per second of its own clock."""
 
     def of(run: Run) -> float | None:
         first, last = run["first"], run["last"]
@@ -43,25 +43,25 @@ def rate(counted: str, scale: float) -> Callable[[Run], float | None]:
 
 
 def server_cpu(run: Run) -> float | None:
-    """CPU seconds of the receiver a gigabyte."""
+    """CPU seconds of the receiver per gigabyte."""
     first, last = run["first"], run["last"]
     moved = last["bytes"] - first["bytes"]
     return (last["cpu_ns"] - first["cpu_ns"]) / moved if moved else None
 
 
 def client_cpu(run: Run) -> float | None:
-    """CPU seconds of the sender a gigabyte; what it took in its own measured time."""
+    """CPU seconds of the sender per gigabyte, in its own measured time."""
     moved = (rate("bytes", 1.0)(run) or 0.0) * run["seconds"]
     return run["cpu_ns"] / moved if moved else None
 
 
 def arrived(run: Run) -> float | None:
-    """Datagrams that came, in per cent of those sent, from the first to the last."""
+    """Datagrams received, in per cent of those sent, over the whole run."""
     return run["end"]["datagrams"] * 100 / run["sent_total"] if run["sent_total"] else None
 
 
 def server_memory(run: Run) -> float | None:
-    """KiB of the server a connection."""
+    """KiB of server memory per connection."""
     return (run["last"]["rss"] - run["first"]["rss"]) / 1024 / IDLE
 
 

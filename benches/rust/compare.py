@@ -1,4 +1,4 @@
-"""Compare Rust runtimes: the same work on each, in turns, one process a run.
+"""Compare Rust runtimes: the same work on each, interleaved, one process per run.
 
     python3 benches/rust/compare.py --quick            a first look, some minutes
     python3 benches/rust/compare.py                    everything
@@ -7,7 +7,7 @@
 
 Each run builds the contestants and the floor servers first (cargo, cc). The tables go to standard
 output, progress to standard error. Needs a Rust toolchain, a C compiler and CPython 3.11 or later,
-and matplotlib where a picture is wanted.
+and matplotlib for the picture.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from comparison.telling import say
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """What differs between this comparison and those that are built on it."""
+    """What differs between this comparison and the ones built on it."""
 
     title: str = "Rust runtimes"
     anchor: str = "rust-runtimes"
@@ -48,7 +48,7 @@ FULL = {"rounds": 5, "seconds": 1.0}
 
 
 def main(suite: Suite | None = None) -> None:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     suite = suite or Suite()
     options = parse_arguments(suite)
     rows = selected(all_rows(), options.only)
@@ -92,7 +92,7 @@ def compare(options: argparse.Namespace, rows: Sequence, suite: Suite) -> Report
 
 
 def write(report: Report, options: argparse.Namespace, suite: Suite) -> None:
-    """Write the report to wherever it was wanted."""
+    """Write the report to the requested places."""
     text = render(report, suite)
     print(text)
     if options.json:
@@ -116,7 +116,7 @@ def render(report: Report, suite: Suite) -> str:
 
 
 def circumstances(report: Report) -> Iterator[str]:
-    """Say what was measured, where and how."""
+    """Describe what was measured, where and how."""
     settings = report["settings"]
     yield f"- date: {report['date']}, ringloop at commit {report['commit']}"
     yield f"- command: `{report['command']}`"
@@ -146,7 +146,7 @@ def circumstances(report: Report) -> Iterator[str]:
 
 
 def means(report: Report, suite: Suite) -> Iterator[str]:
-    """Write the geometric mean of the rows that are averaged."""
+    """Write the geometric mean of the averaged rows."""
     rows = [row for row in report["rows"] if AVERAGED is None or row["name"] in AVERAGED]
     ours = [name for name in report["loops"] if name.startswith("ringloop-")]
     shares = {
@@ -162,7 +162,7 @@ def means(report: Report, suite: Suite) -> Iterator[str]:
 
 
 def peer_names(text: str) -> list[str]:
-    """Read a list of contestants."""
+    """Parse a list of contestants."""
     names = text.split(",")
     unknown = set(names) - set(CONTESTANTS)
     if unknown:
@@ -171,7 +171,7 @@ def peer_names(text: str) -> list[str]:
 
 
 def parse_arguments(suite: Suite) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=suite.description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,6 @@
-"""Who is compared, and how it is built.
+"""The contestants, and how they are built.
 
-Owns: the names, the programs, their versions. Called by: `compare`, `running`. Never: measures.
+Owns: the names, the programs, their versions. Called by: `compare`, `running`.
 """
 
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 from comparison.environment import SetupError
 
 HERE = Path(__file__).resolve().parent
-# Apart from the product's: another workspace, another profile.
+# Separate from the product's: another workspace, another profile.
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parents[1] / "target") / "bench-rust"
 
-# The order is the order of the columns. Our own runtime stands there with each of its drivers.
-# "-busy": it looks for work before it sleeps, which two of these runtimes can.
+# The order is the order of the columns. Our own runtime appears with each of its drivers.
+# "-busy": polls for work before it sleeps, which two of these runtimes support.
 BUSY = "-busy"
 BUSY_US = "50"
 CONTESTANTS = (
@@ -31,7 +31,7 @@ def program(name: str) -> Path:
 
 
 def variables(name: str) -> dict[str, str]:
-    """What a contestant finds in the environment besides ours."""
+    """Environment variables to add for a contestant."""
     _, _, driver = name.removesuffix(BUSY).partition("-")
     found = {"RINGLOOP_DRIVER": driver} if driver else {}
     return found | ({"BENCH_BUSY_US": BUSY_US} if name.endswith(BUSY) else {})

@@ -1,7 +1,7 @@
 """One run.
 
-Owns: one process a run, time-outs. Called by: `compare`.
-Never: computes more than a rate.
+Owns: one process per run, time-outs. Called by: `compare`.
+Computes only rates.
 """
 
 import contextlib
@@ -31,32 +31,32 @@ from comparison.measuring import (
 from comparison.results import in_question
 from comparison.rows import Row
 
-# What our servers are compared with, besides the peers.
+# The reference of our servers' ratios, next to the peers.
 REFERENCE = "C uring"
 SERVED = {"echo", "http"}
 RUN_SECONDS_MAX = 60.0
-# What a server of several threads or processes is told; it runs on every CPU.
+# Options of a server with several threads or processes; it runs on every CPU.
 SPREAD = {"--workers", "--processes"}
-# Every connection is a descriptor, on either side.
+# Every connection needs a descriptor, on either side.
 DESCRIPTORS = 4096
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How everything is run."""
+    """How the runs are made."""
 
     rounds: int
-    # Rounds after those, for who comes near the best of a row.
+    # Extra rounds for contestants close to the best of a row.
     more: int
     seconds: float
     server_cpu: int
     load_cpu: int | None
-    # Held during a row, by whoever times something on this machine.
+    # Held during a row, shared by all benchmarks on this machine.
     lock: Path | None
 
 
 class RunError(Exception):
-    """A run that did not end well; the message says why."""
+    """A failed run; the message says why."""
 
 
 def measure(
@@ -90,7 +90,7 @@ def measure(
 def run_once(
     row: Row, name: str, floors: Mapping[str, Path], settings: Settings, path: Path, runs: Runs
 ) -> None:
-    """Run one process and keep what it counted, or why it failed."""
+    """Run one process and keep what it measured, or why it failed."""
     command = [str(program(name)), row.workload, *arguments_of(row), "--path", str(path)]
     environment = clean() | variables(name)
     if name in floors:
@@ -114,13 +114,13 @@ def run_once(
 
 
 def arguments_of(row: Row, without: Sequence[str] = ("--connections", "--processes")) -> list[str]:
-    """A row's arguments without those that are another program's."""
+    """A row's arguments without those for another program."""
     pairs = zip(row.arguments[::2], row.arguments[1::2], strict=True)
     return [word for pair in pairs if pair[0] not in without for word in pair]
 
 
 def clean() -> dict[str, str]:
-    """Our environment without what would choose a driver."""
+    """Our environment without variables that select a driver."""
     return {name: value for name, value in os.environ.items() if name != "RINGLOOP_DRIVER"}
 
 
@@ -146,7 +146,7 @@ def timed(command: Sequence[str], environment: Mapping[str, str], cpu: int | Non
 def served(
     row: Row, command: Sequence[str], environment: Mapping[str, str], settings: Settings
 ) -> dict:
-    """Start a server, load it, and return what came of it."""
+    """Start a server, load it, and return the result."""
     cpu = settings.server_cpu if SPREAD.isdisjoint(row.arguments) else None
     with contextlib.ExitStack() as servers:
         pids = []
@@ -193,7 +193,7 @@ def sharing(row: Row, command: Sequence[str]) -> list[list[str]]:
     if "--processes" not in row.arguments:
         return [list(command)]
     count = int(row.arguments[row.arguments.index("--processes") + 1])
-    # Held until the commands are made only: they bind it with SO_REUSEPORT, which this socket has not.
+    # Released before the processes start: they bind with SO_REUSEPORT, which this socket lacks.
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     return [[*command, "--port", str(port)]] * count
@@ -203,7 +203,7 @@ def sharing(row: Row, command: Sequence[str]) -> list[list[str]]:
 def server(
     command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a server; kill it in the end."""
+    """Start a server; kill it at the end."""
     with subprocess.Popen(
         [*limited(), *command],
         env=environment,
@@ -218,18 +218,18 @@ def server(
 
 
 def pinned(cpu: int | None) -> list[str]:
-    """The words that keep a program on one CPU."""
+    """Command prefix that pins a program to one CPU."""
     return [] if cpu is None else ["taskset", "--cpu-list", str(cpu)]
 
 
 def limited() -> list[str]:
-    """The words that give a program its descriptors."""
+    """Command prefix that raises a program's descriptor limit."""
     return ["prlimit", f"--nofile={DESCRIPTORS}:"]
 
 
 @contextlib.contextmanager
 def input_file() -> Iterator[Path]:
-    """Make the file that `cat` reads, in memory and read once."""
+    """Create the file that `cat` reads, in memory and read once."""
     with tempfile.NamedTemporaryFile(prefix="ringloop-bench-") as file:
         block = os.urandom(1024 * 1024)
         for _ in range(CAT_BYTES // len(block)):

@@ -1,10 +1,10 @@
-"""Compare the CPU time of a request of one worker, of two, and of two processes of one worker.
+"""Compare the CPU time per request of one worker, of two, and of two processes of one worker.
 
     python3 benches/rust/workers.py monoio ringloop-uring --rounds 34 --seconds 0.4
 
-The three take turns, so that a round's figures are of the same minute; what is printed is the median
-of the ratios within a round. Run `compare.py` first, or anything else that builds the contestants.
-`chrt -f 10` before it keeps other work off the CPUs.
+The three take turns, so that the figures of a round are close in time; the output is the median of
+the ratios within a round. Run `compare.py` first, or anything else that builds the contestants.
+Run it under `chrt -f 10` to keep other work off the CPUs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ONE, TWO, APART = "workers/1", "workers/2", "workers/2x1"
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def measure(name: str, settings: Settings) -> dict[str, list[float]]:
-    """Run a contestant's three rows in turn; return µs of CPU time a request by row."""
+    """Run a contestant's three rows in turn; return µs of CPU time per request by row."""
     rows = [row for row in all_rows() if row.name in (ONE, TWO, APART)]
     measured = {row.name: Runs() for row in rows}
     for _ in range(settings.rounds):

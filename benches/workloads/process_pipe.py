@@ -1,6 +1,6 @@
 """Pipes of child processes: 12 children at once, each copies 4 MiB from its input to its output.
 
-One operation is one mebibyte that went to a child and came back. With --cpu the
+One operation is one mebibyte sent to a child and received back. With --cpu the
 children share the loop's CPU, so that the rate counts the time of both.
 """
 

@@ -1,7 +1,7 @@
 """Child processes: `/bin/true` started and waited for, 64 at once or one after the other.
 
-One operation is one child: started, ended, reaped, its exit code awaited. Most of it is the kernel's,
-which loads and ends a program: the same for every loop. With --cpu the
+One operation is one child: started, ended, reaped, its exit code awaited. Most of the cost is the
+kernel's exec and exit, the same for every loop. With --cpu the
 children share the loop's CPU, so that the rate counts the time of both.
 """
 

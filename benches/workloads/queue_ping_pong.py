@@ -1,4 +1,4 @@
-"""Queue ping-pong: two tasks hand one item to and fro through two asyncio queues.
+"""Queue ping-pong: two tasks pass one item back and forth through two asyncio queues.
 
 One operation is one hand-over: a put, a get that had to wait, and the task switch between them.
 """

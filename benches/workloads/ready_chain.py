@@ -1,6 +1,6 @@
 """Ready chain: one callback that schedules itself again; nothing else is ready.
 
-One operation is one link: the loop turns around for each, so this shows what a turn costs.
+One operation is one link: the loop makes one iteration for each, so this shows the cost of an iteration.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Ready chain beside 250 idle TCP connections that the loop serves.
+"""Ready chain next to 250 idle TCP connections that the loop serves.
 
-One operation is one link. A loop that asks the kernel about every descriptor once a turn pays for
-the idle ones here.
+One operation is one link. A loop that polls every descriptor in each iteration pays for the idle ones
+here.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def idle_connections(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
     async def end(server: asyncio.AbstractServer) -> None:
         server.close()
-        # The transports see the end of their connections on the next turns.
+        # The transports see EOF in the next iterations.
         await asyncio.sleep(0.05)
 
     server, clients = loop.run_until_complete(serve())

@@ -1,4 +1,4 @@
-"""sleep(0): one task that gives way again and again.
+"""sleep(0): one task that yields repeatedly.
 
 One operation is one `await asyncio.sleep(0)`.
 """
@@ -11,7 +11,7 @@ SLEEPS = 20_000
 
 
 async def sleeper() -> None:
-    """Give way many times."""
+    """Yield many times."""
     sleep = asyncio.sleep
     for _ in range(SLEEPS):
         await sleep(0)

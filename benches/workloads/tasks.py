@@ -11,7 +11,7 @@ TASKS = 5_000
 
 
 async def suspended_once() -> None:
-    """Give way to the loop once."""
+    """Yield to the loop once."""
     await asyncio.sleep(0)
 
 

@@ -1,7 +1,7 @@
 """TCP echo by `asyncio.BufferedProtocol`: the loop receives into the protocol's own buffer.
 
-One operation is one message echoed. What is written is a copy: the transport may keep what it is
-given, and the buffer is filled again by the next receive.
+One operation is one message echoed. What is written is a copy: the transport may keep it, and the next
+receive overwrites the buffer.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ READ_LEN = 256 * 1024
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Write back what is read, until the client ends."""
+    """Write back what is read, until EOF."""
     while data := await reader.read(READ_LEN):
         writer.write(data)
         await writer.drain()

@@ -1,7 +1,7 @@
 """call_soon_threadsafe from another thread while the loop runs.
 
 One operation is one call and its callback. Both threads share one CPU and, on ordinary builds, the
-interpreter lock; the loop sleeps when the other thread has it, so wake-ups are part of the cost.
+GIL; the loop sleeps while the other thread runs, so wake-ups are part of the cost.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ def callback() -> None:
 
 
 def one_round(loop: asyncio.AbstractEventLoop) -> int:
-    """Run the loop while a second thread calls into it; its last call stops the loop."""
+    """Run the loop while a second thread calls into it; the last call stops the loop."""
 
     def caller() -> None:
         call_soon_threadsafe = loop.call_soon_threadsafe

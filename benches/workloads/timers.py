@@ -18,7 +18,7 @@ STRIDE = 7_919
 
 
 def one_round(loop: asyncio.AbstractEventLoop) -> int:
-    """Schedule, cancel one half, run the other."""
+    """Schedule all, cancel one half, run the other."""
     left = COMPLETED
 
     def due() -> None:

@@ -1,6 +1,6 @@
 """TLS echo by `asyncio.Protocol`: `data_received` writes back what it got.
 
-One operation is one message echoed. TLS 1.3, whatever cipher both ends like best.
+One operation is one message echoed. TLS 1.3, with the cipher both ends prefer.
 """
 
 import asyncio

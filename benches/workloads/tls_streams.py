@@ -1,6 +1,6 @@
 """TLS echo by the streams of the standard library: read, write, drain.
 
-One operation is one message echoed. TLS 1.3, whatever cipher both ends like best.
+One operation is one message echoed. TLS 1.3, with the cipher both ends prefer.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A flood of datagrams: one endpoint, whose protocol counts what it receives.
 
-One operation is one datagram received. More are sent than any loop takes; the kernel drops the rest.
-A datagram that begins with `?` is the load generator's question for the count. With `--segments` the
-sender has the kernel cut trains of so many datagrams (`UDP_SEGMENT`), as QUIC stacks do.
+One operation is one datagram received. More are sent than any loop can take; the kernel drops the rest.
+A datagram that begins with `?` is the load generator's request for the count. With `--segments` the
+sender sends GSO batches of that many segments (`UDP_SEGMENT`), as QUIC stacks do.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Bursts of datagrams: each callback sends 64 of 1,200 bytes to one peer.
 
-One operation is one datagram sent. The peer is a socket that nobody reads; what it has no room for is
-dropped by the kernel, after the sender has paid for it.
+One operation is one datagram sent. The peer's socket is never read; once its buffer is full the kernel
+drops the datagrams, after the sender has paid for them.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ DATA = bytes(1200)
 
 
 def one_round(loop: asyncio.AbstractEventLoop) -> int:
-    """Send the bursts, a turn of the loop each."""
+    """Send the bursts, one per iteration of the loop."""
 
     async def send() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:

@@ -25,13 +25,13 @@ async def app(
     _receive: Callable[[], Awaitable[Event]],
     send: Callable[[Event], Awaitable[None]],
 ) -> None:
-    """Answer every request alike."""
+    """Send the same answer to every request."""
     await send(START)
     await send(BODY)
 
 
 async def serve() -> int:
-    """Run uvicorn as its command line would: it binds itself, here to a free port."""
+    """Run uvicorn as its command line does: it binds a free port itself."""
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

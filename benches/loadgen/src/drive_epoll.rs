@@ -1,6 +1,6 @@
 //! The same load on epoll, for kernels and containers that refuse `io_uring`.
 //!
-//! Owns: the connections' exchanges. Called by: `main`. Never: decides what is right or counted.
+//! Owns: the connections' exchanges. Called by: `main`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ struct Connection<'a> {
     is_output_watched: bool,
 }
 
-/// Load the (non-blocking) sockets until the tally says that time is over.
+/// Load the (non-blocking) sockets until the time of the tally is over.
 pub fn run(streams: &[TcpStream], script: Script, tally: &mut Tally) -> io::Result<()> {
     let mut epoll = Epoll::new(streams.len())?;
     let mut buffer = vec![0; BUFFER_LEN.max(script.response_len())];
@@ -64,7 +64,7 @@ impl Connection<'_> {
         self.unsent = self.exchange.next_request();
     }
 
-    /// Send what can be sent; output is watched only while something is left.
+    /// Send as much as possible; output is watched only while bytes are left.
     fn send(&mut self, epoll: &Epoll, index: usize) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match self.stream.write(self.unsent) {
@@ -96,7 +96,7 @@ impl Connection<'_> {
         self.send(epoll, index)
     }
 
-    /// Receive once (the set is level-triggered); `true` when the response is complete.
+    /// Receive once (the set is level-triggered); `true` if the response is complete.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let is_read = self.exchange.is_read_in_full();
         let received = if is_read {

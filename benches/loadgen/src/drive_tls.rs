@@ -1,9 +1,9 @@
 //! The echo load through TLS, and handshakes: a connection, one byte echoed, the next connection.
 //!
-//! Owns: the TLS of the connections. Called by: `main`. Never: decides what is right or counted.
+//! Owns: the TLS of the connections. Called by: `main`.
 //!
-//! rustls does the cryptography, so that the client has no code in common with what it measures. It has
-//! epoll alone: the cost of a record is far above what a ring would save.
+//! Uses rustls, so that the client shares no code with what it measures, and only epoll: the cost of
+//! a record is far above what a ring would save.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -21,12 +21,12 @@ use crate::options::{Mode, Options};
 use crate::sys::Epoll;
 use crate::tally::Tally;
 
-/// Received at once; rustls by itself asks for 4 KiB, which would make the client the slower side.
+/// Receive size; rustls's default of 4 KiB would make the client the slower side.
 const BUFFER_LEN: usize = 256 * 1024;
-/// What the server's certificate is made out to.
+/// The name in the server's certificate.
 const SERVER_NAME: &str = "localhost";
 
-/// Load the server until the tally says that time is over.
+/// Load the server until the time of the tally is over.
 pub fn run(options: &Options) -> io::Result<String> {
     let load = Load {
         addr: &options.addr,
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> io::Result<String> {
     }
 }
 
-/// What all connections have in common.
+/// What all connections share.
 struct Load<'a> {
     addr: &'a str,
     config: Arc<ClientConfig>,
@@ -116,14 +116,14 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Queue the next request; before the handshake is over it waits for that.
+    /// Queue the next request; it is sent after the handshake.
     fn begin(&mut self, now: Instant) -> io::Result<()> {
         self.sent = now;
         let request = self.exchange.next_request();
         self.tls.writer().write_all(request)
     }
 
-    /// Send what can be sent; output is watched only while something is left.
+    /// Send as much as possible; output is watched only while bytes are left.
     fn send(&mut self, epoll: &Epoll, index: usize) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.stream) {
@@ -167,7 +167,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Receive once (the set is level-triggered); `true` when the response is complete.
+    /// Receive once (the set is level-triggered); `true` if the response is complete.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let len = match self.stream.read(buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

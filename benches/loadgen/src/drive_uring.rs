@@ -1,8 +1,8 @@
-//! The load on `io_uring`: sends and waits cost one system call a batch of responses, which keeps
+//! The load on `io_uring`: sends and waits cost one system call per batch of responses, which keeps
 //! the client cheaper than any server it measures.
 //!
-//! Owns: the connections' exchanges. Called by: `main`. Never: decides what is right or counted.
-//! Short responses come by multishot receive and are read in full. Of long ones most are dropped
+//! Owns: the connections' exchanges. Called by: `main`.
+//! Short responses arrive by multishot receive and are read in full. Most long ones are discarded
 //! inside the kernel (`MSG_TRUNC`), so that the client copies half of what the server copies.
 
 use std::io;
@@ -14,7 +14,7 @@ use crate::exchange::{CHECKED_LEN_MAX, Exchange, Script};
 use crate::sys::{Completion, Ring};
 use crate::tally::Tally;
 
-/// An HTTP response head with a short body fits.
+/// Fits an HTTP response head with a short body.
 const HTTP_BUFFER_LEN: usize = 16 * 1024;
 
 struct Connection {
@@ -29,11 +29,11 @@ struct Load {
     connections: Vec<Connection>,
     lost_count: usize,
     is_multishot: bool,
-    /// The connection whose response the scratch buffer receives.
+    /// The connection whose response goes into the scratch buffer.
     scratch_owner: Option<usize>,
 }
 
-/// Make a ring fit for the load.
+/// Create a ring sized for the load.
 pub fn ring_for(script: Script, connections: usize) -> io::Result<Ring> {
     let buffer_len = match script {
         Script::Echo { .. } => CHECKED_LEN_MAX,
@@ -42,7 +42,7 @@ pub fn ring_for(script: Script, connections: usize) -> io::Result<Ring> {
     Ring::new(connections, buffer_len, script.response_len())
 }
 
-/// Load the (blocking) sockets until the tally says that time is over.
+/// Load the (blocking) sockets until the time of the tally is over.
 pub fn run(ring: Ring, streams: &[TcpStream], script: Script, tally: &mut Tally) -> io::Result<()> {
     let connection = |(index, stream): (usize, &TcpStream)| Connection {
         fd: stream.as_raw_fd(),
@@ -76,7 +76,7 @@ pub fn run(ring: Ring, streams: &[TcpStream], script: Script, tally: &mut Tally)
 }
 
 impl Load {
-    /// Send the next request and, unless a multishot receive is armed, ask for its response.
+    /// Send the next request and, unless a multishot receive is armed, receive its response.
     fn begin(&mut self, index: usize, now: Instant) -> io::Result<()> {
         let connection = &mut self.connections[index];
         connection.sent = now;
@@ -93,7 +93,7 @@ impl Load {
         self.receive_rest(index)
     }
 
-    /// Ask for what is still missing of a long response; its content is dropped.
+    /// Receive the rest of a long response; its content is discarded.
     fn receive_rest(&mut self, index: usize) -> io::Result<()> {
         let connection = &self.connections[index];
         let len = connection.exchange.missing_len();
@@ -136,12 +136,12 @@ impl Load {
         Ok(())
     }
 
-    /// Bring the exchange on; `true` when its response is complete.
+    /// Advance the exchange; `true` if its response is complete.
     fn progress(&mut self, index: usize, completion: &Completion) -> Result<bool, String> {
         let exchange = &mut self.connections[index].exchange;
         let len = match completion.result {
             0 => return Err("the server closed the connection".into()),
-            // Every provided buffer is taken: the receive is armed again, nothing is lost.
+            // The buffer group is empty: re-arm the receive, nothing is lost.
             result if result == -libc::ENOBUFS => return Ok(false),
             result if result < 0 => {
                 return Err(io::Error::from_raw_os_error(-result).to_string());

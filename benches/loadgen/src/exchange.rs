@@ -1,33 +1,33 @@
-//! What is said on a connection: one request out, one response in, again and again.
+//! The exchange on a connection: one request, one response, repeated.
 //!
-//! Owns: the request bytes and how far a response has come. Called by: the drivers.
-//! Never: does I/O or reads a clock; the drivers hand it bytes.
+//! Owns: the request bytes and the progress of a response. Called by: the drivers.
+//! Does no I/O and reads no clock; the drivers pass it bytes.
 
 /// Echoed messages up to this size are compared byte by byte.
 pub const CHECKED_LEN_MAX: usize = 2 * 1024;
-/// Of longer messages one in so many is compared; of the others the length alone is known.
+/// Of longer messages one in `CHECK_EVERY` is compared; of the others only the length is known.
 pub const CHECK_EVERY: usize = 16;
-/// How many different messages of a size are sent, so that two mixed up responses are noticed.
+/// Number of different messages of a size, so that swapped responses are noticed.
 const VARIANTS: usize = 509;
-/// Messages begin on cache lines: copies from odd addresses cost several times more on some CPUs,
-/// which would make the client the slower side for long messages.
+/// Messages begin on cache lines: copies from unaligned addresses cost several times more on some
+/// CPUs, which would make the client the slower side for long messages.
 const ALIGNMENT: usize = 64;
-/// A response head longer than this is taken for garbage.
+/// A response head longer than this is treated as garbage.
 const HEAD_LEN_MAX: usize = 16 * 1024;
 
-/// What the load consists of; the same for all connections.
+/// The contents of the load; the same for all connections.
 #[derive(Clone, Copy)]
 pub enum Script {
-    /// Messages are windows of `size` bytes into one never-changing text.
+    /// Messages are windows of `size` bytes into a constant text.
     Echo { text: &'static [u8], size: usize },
     /// One GET, answered with a Content-Length.
     Http { request: &'static [u8] },
 }
 
 impl Script {
-    /// Make echo messages of `size` bytes. The text lives as long as the process.
+    /// Create echo messages of `size` bytes. The text is leaked.
     pub fn echo(size: usize) -> Self {
-        // xorshift64: no period a shifted or swapped message could hide in.
+        // xorshift64: no period that could hide a shifted or swapped message.
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let text: &'static [u8] = (0..size + (VARIANTS + 1) * ALIGNMENT)
             .map(|_| {
@@ -45,7 +45,7 @@ impl Script {
         }
     }
 
-    /// Make a keep-alive GET of `path`. The text lives as long as the process.
+    /// Create a keep-alive GET of `path`. The text is leaked.
     pub fn http(host: &str, path: &str) -> Self {
         let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n\r\n");
         Self::Http {
@@ -53,7 +53,7 @@ impl Script {
         }
     }
 
-    /// Whether every response is short enough to be looked at in full.
+    /// Whether every response is short enough to be checked in full.
     pub fn is_checked_in_full(self) -> bool {
         match self {
             Self::Echo { size, .. } => size <= CHECKED_LEN_MAX,
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// The number of bytes of a response, where the request tells it.
+    /// The number of bytes of a response, if the request determines it; else 0.
     pub fn response_len(self) -> usize {
         match self {
             Self::Echo { size, .. } => size,
@@ -70,22 +70,22 @@ impl Script {
     }
 }
 
-/// How far one connection is.
+/// The progress of one connection.
 pub struct Exchange {
     script: Script,
-    /// Requests sent so far, mixed with the connection's number: chooses the message.
+    /// Requests sent so far, offset by the connection's number: selects the message.
     turn: usize,
-    /// Echo: bytes of the response that have come.
+    /// Echo: bytes of the response received so far.
     received_len: usize,
     http: Response,
 }
 
-/// A response that cannot be right, and why.
+/// An invalid response, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong(pub &'static str);
 
 impl Exchange {
-    /// Begin on connection number `connection`.
+    /// Start on connection number `connection`.
     pub fn new(script: Script, connection: usize) -> Self {
         Self {
             script,
@@ -113,7 +113,7 @@ impl Exchange {
         }
     }
 
-    /// Take received bytes; `true` when they complete the response.
+    /// Handle received bytes; `true` if they complete the response.
     pub fn received(&mut self, bytes: &[u8]) -> Result<bool, Wrong> {
         match self.script {
             Script::Echo { .. } => {
@@ -131,7 +131,7 @@ impl Exchange {
         }
     }
 
-    /// Take received bytes of which only the number is known (echo).
+    /// Handle received bytes of which only the number is known (echo).
     pub fn received_unseen(&mut self, len: usize) -> Result<bool, Wrong> {
         self.received_len += len;
         let size = self.script.response_len();
@@ -141,7 +141,7 @@ impl Exchange {
         Ok(self.received_len == size)
     }
 
-    /// Bytes of the response that are still to come (echo).
+    /// Bytes of the response still to be received (echo).
     pub fn missing_len(&self) -> usize {
         self.script.response_len() - self.received_len
     }
@@ -151,13 +151,13 @@ impl Exchange {
         self.turn.is_multiple_of(CHECK_EVERY)
     }
 
-    /// Whether this turn's response must be handed over as bytes.
+    /// Whether this turn's response must be passed as bytes.
     pub fn is_read_in_full(&self) -> bool {
         self.script.is_checked_in_full() || self.is_sampled()
     }
 }
 
-/// An HTTP/1.1 response in the making: status 200, Content-Length, nothing else.
+/// A partial HTTP/1.1 response: status 200, Content-Length, nothing else.
 #[derive(Default)]
 struct Response {
     head: Vec<u8>,
@@ -205,7 +205,7 @@ impl Response {
     }
 }
 
-/// The length of a complete response head, its blank line included.
+/// The length of a complete response head, including its blank line.
 fn head_len(bytes: &[u8]) -> Option<usize> {
     bytes
         .windows(4)
@@ -213,7 +213,7 @@ fn head_len(bytes: &[u8]) -> Option<usize> {
         .map(|start| start + 4)
 }
 
-/// Read the status and the Content-Length out of a complete head.
+/// Parse the status and the Content-Length of a complete head.
 fn content_len(head: &[u8]) -> Result<usize, Wrong> {
     if !head.starts_with(b"HTTP/1.1 200") {
         return Err(Wrong("response status is not 200"));

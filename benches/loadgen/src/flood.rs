@@ -1,10 +1,10 @@
 //! Datagrams as fast as they can be sent. What does not fit the server's receive buffer is lost, as on
-//! a network; the server tells how many it took.
+//! a network; the server reports how many it received.
 //!
-//! Owns: the socket and its questions. Called by: `main`. Never: decides what is counted.
+//! Owns: the socket and the count requests. Called by: `main`.
 //!
-//! A datagram that begins with `?` is a question, and its answer the number, in digits, of those that are
-//! none. While one is asked nothing else is sent, so the answer comes from a server that has caught up.
+//! A datagram that begins with `?` asks for the number of other datagrams received; the answer is that
+//! number in digits. Nothing else is sent meanwhile, so the server has caught up when it answers.
 
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -15,13 +15,13 @@ use crate::options::Options;
 use crate::sys;
 use crate::tally::Tally;
 
-/// Messages a system call.
+/// Messages per system call.
 const BATCH: usize = 32;
-/// How long an answer may take before the question is asked again.
+/// How long to wait for an answer before asking again.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 const QUESTIONS_MAX: usize = 50;
 
-/// Flood the server until the tally says that time is over.
+/// Flood the server until the time of the tally is over.
 pub fn run(options: &Options, mut tally: Tally) -> io::Result<String> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(&options.addr)?;
@@ -45,7 +45,7 @@ pub fn run(options: &Options, mut tally: Tally) -> io::Result<String> {
 fn ask(socket: &UdpSocket) -> io::Result<u64> {
     let mut answer = [0; 32];
     socket.set_nonblocking(true)?;
-    // Answers to an earlier question that was asked twice.
+    // Late answers to an earlier question that was repeated.
     while socket.recv(&mut answer).is_ok() {}
     socket.set_nonblocking(false)?;
     for _ in 0..QUESTIONS_MAX {

@@ -1,12 +1,12 @@
-//! Latencies in buckets: constant memory, no allocation while a run is on.
+//! Latency histogram: constant memory, no allocation during a run.
 //!
-//! Owns: counts. Called by: the tally. Never: reads a clock.
-//! A power of two is split into 64 equal buckets, so a percentile is off by 1.6 % at most.
+//! Called by: the tally. Each power of two is split into 64 equal buckets, so a percentile is off by
+//! 1.6 % at most.
 
 use std::time::Duration;
 
 const SPLIT_BITS: u32 = 6;
-/// Room for every `u64` of nanoseconds.
+/// Covers every `u64` of nanoseconds.
 const BUCKETS: usize = ((64 - SPLIT_BITS + 1) as usize) << SPLIT_BITS;
 
 /// Counts of latencies.
@@ -45,7 +45,7 @@ impl Histogram {
     }
 }
 
-/// Small values have a bucket of their own; above, the top `SPLIT_BITS + 1` bits decide.
+/// Small values have their own bucket; above, the top `SPLIT_BITS + 1` bits select it.
 fn bucket_of(value: u64) -> usize {
     let magnitude = (64 - value.leading_zeros()).saturating_sub(SPLIT_BITS + 1);
     ((u64::from(magnitude) << SPLIT_BITS) + (value >> magnitude)) as usize

@@ -1,11 +1,11 @@
 //! Closed-loop load generator for the benchmarks, and a flood of datagrams.
 //!
-//! Every connection has one request in flight: an echo message or a GET. The answer is checked, the
-//! time it took is counted, the next request goes out. One thread, to be pinned to a CPU that the
-//! server does not use. Reading order: `exchange` (what is said), `tally` (what is counted),
-//! `drive_uring` / `drive_epoll` / `drive_tls` / `flood` (who says it), `sys` (the kernel).
+//! Every connection has one request in flight: an echo message or a GET. The answer is checked, its
+//! latency is counted, the next request is sent. One thread, to be pinned to a CPU that the server
+//! does not use. Reading order: `exchange` (messages), `tally` (counts), `drive_uring` / `drive_epoll`
+//! / `drive_tls` / `flood` (I/O), `sys` (the kernel).
 
-// Counts are shown as ratios and rates; none comes near 2^52.
+// Counts are shown as ratios and rates; none is near 2^52.
 #![allow(clippy::cast_precision_loss)]
 
 mod drive_epoll;
@@ -103,7 +103,7 @@ fn connect(options: &Options) -> io::Result<Vec<TcpStream>> {
             if options.mode == Mode::UdpEcho {
                 let socket = UdpSocket::bind("127.0.0.1:0")?;
                 socket.connect(&options.addr)?;
-                // Only send(2) and recv(2) are used of it from here on.
+                // Only send(2) and recv(2) are used on it from here on.
                 return Ok(TcpStream::from(OwnedFd::from(socket)));
             }
             let stream = TcpStream::connect(&options.addr)?;

@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! Owns: option names and their meaning. Called by: `main`. Never: opens anything.
+//! Owns: option names and their meaning. Called by: `main`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,18 +32,18 @@ loadgen: closed-loop load, one request in flight a connection, or a flood of dat
 Prints one JSON object; exits with 1 and a sentence when no load could be made.
 ";
 
-/// How the load generator waits.
+/// The driver of the load generator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
-    /// `io_uring`, and epoll where the kernel refuses it.
+    /// `io_uring`, or epoll if the kernel refuses it.
     Auto,
-    /// `io_uring` or nothing.
+    /// `io_uring` only.
     Uring,
     /// epoll.
     Epoll,
 }
 
-/// What is sent.
+/// The kind of load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     Echo,
@@ -54,7 +54,7 @@ pub enum Mode {
     UdpFlood,
 }
 
-/// What a run does.
+/// The options of a run.
 pub struct Options {
     pub addr: String,
     pub mode: Mode,
@@ -71,7 +71,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Read `arguments` (without the program's name). The error is a sentence.
+    /// Parse `arguments` (without the program's name). The error is a sentence.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             addr: String::new(),

@@ -1,7 +1,7 @@
 //! The kernel calls that the standard library does not offer: CPU pinning, epoll, `io_uring`.
 //!
 //! Owns: the epoll descriptor; the ring's descriptor, mappings, provided buffers and scratch buffer.
-//! Called by: the two drivers and `main`. Never: looks into a message or keeps a clock.
+//! Called by: the drivers and `main`.
 //! All `unsafe` of the load generator is in this file.
 //!
 //! # Invariants
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 use std::{mem, ptr, slice};
 
-/// Turn the `-1` of a system call into the error it left in `errno`.
+/// Convert a system call's `-1` into the error in `errno`.
 fn checked(result: i64) -> io::Result<i64> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -31,7 +31,7 @@ fn checked(result: i64) -> io::Result<i64> {
     }
 }
 
-/// Run this thread on one CPU only.
+/// Pin this thread to one CPU.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -56,14 +56,14 @@ pub fn process_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Throw away up to `len` received bytes inside the kernel, without a copy (tcp(7), `MSG_TRUNC`).
+/// Discard up to `len` received bytes inside the kernel, without a copy (tcp(7), `MSG_TRUNC`).
 pub fn discard(fd: RawFd, len: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC a TCP receive writes nothing, so no memory is named.
     let result = unsafe { libc::recv(fd, ptr::null_mut(), len, libc::MSG_TRUNC) };
     checked(result as i64).map(|count| count as usize)
 }
 
-/// Have the kernel cut what is sent on a UDP socket into datagrams of `len` bytes.
+/// Have the kernel split what is sent on a UDP socket into datagrams of `len` bytes.
 pub fn set_segment_len(fd: RawFd, len: usize) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     let size = mem::size_of_val(&len) as libc::socklen_t;
@@ -73,8 +73,8 @@ pub fn set_segment_len(fd: RawFd, len: usize) -> io::Result<()> {
     checked(i64::from(result)).map(drop)
 }
 
-/// Send `payload` on a connected socket `count` times in one system call; a message more or less does
-/// not matter.
+/// Send `payload` on a connected socket `count` times in one system call; a partial send is not an
+/// error.
 pub fn send_many(fd: RawFd, payload: &'static [u8], count: usize) -> io::Result<()> {
     let mut iovec = libc::iovec {
         iov_base: payload.as_ptr().cast_mut().cast(),
@@ -97,13 +97,13 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// Open an epoll set that reports up to `capacity` sockets a wait.
+    /// Open an epoll set that reports up to `capacity` sockets per wait.
     pub fn new(capacity: usize) -> io::Result<Self> {
         // SAFETY: no memory is passed.
         let fd = checked(i64::from(unsafe {
             libc::epoll_create1(libc::EPOLL_CLOEXEC)
         }))?;
-        // SAFETY: the kernel just opened `fd` for us; nobody else has it.
+        // SAFETY: the kernel just opened `fd`; nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         Ok(Self {
             fd,
@@ -111,7 +111,7 @@ impl Epoll {
         })
     }
 
-    /// Watch `fd` for input, and for output too when `output` is set; `data` comes back with it.
+    /// Watch `fd` for input; `data` is returned with its events.
     pub fn add(&self, fd: RawFd, data: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, data, false)
     }
@@ -140,7 +140,7 @@ impl Epoll {
         .map(drop)
     }
 
-    /// Wait for at least one socket and put the data of the ready ones into `ready`.
+    /// Wait for at least one socket and collect the data of the ready ones in `ready`.
     pub fn wait(&mut self, ready: &mut Vec<u64>, timeout: Duration) -> io::Result<()> {
         ready.clear();
         let milliseconds = timeout.as_millis().min(1_000) as i32;
@@ -158,7 +158,7 @@ impl Epoll {
     }
 }
 
-/// `struct io_sqring_offsets` / `struct io_cqring_offsets`: where the ring's words lie. The two
+/// `struct io_sqring_offsets` / `struct io_cqring_offsets`: offsets of the ring's words. The two
 /// structs have the same shape; the sixth and seventh words differ in meaning.
 #[repr(C)]
 #[derive(Default)]
@@ -250,7 +250,7 @@ const SQE_BUFFER_SELECT: u8 = 1 << 5;
 const SQE_CQE_SKIP_SUCCESS: u8 = 1 << 6;
 const RECV_POLL_FIRST: u16 = 1 << 0;
 const RECV_MULTISHOT: u16 = 1 << 1;
-/// `CQSIZE | SUBMIT_ALL | SINGLE_ISSUER | DEFER_TASKRUN`: the kernel works only in our own waits.
+/// `CQSIZE | SUBMIT_ALL | SINGLE_ISSUER | DEFER_TASKRUN`: completions are posted only in our waits.
 const SETUP_FLAGS: u32 = 1 << 3 | 1 << 7 | 1 << 12 | 1 << 13;
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
@@ -259,13 +259,13 @@ const CQE_F_BUFFER: u32 = 1 << 0;
 const CQE_F_MORE: u32 = 1 << 1;
 const SUBMISSIONS_OFFSET: i64 = 0x1000_0000;
 
-/// One finished operation.
+/// A completion.
 pub struct Completion {
-    /// What the submission was tagged with.
+    /// The data of the submission.
     pub data: u64,
     /// Byte count, or a negative `errno`.
     pub result: i32,
-    /// The (multishot) operation goes on.
+    /// The multishot operation is still armed.
     pub more: bool,
     /// The provided buffer that holds the bytes.
     pub buffer: Option<u16>,
@@ -294,8 +294,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Set up a ring for `connections` sockets, a receive buffer of `buffer_len` bytes for each
-    /// (twice over) and a scratch buffer of `scratch_len` bytes.
+    /// Set up a ring for `connections` sockets, with two receive buffers of `buffer_len` bytes for each
+    /// and a scratch buffer of `scratch_len` bytes.
     pub fn new(connections: usize, buffer_len: usize, scratch_len: usize) -> io::Result<Self> {
         let entries = (2 * connections).next_power_of_two().clamp(64, 4096) as u32;
         let mut params = Params {
@@ -306,7 +306,7 @@ impl Ring {
         // SAFETY: (5).
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut params) };
         let fd = checked(fd)? as RawFd;
-        // SAFETY: the kernel just opened `fd` for us; nobody else has it.
+        // SAFETY: the kernel just opened `fd`; nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let sq_len = params.sq.seventh as usize + params.sq_entries as usize * 4;
         let cq_len =
@@ -358,7 +358,7 @@ impl Ring {
         };
         let fd = self.fd.as_raw_fd();
         let argument = &raw const registration;
-        // SAFETY: (5); the ring memory it names is mapped for good (1).
+        // SAFETY: (5); the ring memory it names stays mapped (1).
         checked(unsafe {
             libc::syscall(
                 libc::SYS_io_uring_register,
@@ -371,7 +371,7 @@ impl Ring {
         .map(drop)
     }
 
-    /// Send all of `bytes`; a completion comes only on failure.
+    /// Send all of `bytes`; a completion is posted only on failure.
     pub fn send(&mut self, fd: RawFd, bytes: &'static [u8], data: u64) -> io::Result<()> {
         self.push(Submission {
             opcode: OP_SEND,
@@ -402,10 +402,10 @@ impl Ring {
         self.receive(fd, len, libc::MSG_WAITALL, data)
     }
 
-    /// Receive up to `len` bytes and drop them in the kernel.
+    /// Receive up to `len` bytes and discard them in the kernel.
     ///
-    /// Not `MSG_WAITALL`: a dropped part does not count towards the wanted length (Linux 6.18), so
-    /// that such a receive never completes.
+    /// Not `MSG_WAITALL`: discarded bytes do not count towards the requested length (Linux 6.18), so
+    /// such a receive never completes.
     pub fn receive_dropped(&mut self, fd: RawFd, len: usize, data: u64) -> io::Result<()> {
         self.receive(fd, len, libc::MSG_TRUNC, data)
     }
@@ -427,7 +427,7 @@ impl Ring {
         })
     }
 
-    /// The first `len` bytes that the last `receive_kept` brought.
+    /// The first `len` bytes of the last `receive_kept`.
     pub fn scratch(&self, len: usize) -> &[u8] {
         // SAFETY: (1), (4).
         unsafe { slice::from_raw_parts(self.scratch, len.min(self.scratch_len)) }
@@ -442,7 +442,7 @@ impl Ring {
         unsafe { slice::from_raw_parts(start, len.min(self.buffer_len)) }
     }
 
-    /// Give a provided buffer back to the kernel.
+    /// Return a provided buffer to the kernel.
     pub fn recycle(&mut self, id: u16) {
         let slot = usize::from(self.buffer_tail & self.buffer_mask);
         let entry = self.buffers.wrapping_byte_add(slot * BUFFER_ENTRY_LEN);
@@ -459,7 +459,7 @@ impl Ring {
         unsafe { buffer_id.write(id) };
         self.buffer_tail = self.buffer_tail.wrapping_add(1);
         let tail = self.buffers.cast::<u16>().wrapping_add(7);
-        // SAFETY: (1), (2): the tail lies in entry 0 and is aligned.
+        // SAFETY: (1), (2): the tail is in entry 0 and aligned.
         let tail = unsafe { AtomicU16::from_ptr(tail) };
         tail.store(self.buffer_tail, Ordering::Release);
     }
@@ -511,7 +511,7 @@ impl Ring {
                 mem::size_of::<WaitArgument>(),
             )
         };
-        // What the kernel took is told by its head: an error of the wait hides the count.
+        // The SQ head shows how many entries the kernel consumed: an error of the wait hides the count.
         // SAFETY: (1), (2).
         let head = unsafe { AtomicU32::from_ptr(self.sq_head) };
         // SAFETY: (1), (2).
@@ -528,7 +528,7 @@ impl Ring {
         }
     }
 
-    /// Take the next completion that has arrived.
+    /// Take the next completion.
     pub fn pop(&mut self) -> Option<Completion> {
         // SAFETY: (1), (2).
         let head_word = unsafe { AtomicU32::from_ptr(self.cq_head) };
@@ -555,7 +555,7 @@ impl Ring {
     }
 }
 
-/// Map `len` bytes: of a ring at an offset, or fresh memory.
+/// Map `len` bytes: of a ring at an offset, or anonymous memory.
 fn map(len: usize, of: Option<(&OwnedFd, i64)>) -> io::Result<*mut c_void> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let (flags, fd, offset) = match of {
@@ -566,7 +566,7 @@ fn map(len: usize, of: Option<(&OwnedFd, i64)>) -> io::Result<*mut c_void> {
         ),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
     };
-    // SAFETY: the kernel chooses the address, so nothing that exists is replaced.
+    // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
     let address = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, offset) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());

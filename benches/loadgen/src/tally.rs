@@ -1,7 +1,7 @@
-//! What a run counts, and its report.
+//! The counts of a run, and its report.
 //!
 //! Owns: the warm-up and the measured window, counts, latencies, CPU time of both ends.
-//! Called by: the drivers, once a response. Never: touches a socket.
+//! Called by: the drivers, once per response.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Tally {
         }
     }
 
-    /// Begin the measured window, where the warm-up is over in another way than by responses.
+    /// Begin the measured window now, if responses do not mark the end of the warm-up.
     pub fn begin(&mut self, now: Instant) {
         self.window = Some(Window {
             started: now,
@@ -60,7 +60,7 @@ impl Tally {
         now >= self.warm_until
     }
 
-    /// Count what the server has received in the measured window.
+    /// Count what the server received in the measured window.
     pub fn received(&mut self, requests: u64) {
         self.requests = requests;
     }
@@ -75,7 +75,7 @@ impl Tally {
         }
     }
 
-    /// Count a connection that is lost.
+    /// Count a failed connection.
     pub fn failed(&mut self, why: &dyn Display) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| why.to_string());
@@ -86,7 +86,7 @@ impl Tally {
         self.over_at.saturating_duration_since(now)
     }
 
-    /// `None` where there is nobody to ask, or one of them is gone.
+    /// `None` if there are no server processes, or one of them is gone.
     fn server_cpu(&self) -> Option<Duration> {
         let pids = (!self.server_pids.is_empty()).then_some(&self.server_pids)?;
         pids.iter().map(|pid| sys::cpu_time_of(*pid).ok()).sum()

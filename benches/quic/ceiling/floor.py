@@ -1,17 +1,17 @@
-"""What a request costs at least where Python takes part in it: CPU time of both ends in a process.
+"""The minimum cost of a request with Python on both ends: CPU time of both ends in one process.
 
     python benches/quic/ceiling/floor.py [--loop asyncio] [--only floor|bare] [--tasks 100 --bytes 1024]
 
-`api` is `ringloop.quic` as programs use it: a coroutine for each stream at the server, three
-awaits at the client. `floor` is the same exchange by the native classes alone: one callback a
-request at the server, which makes the stream, reads, writes and finishes; one task at the client
-with the same calls and one wait. What lies between is the package's share; what is left of `floor`
-above `perf both` of `crates/ringloop-quic/examples/perf.rs` is the interpreter's and the loop's.
-`bare` has the coroutines of `api` and no engine: a stream is a deque, nothing is sent, nobody
-waits. So much a program of that shape costs whatever is below it. With `--tasks 100` so many ask
-at once.
+`api` is `ringloop.quic` as applications use it: a coroutine per stream at the server, three awaits at
+the client. `floor` is the same exchange with the native classes only: one callback per request at the
+server, which creates the stream, reads, writes and finishes; one task at the client with the same
+calls and one wait. The difference is the cost of the package; the difference between `floor` and
+`perf both` of `crates/ringloop-quic/examples/perf.rs` is the cost of the interpreter and the loop.
+`bare` has the coroutines of `api` without an engine: a stream is a deque, nothing is sent, nothing
+waits. That is the minimum for a program of that shape. `--tasks 100` runs that many requests
+concurrently.
 
-Owns: both exchanges, taken in turns. Called by: people. Needs `cryptography` for its certificate.
+Owns: both exchanges, in turns. Needs `cryptography` for its certificate.
 """
 
 import argparse
@@ -40,7 +40,7 @@ Exchange = Callable[[int], Awaitable[None]]
 
 
 async def api(folder: Path, request: bytes) -> Exchange:
-    """Serve and connect by the package."""
+    """Serve and connect with the package."""
 
     async def answer(stream: quic.Stream) -> None:
         while data := await stream.read(READ_BYTES):
@@ -67,7 +67,7 @@ async def api(folder: Path, request: bytes) -> Exchange:
 
 
 def answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
-    """Send back what has come, at once where it is all there."""
+    """Send back what was received, immediately if it is complete."""
     while data := stream._take(READ_BYTES):
         stream.write(data)
     if data is None:
@@ -79,18 +79,18 @@ def answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
 
 
 async def wait_and_answer(stream: Any, torn: set[asyncio.Task[None]]) -> None:
-    """Go on once there is more."""
+    """Continue when there is more."""
     await stream._read_waiter()
     answer(stream, torn)
 
 
 async def floor(folder: Path, request: bytes) -> Exchange:
-    """Serve and exchange by native calls alone."""
+    """Serve and exchange with native calls only."""
     config = native.ServerConfig(
         certificate=str(folder / "cert.pem"), private_key=str(folder / "key.pem"), alpn=[ALPN]
     )
     connections: dict[int, native.Connection] = {}
-    # Requests that came in more than one packet.
+    # Requests that arrived in more than one packet.
     torn: set[asyncio.Task[None]] = set()
 
     def on_events(accepted: list[int], eventful: list[int], _gone: list[int]) -> None:
@@ -121,21 +121,21 @@ async def floor(folder: Path, request: bytes) -> Exchange:
 
 
 class Bare(deque[bytes]):
-    """What stands for a stream where there is no engine: what is written is what is read."""
+    """A stream without an engine: reads return what was written."""
 
     __slots__ = ()
 
     async def read(self, _n: int) -> bytes:
-        """Take a piece; b"" is the end."""
+        """Take a piece; b"" is EOF."""
         return self.popleft()
 
     async def read_to_end(self) -> bytes:
-        """Take what was sent back."""
+        """Take what was echoed."""
         return self.popleft()
 
 
 async def bare(_folder: Path, request: bytes) -> Exchange:
-    """Exchange by coroutines that never wait."""
+    """Exchange with coroutines that never wait."""
     loop = asyncio.get_running_loop()
     sent = loop.create_future()
     sent.set_result(None)
@@ -160,7 +160,7 @@ async def bare(_folder: Path, request: bytes) -> Exchange:
 
 
 async def read_to_end(stream: Any) -> bytes:
-    """Read by native calls."""
+    """Read with native calls."""
     got = b""
     while (data := stream._take(READ_BYTES)) != b"":
         if data is None:
@@ -178,13 +178,13 @@ async def connect(folder: Path, address: Any) -> quic.Connection:
 
 
 def check(answer: bytes, request: bytes) -> None:
-    """Look whether it is what was sent."""
+    """Check that it is what was sent."""
     if answer != request:
         raise RuntimeError("another answer")
 
 
 async def run(options: argparse.Namespace, folder: Path) -> None:
-    """Take turns, and tell the least."""
+    """Take turns, and print the minimum."""
     made = {"api": api, "floor": floor, "bare": bare}
     names = [options.only] if options.only else list(made)
     request = bytes(options.bytes)
@@ -202,7 +202,7 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Make certificates, and run."""
+    """Create certificates, and run."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--loop", default="ringloop", choices=("asyncio", "uvloop", "ringloop"))
     parser.add_argument("--only", choices=("api", "floor", "bare"))

@@ -1,9 +1,9 @@
-/* What UDP on this machine can do: a sender that floods, a receiver that counts, no protocol.
+/* The limit of UDP on this machine: a sender that floods, a receiver that counts, no protocol.
  *
  *     udp_flood plain|gso SIZE WARM-UP SECONDS
  *
- * plain: one datagram a call, both ways. gso: trains of them, UDP_SEGMENT out and UDP_GRO in.
- * Prints what `benches/quic/running.py` reads: the receiver's counts at two times, by its own clock.
+ * plain: one datagram per call, both ways. gso: GSO batches, UDP_SEGMENT out and UDP_GRO in.
+ * Prints what `benches/quic/running.py` reads: the receiver's counts at two times of its own clock.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -128,7 +128,7 @@ int main(int count, char **words) {
         receive(fd, is_gso, &counts);
     }
     print("end", counts);
-    /* The sender's CPU time is known for its whole life only. */
+    /* Only the total CPU time of the sender is known. */
     double share = seconds / (warmup + seconds);
     printf("\"seconds\": %f, \"cpu_ns\": %.0f, \"sent\": %lu, \"sent_total\": %lu, \"done\": 0}\n", seconds,
            cpu_ns(RUSAGE_CHILDREN) * share, sent_after - sent_before, *sent);

@@ -1,13 +1,12 @@
-"""Stacks with aioquic's interface, which tell of events: aioquic, qh3, aiopquic, our own face of it.
+"""Stacks with aioquic's event interface: aioquic, qh3, aiopquic, our own compatibility layer.
 
-Owns: the settings of each stack and how it is given data without end. Called by: `peer`.
-Never: measures.
+Owns: the settings of each stack and how it is kept supplied with data. Called by: `peer`.
 
-All have windows of 16 MiB and verify certificates. Where a stack does not say when there is room,
-its queue is looked at after each of its transmissions, and refilled below `QUEUE_LOW`.
+All have windows of 16 MiB and verify certificates. If a stack does not report when there is room,
+its queue is checked after each of its transmissions, and refilled below `QUEUE_LOW`.
 """
 
-# The private halves of the stacks are looked at where they tell nobody how much they hold.
+# Uses private attributes of stacks that do not report the size of their queues.
 # ruff: noqa: SLF001
 
 import asyncio
@@ -17,14 +16,14 @@ from typing import Any
 
 from workload import ALPN, STREAMS_MAX, WINDOW, Counts
 
-# Bytes that may wait in a stack without backpressure, and below which it gets more.
+# High- and low-water mark of the queue of a stack without back-pressure.
 QUEUE_HIGH = 1024 * 1024
 QUEUE_LOW = 512 * 1024
-# The queue is looked at once in so many bytes.
+# The queue is checked once per this many bytes.
 LOOK_BYTES = 64 * 1024
-# Datagrams that may wait in a stack that tells how many do.
+# High-water mark for stacks that report their queued datagrams.
 DATAGRAMS_HIGH = 128
-# Payload of UDP on a path of Ethernet's 1500: for the stacks that do not look for it themselves.
+# UDP payload for an MTU of 1500: for stacks without path MTU discovery.
 UDP_PAYLOAD = 1400
 
 
@@ -47,11 +46,11 @@ class Stack:
 
     @property
     def is_peer(self) -> bool:
-        """Whether it is another's."""
+        """Whether it is a third-party package."""
         return self.package != "ringloop.quic"
 
     async def serve(self, port: int, cert: str, key: str, counts: Counts) -> None:
-        """Serve for ever."""
+        """Serve forever."""
         configuration = self.configure(is_client=False)
         configuration.load_cert_chain(cert, key)
         await self.asyncio.serve(
@@ -62,7 +61,7 @@ class Stack:
         )
 
     async def connect(self, port: int, ca: str) -> "Any":
-        """Make a connection."""
+        """Open a connection."""
         if self.client_configuration is None:
             self.client_configuration = self.configure(is_client=True)
             self.client_configuration.server_name = "localhost"
@@ -78,7 +77,7 @@ class Stack:
         return made
 
     def configure(self, *, is_client: bool) -> Any:
-        """Best settings that were found; `benches/README.md` says what else was tried."""
+        """The best settings found; `benches/README.md` says what else was tried."""
         settings: dict[str, Any] = {
             "is_client": is_client,
             "alpn_protocols": [ALPN],
@@ -96,7 +95,7 @@ class Stack:
 
 
 def server_class(base: type, events: Any) -> type:  # noqa: C901 - a class
-    """Make the server's protocol on a package's base class."""
+    """Create the server's protocol class from a package's base class."""
     StreamData, Datagram, Handshake = (  # noqa: N806 - classes
         events.StreamDataReceived,
         events.DatagramFrameReceived,
@@ -138,7 +137,7 @@ def server_class(base: type, events: Any) -> type:  # noqa: C901 - a class
 
 
 def client_class(base: type, events: Any, stream_class: type) -> type:  # noqa: C901 - a class
-    """Make the client's protocol on a package's base class."""
+    """Create the client's protocol class from a package's base class."""
     StreamData, Terminated = events.StreamDataReceived, events.ConnectionTerminated  # noqa: N806
 
     class Client(base):  # type: ignore[misc]
@@ -189,7 +188,7 @@ def client_class(base: type, events: Any, stream_class: type) -> type:  # noqa: 
 
 
 class ClientStream:
-    """A stream of a client; how data goes out differs, see below."""
+    """A stream of a client; subclasses differ in how they send."""
 
     def __init__(self, protocol: Any, stream_id: int) -> None:
         self.protocol = protocol
@@ -201,12 +200,12 @@ class ClientStream:
 
     @staticmethod
     async def next_id(quic: Any) -> int:
-        """The number of a stream that may be opened."""
+        """The number of the next stream that may be opened."""
         number: int = quic.get_next_available_stream_id()
         return number
 
     def feed(self, data: Any, is_end: bool) -> None:
-        """Take what has come."""
+        """Add received data."""
         self.received += data
         self.is_ended |= is_end
         waiter = self.waiter
@@ -214,12 +213,12 @@ class ClientStream:
             waiter.set_result(None)
 
     async def more(self) -> None:
-        """Wait for something."""
+        """Wait for data."""
         self.waiter = asyncio.get_running_loop().create_future()
         await self.waiter
 
     async def read(self, size: int) -> bytes:
-        """Receive exactly so many bytes."""
+        """Receive exactly `size` bytes."""
         while len(self.received) < size:
             if self.is_ended:
                 raise ConnectionError("the stream has ended")
@@ -229,13 +228,13 @@ class ClientStream:
         return data
 
     async def read_all(self) -> bytes:
-        """Receive up to the end."""
+        """Receive until EOF."""
         while not self.is_ended:
             await self.more()
         return bytes(self.received)
 
     async def write(self, data: bytes) -> None:
-        """Send; wait where the queue is long."""
+        """Send; wait if the queue is long."""
         protocol = self.protocol
         protocol._quic.send_stream_data(self.stream_id, data)
         protocol._transmit_soon()
@@ -246,12 +245,12 @@ class ClientStream:
                 await protocol.wait_for_room(lambda: self.queued() < QUEUE_LOW)
 
     async def finish(self, data: bytes) -> None:
-        """Send, and no more."""
+        """Send the last data."""
         self.protocol._quic.send_stream_data(self.stream_id, data, True)
         self.protocol._transmit_soon()
 
     def queued(self) -> int:
-        """Bytes that wait in the stack."""
+        """Bytes queued in the stack."""
         raise NotImplementedError
 
     @classmethod
@@ -265,7 +264,7 @@ class ClientStream:
 
 
 class AioquicStream(ClientStream):
-    """aioquic tells nobody how much it holds, but it can be seen."""
+    """aioquic does not report its queue; its private buffer shows it."""
 
     def queued(self) -> int:
         return len(self.protocol._quic._streams[self.stream_id].sender._buffer)
@@ -280,7 +279,7 @@ class AioquicStream(ClientStream):
 
 
 class Qh3Stream(ClientStream):
-    """qh3 tells it; beyond the peer's limit of streams it refuses, and burns the number."""
+    """qh3 reports its queue; beyond the peer's stream limit it refuses, and wastes the number."""
 
     def queued(self) -> int:
         return self.protocol._quic.get_send_buffer_size(self.stream_id)
@@ -294,7 +293,7 @@ class Qh3Stream(ClientStream):
 
 
 class RingloopStream(Qh3Stream):
-    """Ours by aioquic's shape: it transmits by itself, so the queue is looked at now and then."""
+    """Our compatibility layer: it transmits by itself, so the queue is polled."""
 
     async def write(self, data: bytes) -> None:
         self.protocol._quic.send_stream_data(self.stream_id, data)
@@ -307,7 +306,7 @@ class RingloopStream(Qh3Stream):
 
 
 class AiopquicStream(ClientStream):
-    """aiopquic has backpressure of its own."""
+    """aiopquic has back-pressure of its own."""
 
     async def write(self, data: bytes) -> None:
         await self.protocol._quic.send_stream_data_drained(self.stream_id, data)

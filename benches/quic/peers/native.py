@@ -1,6 +1,6 @@
-"""Our own API: connections and streams that are awaited.
+"""Our own API: connections and streams with `await`.
 
-Owns: the settings and the server's handlers. Called by: `peer`. Never: measures.
+Owns: the settings and the server's handlers. Called by: `peer`.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Stack:
         self.endpoint: Any = None
 
     async def serve(self, port: int, cert: str, key: str, counts: Counts) -> None:
-        """Serve for ever."""
+        """Serve forever."""
 
         async def answer(stream: Any) -> None:
             match await stream.readexactly(1):
@@ -43,7 +43,7 @@ class Stack:
             stream.finish()
 
         async def accepted(connection: Any) -> None:
-            # A client that closes at once was connected all the same.
+            # A client that closes immediately was connected nevertheless.
             with contextlib.suppress(quic.ConnectionClosedByPeer):
                 await connection.wait_connected()
             counts.handshakes += 1
@@ -64,7 +64,7 @@ class Stack:
         )
 
     async def connect(self, port: int, ca: str) -> "Connection":
-        """Make a connection, on a socket of its own as the others do."""
+        """Open a connection, on a socket of its own as the other stacks do."""
         if self.client is None:
             self.client = quic.ClientConfig(ca_file=ca, sessions=False, **SETTINGS)
         made = await quic.open_connection(
@@ -74,7 +74,7 @@ class Stack:
 
 
 class Connection:
-    """A client's connection as the workloads want it."""
+    """A client's connection with the interface of the workloads."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -92,7 +92,7 @@ class Connection:
 
 
 class Stream:
-    """A stream as the workloads want it."""
+    """A stream with the interface of the workloads."""
 
     def __init__(self, stream: Any) -> None:
         self.write = stream.send

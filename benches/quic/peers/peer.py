@@ -3,7 +3,7 @@
     peer.py aioquic server PORT CERT KEY                serves until it is killed
     peer.py aioquic client PORT CA WORKLOAD SIZE WARM-UP SECONDS
 
-Owns: the command line and the loop. Called by: `running`. Never: measures; `workload` does.
+Owns: the command line and the loop. Called by: `running`. The measuring is in `workload`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any
 
 import workload
 
-# Stack: adapter, and what it is told.
+# Stack: adapter, and its argument.
 STACKS = {
     "aioquic": ("events", "aioquic"),
     "qh3": ("events", "qh3"),
@@ -27,7 +27,7 @@ STACKS = {
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("stack", choices=STACKS)
     parser.add_argument("--loop", default="asyncio", choices=("asyncio", "uvloop", "ringloop"))
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Find what makes a loop."""
+    """The loop factory for a name."""
     if name == "asyncio":
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(name).new_event_loop

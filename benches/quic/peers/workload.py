@@ -1,11 +1,11 @@
-"""What is measured, written once for every stack: the server's answers and the client's workloads.
+"""The measured work, written once for every stack: the server's answers and the client's workloads.
 
-Owns: the contract on the wire, which `crates/ringloop-quic/examples/perf.rs` speaks too, and the
-figures. Called by: `peer`. Never: names a stack; `Connection` is what an adapter offers.
+Owns: the contract on the wire, which `crates/ringloop-quic/examples/perf.rs` implements too, and the
+figures. Called by: `peer`. Names no stack: adapters implement `Connection`.
 
-The first byte of a bidirectional stream says what is asked of a server: `s` count what comes, `e`
-send it back, `i` tell what was counted so far, as one line of JSON. What a client prints is the
-difference of two such answers: the receiver counts, on its own clock.
+The first byte of a bidirectional stream is the request: `s` count the data, `e` echo it, `i` report
+the counts so far, as one line of JSON. A client prints the difference of two such reports: the
+receiver counts, by its own clock.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 ALPN = "bench"
 CHURN_TASKS = 100
-# What is on its way when a run ends gets this long to arrive, before what was lost is counted.
+# What is in flight when a run ends gets this long to arrive, before losses are counted.
 SETTLE_SECONDS = 0.3
 WINDOW = 16 * 1024 * 1024
 STREAMS_MAX = 512
@@ -29,16 +29,16 @@ class Stream(Protocol):
     """A bidirectional stream of a client."""
 
     async def write(self, data: bytes) -> None:
-        """Send, as soon as there is room by the stack's own rule."""
+        """Send as soon as the stack's back-pressure allows."""
 
     async def finish(self, data: bytes) -> None:
-        """Send, and no more."""
+        """Send the last data."""
 
     async def read(self, size: int) -> bytes:
-        """Receive exactly so many bytes."""
+        """Receive exactly `size` bytes."""
 
     async def read_all(self) -> bytes:
-        """Receive up to the end."""
+        """Receive until EOF."""
 
 
 class Connection(Protocol):
@@ -48,17 +48,17 @@ class Connection(Protocol):
         """Open a stream."""
 
     async def send_datagrams(self, data: bytes, count: int) -> int:
-        """Send some datagrams as the stack likes it best; return how many it took."""
+        """Send datagrams in the stack's preferred way; return how many it accepted."""
 
     def end(self) -> Awaitable[None] | None:
-        """Begin to close; what is to be awaited does not count."""
+        """Begin to close; waiting for the result is not measured."""
 
 
 Connect = Callable[[], Awaitable[Connection]]
 
 
 class Counts:
-    """What a server has seen of all connections."""
+    """What a server has received on all connections."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -66,7 +66,7 @@ class Counts:
         self.handshakes = 0
 
     def snapshot(self) -> bytes:
-        """Tell it, and what it took."""
+        """The counts with the time and CPU time used."""
         seen = {
             "time_ns": time.monotonic_ns(),
             "bytes": self.bytes,
@@ -84,7 +84,7 @@ def rss() -> int:
 
 
 class Tally:
-    """What a client's tasks share."""
+    """State shared by a client's tasks."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -96,8 +96,8 @@ class Tally:
 async def client(
     workload: str, size: int, warmup: float, seconds: float, connect: Connect
 ) -> dict[str, Any]:
-    """Run one workload and return what came out."""
-    # What is asked must not wait behind what is sent: it has a connection of its own.
+    """Run one workload and return the result."""
+    # The control requests have a connection of their own: they must not queue behind the data.
     control, connection = await connect(), await connect()
     if workload == "idle":
         return await idle(control, size, connect)
@@ -117,7 +117,7 @@ async def client(
     running = asyncio.gather(*tasks)
     result = await measure(control, tally, running, warmup, seconds)
     tally.is_over = True
-    # A write that waits for room may wait for long.
+    # A write blocked by back-pressure may take long.
     await asyncio.wait(tasks, timeout=2)
     for task in tasks:
         task.cancel()
@@ -130,7 +130,7 @@ async def client(
 async def measure(
     control: Connection, tally: Tally, running: asyncio.Future[Any], warmup: float, seconds: float
 ) -> dict[str, Any]:
-    """Take both answers and what lies between."""
+    """Take both reports and what lies between."""
     await pass_time(running, warmup)
     first = await ask(control)
     sent, cpu_ns = tally.sent, time.process_time_ns()
@@ -156,7 +156,7 @@ async def measure(
 
 
 async def pass_time(running: asyncio.Future[Any], seconds: float) -> None:
-    """Wait; what fails meanwhile fails the run."""
+    """Wait; a failure of the workload meanwhile fails the run."""
     try:
         await asyncio.wait_for(asyncio.shield(running), seconds)
     except TimeoutError:
@@ -165,12 +165,12 @@ async def pass_time(running: asyncio.Future[Any], seconds: float) -> None:
 
 
 def percentile_us(times: list[int], thousandths: int) -> float:
-    """Of sorted nanoseconds."""
+    """Percentile of sorted nanoseconds."""
     return times[min(len(times) - 1, len(times) * thousandths // 1000)] / 1000 if times else 0.0
 
 
 async def ask(control: Connection) -> dict[str, Any]:
-    """Ask the server what it has counted."""
+    """Ask the server for its counts."""
     opened = await control.open()
     await opened.finish(b"i")
     answer: dict[str, Any] = json.loads(await opened.read_all())
@@ -178,7 +178,7 @@ async def ask(control: Connection) -> dict[str, Any]:
 
 
 async def stream(connection: Connection, size: int, tally: Tally) -> None:
-    """One stream, as many writes as it takes."""
+    """One stream, as many writes as it accepts."""
     opened = await connection.open()
     await opened.write(b"s")
     data = bytes(size)
@@ -190,7 +190,7 @@ async def stream(connection: Connection, size: int, tally: Tally) -> None:
 
 
 async def requests(connection: Connection, size: int, tally: Tally) -> None:
-    """One request after the other, each on a stream of its own."""
+    """Consecutive requests, each on its own stream."""
     data = bytes(range(256)) * (size // 256 + 1)
     data = data[:size]
     request = b"e" + data
@@ -204,7 +204,7 @@ async def requests(connection: Connection, size: int, tally: Tally) -> None:
 
 
 async def pingpong(connection: Connection, size: int, tally: Tally) -> None:
-    """One message after the other on a stream that stays."""
+    """Consecutive messages on one stream."""
     opened = await connection.open()
     await opened.write(b"e")
     data = bytes(size)
@@ -218,7 +218,7 @@ async def pingpong(connection: Connection, size: int, tally: Tally) -> None:
 
 
 async def handshakes(connect: Connect, tally: Tally) -> None:
-    """Connect and close; what a stack does after closing it does beside the next handshake."""
+    """Connect and close; what a stack does after closing overlaps the next handshake."""
     while not tally.is_over:
         start = time.monotonic_ns()
         made = await connect()
@@ -231,19 +231,19 @@ async def handshakes(connect: Connect, tally: Tally) -> None:
 
 
 async def datagrams(connection: Connection, size: int, tally: Tally) -> None:
-    """Send as many datagrams as go out."""
+    """Send as many datagrams as possible."""
     data = bytes(size)
     while not tally.is_over:
         tally.sent += await connection.send_datagrams(data, 64)
 
 
 async def idle(control: Connection, count: int, connect: Connect) -> dict[str, Any]:
-    """Make so many connections, and keep them."""
+    """Open `count` connections, and keep them."""
     first, own = await ask(control), rss()
     held = [await connect() for _ in range(count)]
     last = await ask(control)
     result = {"first": first, "last": last, "client_rss": rss() - own, "held": len(held)}
     print(json.dumps(result), flush=True)
-    # Closing a thousand is nobody's figure.
+    # Closing a thousand connections is not measured.
     sys.stdout.flush()
     os._exit(0)

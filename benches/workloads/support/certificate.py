@@ -1,7 +1,7 @@
 """A certificate for a run of a TLS workload.
 
-Owns: the files, made by the `openssl` command, gone after the run. Called by: `serving`, and the servers
-for their context. Never: used twice; nobody trusts it but the load generator of its run.
+Owns: the files, made by the `openssl` command and deleted after the run. Called by: `serving`, and the
+servers for their context. Trusted only by the load generator of its run.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ KEY = ("-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
 
 @contextlib.contextmanager
 def made() -> Iterator[Path]:
-    """Make an authority and a certificate of `localhost`; return the authority's file."""
+    """Make a CA and a certificate for `localhost`; return the CA's file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         authority, authority_key = folder / "authority.pem", folder / "authority.key"
@@ -48,7 +48,7 @@ def openssl(*arguments: str | Path) -> None:
 
 
 def server_context() -> ssl.SSLContext:
-    """Make the context of the server, from what `made` has left in the environment."""
+    """Make the server's context from what `made` left in the environment."""
     folder = Path(os.environ[FOLDER_VARIABLE])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem", folder / "server.key")

@@ -1,7 +1,7 @@
 """Loops by name.
 
-Owns: the one list of loops that are compared and how each is made.
-Called by: every workload, and `comparison` for the names. Never: sets a policy or patches asyncio.
+Owns: the list of compared loops and how each is created.
+Called by: every workload, and `comparison` for the names. Sets no policy and does not patch asyncio.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ FACTORIES: dict[str, tuple[str, str]] = {
     "zloop": ("zloop", "new_event_loop"),
     "zuvloop": ("zuvloop", "new_event_loop"),
     "rsloop": ("rsloop", "new_event_loop"),
-    # Not a loop: uvloop, with networking of its own.
+    # Not a loop: uvloop with networking of its own.
     "aiofastnet": ("aiofastnet", "loop_factory"),
     "ringloop-uring": ("ringloop", "new_event_loop"),
     "ringloop-epoll": ("ringloop", "new_event_loop"),
@@ -32,10 +32,10 @@ def is_ours(name: str) -> bool:
 
 
 def new_loop(name: str) -> asyncio.AbstractEventLoop:
-    """Make the loop called `name`, with debug mode off.
+    """Create the loop called `name`, with debug mode off.
 
-    Our own loop is told its driver by the environment, before it is imported; a driver that was
-    asked for by name is never replaced by the other one.
+    Our own loop gets its driver from the environment, before it is imported; a driver requested by
+    name is never replaced by the other one.
     """
     if is_ours(name):
         os.environ["RINGLOOP_DRIVER"] = name.removeprefix(OURS_PREFIX)
@@ -50,6 +50,6 @@ def new_loop(name: str) -> asyncio.AbstractEventLoop:
 
 
 def pin_to_cpu(cpu: int | None) -> None:
-    """Keep this process, and the threads it will start, on one CPU."""
+    """Pin this process, and the threads it will start, to one CPU."""
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})

@@ -1,11 +1,11 @@
-"""The timed part of a workload that stays inside one process.
+"""The timed part of a workload that runs in one process.
 
 Owns: warm-up, garbage collection, the clock, the JSON line. Called by: the scheduling workloads.
-Never: does work of the workload itself: whatever a round needs is made inside the timed part.
+Does no work of the workload itself: what a round needs is created inside the timed part.
 
 A workload gives `measure` one function, a round: it runs the loop for a fixed amount of work and
-returns how many operations that was. Rounds are repeated until the time is over; one round before
-them is not counted.
+returns the number of operations. Rounds are repeated until the time is over; the first one is not
+counted.
 """
 
 import argparse
@@ -27,8 +27,8 @@ Surroundings = Callable[[asyncio.AbstractEventLoop], contextlib.AbstractContextM
 def measure(one_round: Round, surroundings: Surroundings = contextlib.nullcontext) -> None:
     """Run a workload as the command line asks and print its JSON line.
 
-    `surroundings` is entered before the timed part and left after it, for things that are there
-    but not measured, such as idle connections.
+    `surroundings` is entered before the timed part and left after it, for things that must exist
+    but are not measured, such as idle connections.
     """
     options = parse_arguments()
     pin_to_cpu(options.cpu)
@@ -73,7 +73,7 @@ def cpu_seconds() -> float:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line that all scheduling workloads have in common."""
+    """Parse the arguments that all scheduling workloads share."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("loop", choices=FACTORIES)
     parser.add_argument("--seconds", type=float, default=1.0, help="time at least [%(default)s]")

@@ -1,10 +1,10 @@
 """The served part of a workload: a server process on one CPU, the load generator on another.
 
 Owns: the two processes of a run, and the JSON line. Called by: the server workloads.
-Never: makes load in Python.
+Makes no load in Python.
 
 The same script plays both parts. Without `--serve` it starts itself again as the server (or starts
-a floor program in its place), lets the load generator load it and prints what that counted.
+a floor program instead), runs the load generator against it and prints what that counted.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Any
 from support import certificate
 from support.loops import FACTORIES, new_loop, pin_to_cpu
 
-# Starts to serve on a free port of 127.0.0.1 and returns the port.
+# Starts serving on a free port of 127.0.0.1 and returns the port.
 Serve = Callable[[], Coroutine[None, None, int]]
 
 START_TIMEOUT_SECONDS = 20.0
@@ -29,7 +29,7 @@ STOP_TIMEOUT_SECONDS = 5.0
 
 
 def measure(serve: Serve, load: str = "echo") -> None:
-    """Play the part that the command line asks for; `load` is the load generator's mode."""
+    """Run the part that the command line asks for; `load` is the load generator's mode."""
     options = parse_arguments()
     if options.serve:
         run_server(serve, options)
@@ -53,7 +53,7 @@ def run_server(serve: Serve, options: argparse.Namespace) -> None:
 
 
 def run_load(mode: str, options: argparse.Namespace) -> dict[str, object]:
-    """Start the server, load it, and return what came of it."""
+    """Start the server, load it, and return the result."""
     if not mode.startswith("tls-"):
         return loaded(mode, options)
     with certificate.made() as authority:
@@ -61,7 +61,7 @@ def run_load(mode: str, options: argparse.Namespace) -> dict[str, object]:
 
 
 def loaded(mode: str, options: argparse.Namespace, *more: str) -> dict[str, object]:
-    """Load a server that is started for it, with `more` options of the load generator's."""
+    """Start a server and load it, with `more` options for the load generator."""
     with running_server(options) as server:
         port = first_line(server)
         command = [
@@ -93,7 +93,7 @@ def loaded(mode: str, options: argparse.Namespace, *more: str) -> dict[str, obje
 
 @contextlib.contextmanager
 def running_server(options: argparse.Namespace) -> Iterator[subprocess.Popen[str]]:
-    """Start the server process; kill it in the end. It inherits the CPU of this one."""
+    """Start the server process, on this process's CPU; kill it at the end."""
     pin_to_cpu(options.cpu)
     itself = [sys.executable, *sys.argv, "--serve"]
     command = [str(options.floor)] if options.floor else itself
@@ -116,7 +116,7 @@ def first_line(server: subprocess.Popen[str]) -> str:
 
 
 def fail(server: subprocess.Popen[str], reason: str) -> None:
-    """End with a reason; what the server said goes first, it is the cause more often."""
+    """Exit with a reason, preceded by the server's output: that is more often the cause."""
     if server.poll() is None:
         server.terminate()
     try:
@@ -131,7 +131,7 @@ def fail(server: subprocess.Popen[str], reason: str) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line that all server workloads have in common."""
+    """Parse the arguments that all server workloads share."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("loop", choices=[*FACTORIES, "floor"])
     parser.add_argument("--size", type=int, default=1024, help="message bytes [%(default)s]")

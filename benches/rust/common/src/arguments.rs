@@ -4,20 +4,20 @@ use std::io;
 use std::net::TcpListener;
 use std::str::FromStr;
 
-/// What a contestant is asked to do.
+/// The workload of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// Serve a TCP echo.
     Echo,
-    /// Serve one short answer over HTTP/1.1.
+    /// Serve one short HTTP/1.1 response.
     Http,
     /// Read a file and write it to standard output.
     Cat,
     /// Start tasks and wait for each.
     Spawn,
-    /// Round trips between a task and a thread outside of the runtime.
+    /// Round trips between a task and a thread outside the runtime.
     Wake,
-    /// Arm timers, cancel one half of them, wait for the other.
+    /// Arm timers, cancel one half, wait for the other.
     Timers,
     /// Round trips between two tasks of one thread, through channels.
     PingPong,
@@ -45,20 +45,20 @@ impl FromStr for Workload {
 pub struct Arguments {
     /// What to do.
     pub workload: Workload,
-    /// echo: bytes of a message, for servers whose buffers are sized by it.
+    /// echo: bytes of a message, for servers that size their buffers by it.
     pub size: usize,
-    /// How many operations to time.
+    /// Number of operations to time.
     pub ops: usize,
     /// Servers: threads that serve.
     pub workers: usize,
-    /// Servers: a port that other processes listen on too; 0 is any, and nobody else's.
+    /// Servers: a port shared with other processes; 0: any free port, not shared.
     pub port: u16,
     /// cat: the file.
     pub path: String,
 }
 
 impl Arguments {
-    /// Read the command line; end with a sentence where it is wrong.
+    /// Parse the command line; exit with a message if it is invalid.
     pub fn read() -> Self {
         Self::parse(std::env::args().skip(1)).unwrap_or_else(|sentence| {
             eprintln!("{sentence}");
@@ -93,18 +93,18 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Bytes of a server's receive buffer: a message fits, and not less than is usual.
+    /// Bytes of a server's receive buffer: fits a message, and is not unusually small.
     pub fn buffer_len(&self) -> usize {
         self.size.max(4096)
     }
 
-    /// Whether several threads or processes are to serve.
+    /// Whether several threads or processes serve.
     pub fn is_shared(&self) -> bool {
         self.workers > 1 || self.port != 0
     }
 
-    /// The port that every listener of a server shares: several threads have to know it beforehand. 0: there is one
-    /// listener, on any port.
+    /// The port shared by all listeners of a server: several threads need to know it beforehand.
+    /// 0: there is one listener, on any port.
     pub fn shared_port(&self) -> io::Result<u16> {
         if self.port != 0 || self.workers == 1 {
             return Ok(self.port);

@@ -1,7 +1,7 @@
-//! Round trips between a task and a thread of its own, by nothing but the runtime's waker.
+//! Round trips between a task and another thread, through the runtime's waker only.
 //!
-//! The thread is woken through `std::sync::mpsc` (a futex), alike for all; what differs is how a
-//! waker reaches a loop that sleeps.
+//! The thread is woken through `std::sync::mpsc` (a futex), the same for all runtimes; they differ in
+//! how a waker reaches a sleeping loop.
 
 use crate::report;
 use std::future::Future;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-/// Make so many round trips.
+/// Make `ops` round trips.
 pub async fn wake(ops: usize) {
     let bell = Bell::default();
     let start = Instant::now();
@@ -22,7 +22,7 @@ pub async fn wake(ops: usize) {
     report(ops as u64, start);
 }
 
-/// A thread that answers every call by waking the task that called.
+/// A thread that answers every call by waking the calling task.
 struct Bell {
     calls: Sender<Arc<Mutex<Call>>>,
 }
@@ -33,7 +33,7 @@ struct Call {
     waker: Option<Waker>,
 }
 
-/// Ready once the thread has answered.
+/// Ready when the thread has answered.
 struct Ring<'a> {
     bell: &'a Bell,
     call: Option<Arc<Mutex<Call>>>,
@@ -85,7 +85,7 @@ impl Future for Ring<'_> {
             waker: Some(cx.waker().clone()),
         }));
         self.call = Some(Arc::clone(&call));
-        // The thread lives as long as the bell.
+        // The thread lives until the bell is dropped.
         let _ = self.bell.calls.send(call);
         Poll::Pending
     }

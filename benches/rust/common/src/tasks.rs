@@ -1,10 +1,11 @@
-//! What is done with tasks and channels, by nothing but the runtime's own.
+//! Work with tasks and channels, using the runtime's own only.
 
 use crate::report;
 use std::future::Future;
 use std::time::Instant;
 
-/// Start so many tasks by `spawn`, each of which returns its number, then wait for each: `is_own` looks at the result.
+/// Start `ops` tasks with `spawn`, each of which returns its number, then join each: `is_own` checks
+/// the result.
 pub async fn spawn_and_join<T: Future>(
     ops: usize,
     spawn: impl Fn(usize) -> T,
@@ -18,8 +19,8 @@ pub async fn spawn_and_join<T: Future>(
     report(ops as u64, start);
 }
 
-/// Send numbers to a task that `spawn` starts, each after the one before came back: channels of one place, as the macro
-/// cannot name the type that has `send` and `recv`.
+/// Send numbers to a task started by `spawn`, each after the previous one came back, over channels of
+/// capacity 1. A macro, because no trait names the type that has `send` and `recv`.
 #[macro_export]
 macro_rules! ping_pong {
     (ops: $ops:expr, channel: $channel:path, spawn: $spawn:expr $(,)?) => {{

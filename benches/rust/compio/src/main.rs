@@ -1,4 +1,4 @@
-//! compio on `io_uring`, with deferred task work, its queues large enough for every connection.
+//! compio on `io_uring`, with deferred task work and queues large enough for all connections.
 
 use bench_common::{
     Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
@@ -58,7 +58,7 @@ async fn serve(port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A failed connection ends alone.
         if is_echo {
             compio::runtime::spawn(echo(stream, buffer_len)).detach();
         } else {
@@ -91,7 +91,7 @@ async fn echo(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
 async fn http(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
     let mut buffer: Vec<u8> = Vec::with_capacity(buffer_len);
     loop {
-        // The client sends a request at once; one in pieces would end the connection.
+        // The client sends a request in one piece; a partial one ends the connection.
         let BufResult(count, filled) = stream.read(buffer).await;
         if count? == 0 || !is_request(&filled) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! glommio: one executor, unbound; the runner pins the process.
+//! glommio: one unpinned executor; the runner pins the process.
 
 use bench_common::{
     Arguments, CAT_BYTES, RESPONSE, Workload, announce, busy_polling, is_request, report,
@@ -50,7 +50,7 @@ async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
     loop {
         let stream = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A failed connection ends alone.
         if is_echo {
             glommio::spawn_local(echo(stream, buffer_len)).detach();
         } else {
@@ -86,7 +86,7 @@ async fn http(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
     }
 }
 
-/// Writes are blocking: it has no standard output of its own.
+/// Writes are blocking: glommio has no asynchronous standard output.
 async fn cat(path: &str) -> io::Result<()> {
     let start = Instant::now();
     let file = BufferedFile::open(path).await?;

@@ -1,4 +1,4 @@
-//! monoio on `io_uring`, its queues large enough for every connection.
+//! monoio on `io_uring`, with queues large enough for all connections.
 
 use bench_common::{
     Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, spawn_and_join, timers,
@@ -59,7 +59,7 @@ async fn serve(port: u16, buffer_len: usize, is_echo: bool) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A failed connection ends alone.
         if is_echo {
             monoio::spawn(echo(stream, buffer_len));
         } else {
@@ -85,7 +85,7 @@ async fn echo(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
 async fn http(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
     let mut buffer: Vec<u8> = Vec::with_capacity(buffer_len);
     loop {
-        // The client sends a request at once; one in pieces would end the connection.
+        // The client sends a request in one piece; a partial one ends the connection.
         let (count, filled) = stream.read(buffer).await;
         if count? == 0 || !is_request(&filled) {
             return Ok(());
@@ -99,7 +99,7 @@ async fn http(mut stream: TcpStream, buffer_len: usize) -> io::Result<()> {
 
 async fn cat(path: &str) -> io::Result<()> {
     let start = Instant::now();
-    // SAFETY: standard output is open, and nothing else of this process uses it.
+    // SAFETY: standard output is open, and nothing else in this process uses it.
     let out = File::from_std(unsafe { std::fs::File::from_raw_fd(1) })?;
     let file = File::open(path).await?;
     let mut buffer: Vec<u8> = Vec::with_capacity(CAT_BYTES);

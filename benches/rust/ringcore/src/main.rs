@@ -1,4 +1,4 @@
-//! ringcore: what it has. It joins no tasks and cannot be woken from another thread.
+//! ringcore, as far as it goes: it cannot join tasks nor be woken from another thread.
 
 use bench_common::{
     Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, unsupported,
@@ -49,13 +49,13 @@ fn fail(error: &io::Error) {
 }
 
 fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
-    // Its own `bind` has a backlog of 128 and does not tell the port.
+    // Its own `bind` has a backlog of 128 and does not report the port.
     let listener = StdListener::bind(("127.0.0.1", 0))?;
     announce(listener.local_addr()?.port());
     let listener = TcpListener::from_raw_fd(listener.into_raw_fd());
     spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // A connection that fails concerns nobody else.
+            // A failed connection ends alone.
             spawn(async move {
                 drop(talk(stream, buffer_len, is_echo).await);
             });
@@ -109,7 +109,7 @@ async fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Without handles to join: every task counts itself.
+/// There are no join handles: every task counts itself.
 fn spawn_all(ops: usize) {
     let done = Rc::new(Cell::new(0));
     let start = Instant::now();

@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// A listener on every worker.
+/// One listener per worker.
 fn serve(runtime: &Runtime, port: u16, is_echo: bool) -> io::Result<()> {
     let addr = ([127, 0, 0, 1], port).into();
     let accept = move |listener| accept(listener, is_echo);
@@ -80,7 +80,7 @@ async fn echo(stream: TcpStream) -> io::Result<()> {
 async fn http(stream: TcpStream) -> io::Result<()> {
     let mut incoming = stream.receive();
     while let Some(bytes) = incoming.next().await {
-        // The client sends a request at once; one in pieces would end the connection.
+        // The client sends a request in one piece; a partial one ends the connection.
         if !is_request(&bytes?) {
             break;
         }

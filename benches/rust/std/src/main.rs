@@ -1,4 +1,4 @@
-//! The standard library: a thread a connection, blocking calls. The measure of the files' rows.
+//! The standard library: one thread per connection, blocking calls. The reference of the file rows.
 
 use bench_common::{
     Arguments, CAT_BYTES, RESPONSE, Workload, announce, is_request, report, unsupported,
@@ -31,7 +31,7 @@ fn serve(buffer_len: usize, talk: fn(TcpStream, usize) -> io::Result<()>) -> io:
     loop {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A failed connection ends alone.
         thread::spawn(move || talk(stream, buffer_len));
     }
 }
@@ -81,11 +81,11 @@ fn cat(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A thread is no task; the row shows what tasks are for.
+/// A thread is not a task; the row shows the benefit of tasks.
 fn spawn(ops: usize) -> io::Result<()> {
     let start = Instant::now();
     for _ in 0..ops {
-        // A thread of an empty closure does not panic.
+        // A thread with an empty closure does not panic.
         let _ = thread::spawn(|| ()).join();
     }
     report(ops as u64, start);

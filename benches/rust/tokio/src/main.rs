@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
         Builder::new_current_thread()
     };
     let runtime = builder.enable_all().build()?;
-    // The root of a runtime with several threads runs outside of them: everything is a task of it.
+    // `block_on` runs its future outside the worker threads: spawn everything as a task.
     let ran = runtime.block_on(async { tokio::spawn(run(arguments)).await });
     ran.unwrap_or_else(|error| Err(error.into()))
 }
@@ -53,7 +53,7 @@ async fn serve(buffer_len: usize, is_echo: bool) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A connection that fails concerns nobody else.
+        // A failed connection ends alone.
         if is_echo {
             tokio::spawn(echo(stream, buffer_len));
         } else {
