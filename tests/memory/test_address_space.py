@@ -1,6 +1,6 @@
-"""A process whose address space is used up: large requests end in MemoryError, never in an abort.
+"""With an exhausted address space, large requests end in MemoryError, never in an abort.
 
-Each loop plays in a child process, which limits itself, and has to be usable afterwards.
+Each loop runs in a child process, which limits itself, and must be usable afterwards.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_large_requests_without_memory_are_refused_and_the_loop_goes_on(
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     if loop_name == support.ORACLE:
-        # It takes more by reference in some versions, and so may have memory for all of it.
+        # Some versions pass more by reference, and may have enough memory for all of it.
         report = {"afterwards": report["afterwards"]}
     assert report == dict.fromkeys(report, True)
     assert "afterwards" in report

@@ -1,4 +1,4 @@
-"""Memory: what is opened and dropped again leaves nothing, however often.
+"""Memory: opening and dropping resources repeatedly leaves nothing behind.
 
 Three counters see different leaks: Python's blocks (handles, transports, bytes), the C heap (the
 engine's tables and queues), and the references of an object that passed through everything.
@@ -29,7 +29,7 @@ Loop = asyncio.AbstractEventLoop
 
 CONNECTIONS = 10_000
 CONNECTIONS_AT_ONCE = 100
-# A leak of one transport each would be several megabytes.
+# A leak of one transport per iteration would be several megabytes.
 RESIDENT_GROWTH_MAX = 2 << 20
 ITERATIONS = 3000
 
@@ -47,7 +47,7 @@ class _HeapInfo(ctypes.Structure):
 
 
 def native_bytes() -> int:
-    """Bytes in use on the C heap; 0 where the C library does not tell."""
+    """Bytes in use on the C heap; 0 if the C library does not report it."""
     libc = ctypes.CDLL(None)
     try:
         mallinfo2 = libc.mallinfo2
@@ -60,7 +60,7 @@ def native_bytes() -> int:
 
 @dataclass
 class Usage:
-    """What is allocated now."""
+    """The current allocations."""
 
     blocks: int
     objects: int
@@ -73,10 +73,10 @@ class Usage:
         return cls(sys.getallocatedblocks(), len(gc.get_objects()), native_bytes())
 
     def assert_flat(self, before: Usage, iterations: int) -> None:
-        """Fail when a block, or a few bytes of the C heap, may have stayed of each iteration."""
+        """Fail if every iteration may have leaked a block, or a few bytes of the C heap."""
         assert self.blocks - before.blocks < iterations // 2, (before, self)
         assert self.objects - before.objects < iterations // 2, (before, self)
-        # Tables and free lists grow to what one burst needs, and stay.
+        # Tables and free lists grow to the size of one burst, and stay.
         assert self.native - before.native < iterations * 16, (before, self)
 
 
@@ -88,10 +88,10 @@ class Token:
 
 
 def until_flat(iterations: int, growth_bytes_max: int | None = None) -> Iterator[None]:
-    """Let a `for` loop play its body until it leaves nothing, three times at most.
+    """Let a `for` loop run its body until it leaks nothing, three times at most.
 
-    What leaks does so each time; the interpreter's table of interned strings doubles once. With
-    `growth_bytes_max` the memory of the process is looked at too.
+    A leak shows each time; the interpreter's table of interned strings doubles once. With
+    `growth_bytes_max` the resident memory of the process is checked too.
     """
     for last in (False, False, True):
         before, resident = Usage.now(), support.resident_bytes()
@@ -119,7 +119,7 @@ def flat(
     async def repeat() -> None:
         for _ in range(iterations):
             await scenario(token)
-        # What was cancelled, and what is in the ready ring, goes.
+        # Let cancelled handles and the ready queue drain.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -149,7 +149,7 @@ def test_handles_in_debug_mode_leave_nothing(loop: Loop, run: Callable[..., Any]
         await asyncio.sleep(0)
 
     loop.set_debug(True)
-    # A stack each is slow.
+    # Capturing a stack for each is slow.
     flat(scenario, run, 500)
     loop.set_debug(False)
 
@@ -195,7 +195,7 @@ def test_messages_of_other_threads_leave_nothing(loop: Loop, run: Callable[..., 
     async def burst() -> None:
         thread = threading.Thread(target=send)
         thread.start()
-        # In the loop's way: all messages wait at once, the most that the queues will ever hold.
+        # Blocks the loop: all messages are queued at once, the most the queues will ever hold.
         thread.join()
         await drain()
 
@@ -208,7 +208,7 @@ def test_messages_of_other_threads_leave_nothing(loop: Loop, run: Callable[..., 
     for _ in range(2):
         run(burst())
     references = sys.getrefcount(token)
-    # As many rounds as make a leak larger than what a queue's capacity differs by.
+    # Enough rounds to make a leak larger than the variation of a queue's capacity.
     rounds = 8
     for _ in until_flat(rounds * ITERATIONS):
         for _ in range(rounds):
@@ -216,7 +216,7 @@ def test_messages_of_other_threads_leave_nothing(loop: Loop, run: Callable[..., 
     assert sys.getrefcount(token) == references
 
 
-def test_burst_of_messages_gives_its_memory_back(loop: Loop, run: Callable[..., Any]) -> None:
+def test_burst_of_messages_frees_its_memory(loop: Loop, run: Callable[..., Any]) -> None:
     messages = 300_000
 
     def send() -> None:
@@ -233,7 +233,7 @@ def test_burst_of_messages_gives_its_memory_back(loop: Loop, run: Callable[..., 
     before = Usage.now()
     for _ in range(2):
         run(burst())
-    # Each queue of the handles would be more than two megabytes.
+    # Each queue of handles would take more than two megabytes.
     assert Usage.now().native - before.native < 1 << 20
 
 
@@ -254,7 +254,7 @@ def test_watchers_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
 
 
 class Echo(asyncio.Protocol):
-    """Send back what comes."""
+    """Echoes what it receives."""
 
     transport: Any
 
@@ -291,13 +291,13 @@ def test_bytes_leave_nothing(loop: Loop, run: Callable[..., Any], count: int) ->
 
 
 def reset(sock: socket.socket) -> None:
-    """Close with RST, which leaves no TIME_WAIT behind."""
+    """Close with RST, which leaves no TIME_WAIT."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
 
 @pytest.mark.timeout(300)
-def test_ten_thousand_connections_leave_memory_flat(loop: Loop, run: Callable[..., Any]) -> None:
+def test_ten_thousand_connections_leak_nothing(loop: Loop, run: Callable[..., Any]) -> None:
     made = lost = opened = 0
 
     class Counted(Echo):
@@ -318,7 +318,7 @@ def test_ten_thousand_connections_leave_memory_flat(loop: Loop, run: Callable[..
             client.sendall(b"hello")
         await support.wait_until(lambda: made == opened)
         for client in clients:
-            # Whether they have had their answer or not.
+            # Whether they have received their answer or not.
             reset(client)
         await support.wait_until(lambda: lost == made)
 

@@ -1,7 +1,7 @@
-"""Each allocation of a connection's life fails once: what the kernel has handed over is never just gone.
+"""Each allocation of a connection fails once: data received from the kernel is never lost silently.
 
-What arrives is a beginning of what was sent, and all of it unless `connection_lost` is told of an error.
-asyncio itself loses the end of some connections then; ours must come.
+What arrives is a prefix of what was sent, and all of it unless `connection_lost` gets an error.
+asyncio loses the end of some connections then; ours must be complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.one_thread("the interpreter's allocators are the process's"),
-    # A socket whose owner could not be made is closed by the collector.
+    # A socket whose transport could not be created is closed by the collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
@@ -43,7 +43,7 @@ def play(loop_factory: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 
 class Taker:
-    """Keep what comes, without an allocation."""
+    """Records what it receives, without an allocation."""
 
     def __init__(self, failing: Failing, count: int = 0) -> None:
         self.failing = failing
@@ -108,7 +108,7 @@ def is_oracle(failing: Failing) -> bool:
 
 @pytest.mark.parametrize("size", [30, 2500, 150_000])
 @pytest.mark.parametrize("factory", [Plain, Buffered])
-def test_stream_that_is_read_has_no_hole(
+def test_read_stream_has_no_hole(
     play: Callable[[Scenario], int], factory: Callable[[Failing], Any], size: int
 ) -> None:
     sent = pattern(size)
@@ -129,7 +129,7 @@ def test_stream_that_is_read_has_no_hole(
     assert play(scenario) > 0
 
 
-def test_datagrams_that_are_read_come_in_order_or_end_it(play: Callable[[Scenario], int]) -> None:
+def test_read_datagrams_are_in_order_or_reported(play: Callable[[Scenario], int]) -> None:
     sent = [b"%d" % number for number in range(6)]
 
     def scenario(failing: Failing) -> Steps:
@@ -144,7 +144,7 @@ def test_datagrams_that_are_read_come_in_order_or_end_it(play: Callable[[Scenari
                 theirs.sendto(datagram, ours.getsockname())
         yield
         if not is_oracle(failing):
-            # asyncio tells only its log of what a protocol has not seen for want of memory.
+            # asyncio only logs datagrams that it could not deliver for lack of memory.
             failing.turn(lambda: protocol.lost or protocol.count == len(sent), "the datagrams")
             assert protocol.chunks[: protocol.count] == sent[: protocol.count]
         if not protocol.lost:
@@ -156,7 +156,7 @@ def test_datagrams_that_are_read_come_in_order_or_end_it(play: Callable[[Scenari
     assert play(scenario) > 0
 
 
-def test_pipe_that_is_read_has_no_hole(play: Callable[[Scenario], int]) -> None:
+def test_read_pipe_has_no_hole(play: Callable[[Scenario], int]) -> None:
     sent = pattern(200)
 
     def scenario(failing: Failing) -> Steps:
@@ -178,7 +178,7 @@ def test_pipe_that_is_read_has_no_hole(play: Callable[[Scenario], int]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(100, 50, 150), (100_000, 80_000, 20)])
-def test_stream_that_is_written_to_has_no_hole(
+def test_written_stream_has_no_hole(
     play: Callable[[Scenario], int], sizes: tuple[int, ...]
 ) -> None:
     parts = [pattern(size, seed) for seed, size in enumerate(sizes)]
@@ -209,7 +209,7 @@ def test_stream_that_is_written_to_has_no_hole(
 
         failing.loop.call_soon(write)
         with tempfile.TemporaryFile() as arrived, theirs:
-            # Reads without an allocation of this process.
+            # Reads without an allocation in this process.
             peer = subprocess.Popen(["cat"], stdin=theirs.fileno(), stdout=arrived)
             theirs.close()
             yield
@@ -231,7 +231,7 @@ def test_stream_that_is_written_to_has_no_hole(
 def tls_connection(
     failing: Failing, certificates: Certificates, protocol: Plain
 ) -> tuple[Any, ssl.SSLSocket]:
-    """Make a TLS transport, and the plain end, which is blocking."""
+    """Create a TLS transport and its plain peer, which is blocking."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     ends: list[ssl.SSLSocket] = []
@@ -251,7 +251,7 @@ def tls_connection(
 
 
 @pytest.mark.parametrize("size", [50, 40_000])
-def test_tls_that_is_read_has_no_hole(
+def test_read_tls_stream_has_no_hole(
     play: Callable[[Scenario], int], certificates: Certificates, tls_engine: str, size: int
 ) -> None:
     sent = pattern(size)
@@ -272,7 +272,7 @@ def test_tls_that_is_read_has_no_hole(
     assert play(scenario) > 0
 
 
-def test_tls_that_is_written_to_has_no_hole(
+def test_written_tls_stream_has_no_hole(
     play: Callable[[Scenario], int], certificates: Certificates, tls_engine: str
 ) -> None:
     sent = pattern(190)
@@ -299,7 +299,7 @@ def test_tls_that_is_written_to_has_no_hole(
             yield
             transport.close()
             peer.settimeout(support.PATIENCE_SECONDS)
-            # The other end of its goodbye: nothing here reads while the loop stands still.
+            # The peer sends its close_notify next: nothing here reads while the loop is stopped.
             failing.loop.call_soon(failing.loop.stop)
             failing.loop.run_forever()
             got = b""

@@ -1,6 +1,6 @@
-"""Memory is short for seconds: no stream has a hole that nobody is told of, and all is well afterwards.
+"""Out of memory for seconds: no stream has an unreported hole, and everything works afterwards.
 
-What happens meanwhile is in `pressure.py`, which plays in a child process and limits itself.
+The scenario is in `pressure.py`, which runs in a child process and limits itself.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ SECONDS = 1.5
 
 
 def environment() -> dict[str, str]:
-    """One heap of the C library's, so that what is taken is nobody else's; short ones on 3.14t."""
+    """One arena for malloc, so that no other arena takes the memory; small mimalloc arenas for 3.14t."""
     values = {**os.environ, "MALLOC_ARENA_MAX": "1", "MIMALLOC_ARENA_RESERVE": "16384"}
-    # Where a panic prints its stack it needs megabytes (docs/policies.md).
+    # A panic that prints its stack needs megabytes (docs/policies.md).
     values.pop("RUST_BACKTRACE", None)
     return values
 
 
 @pytest.mark.one_thread("a child of its own is limited")
-# KiB that are left: less than the loop's larger buffers, and more.
+# KiB left: less than the loop's larger buffers, and more.
 @pytest.mark.parametrize("left", [2048, 16 * 1024])
-def test_loop_outlives_a_lasting_want_of_memory(
+def test_loop_survives_lasting_memory_pressure(
     loop_name: str, certificates: Certificates, left: int
 ) -> None:
     if loop_name == support.ORACLE:

@@ -29,7 +29,7 @@ Run = Any
 
 @pytest.fixture
 def ends() -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Make both ends of a pipe as files."""
+    """Create both ends of a pipe as files."""
     reader, writer = os.pipe()
     files = os.fdopen(reader, "rb", 0), os.fdopen(writer, "wb", 0)
     yield cast("tuple[BinaryIO, BinaryIO]", files)
@@ -71,7 +71,7 @@ def test_both_ends_are_made_nonblocking(loop: Loop, run: Run, ends: Any) -> None
     run(main())
 
 
-def test_files_are_refused_with_asyncios_words(loop: Loop, run: Run) -> None:
+def test_files_are_refused_as_by_asyncio(loop: Loop, run: Run) -> None:
     async def main() -> None:
         with tempfile.TemporaryFile() as file:
             with pytest.raises(ValueError, match=r"^Pipe transport is for pipes/sockets only\.$"):
@@ -111,7 +111,7 @@ def test_a_device_that_cannot_be_polled(loop: Loop, run: Run, loop_log: Any) -> 
             assert transport.get_write_buffer_size() == 0
             transport.close()
             await wait_until(lambda: LOST in protocol.calls)
-        # A reader is told by the loop that it never hears anything.
+        # For a reader the loop warns that it will never receive anything.
         with os.fdopen(os.open("/dev/null", os.O_RDONLY), "rb", 0) as null:
             transport, protocol = await reading(loop, null)
             assert protocol.calls == ["made"]
@@ -132,7 +132,7 @@ def test_sockets_are_pipes_too(loop: Loop, run: Run) -> None:
         writer.write(b"over a socket")
         await wait_until(lambda: read.data == b"over a socket")
         reader.close()
-        # The other end is gone: a writer is told without writing.
+        # The other end is closed: a writer is notified without writing.
         await wait_until(lambda: LOST in wrote.calls)
         assert wrote.calls == ["made", LOST]
         assert writer.is_closing()
@@ -141,7 +141,7 @@ def test_sockets_are_pipes_too(loop: Loop, run: Run) -> None:
     run(main())
 
 
-def test_terminal_that_hangs_up_is_an_everyday_error(loop: Loop, run: Run) -> None:
+def test_terminal_hangup_goes_to_the_protocol(loop: Loop, run: Run) -> None:
     async def main() -> None:
         master, slave = pty.openpty()
         tty.setraw(slave)
@@ -171,7 +171,7 @@ def test_pause_keeps_bytes_in_the_pipe(loop: Loop, run: Run, ends: Any) -> None:
         transport.resume_reading()
         assert transport.is_reading()
         await wait_until(lambda: protocol.data == b"held")
-        # Paused by the receiver itself, in the middle of more.
+        # Paused by the protocol itself, with more to read.
         protocol.data_received = lambda data: (
             transport.pause_reading(),
             protocol.data.extend(data),
@@ -212,7 +212,7 @@ def test_paused_before_the_first_read(loop: Loop, run: Run, ends: Any) -> None:
     run(main())
 
 
-def test_another_protocol_takes_over(loop: Loop, run: Run, ends: Any) -> None:
+def test_pipe_switches_to_another_protocol(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         reader, first = await reading(loop, ends[0])
         writer, wrote = await writing(loop, ends[1])
@@ -290,7 +290,7 @@ def test_interrupt_leaves_the_loop_and_the_pipe_reads_on(loop: Loop, run: Run, e
     run(wait_until(lambda: LOST in protocol.calls))
 
 
-def test_callbacks_run_in_the_context_of_whoever_began(loop: Loop, run: Run, ends: Any) -> None:
+def test_callbacks_run_in_the_callers_context(loop: Loop, run: Run, ends: Any) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     seen: dict[str, str] = {}
 
@@ -341,7 +341,7 @@ def test_unclosed_transport_warns_and_closes(loop_factory: Callable[[], Loop], e
     assert ends[1].closed
 
 
-def test_paused_transport_that_nobody_holds_is_collected(loop: Loop, run: Run, ends: Any) -> None:
+def test_unreferenced_paused_pipe_is_collected(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> weakref.ref[Any]:
         transport, _ = await reading(loop, ends[0])
         transport.pause_reading()
@@ -355,7 +355,7 @@ def test_paused_transport_that_nobody_holds_is_collected(loop: Loop, run: Run, e
     assert gone() is None
 
 
-def test_representation_tells_the_state(loop: Loop, run: Run, ends: Any) -> None:
+def test_repr_of_a_pipe_shows_its_state(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         writer, wrote = await writing(loop, ends[1])
         reader, _ = await reading(loop, ends[0])

@@ -1,4 +1,4 @@
-"""The writing end of a pipe: what is written when, flow control, a reader that goes away."""
+"""The write end of a pipe: timing of writes, flow control, a reader that closes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Any
 
 @pytest.fixture
 def ends() -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Make both ends of a pipe as files."""
+    """Create both ends of a pipe as files."""
     reader, writer = os.pipe()
     files = os.fdopen(reader, "rb", 0), os.fdopen(writer, "wb", 0)
     yield cast("tuple[BinaryIO, BinaryIO]", files)
@@ -30,9 +30,9 @@ def ends() -> Iterator[tuple[BinaryIO, BinaryIO]]:
         file.close()
 
 
-def test_many_bytes_through_a_pipe_of_our_own(loop: Loop, run: Run, ends: Any) -> None:
+def test_many_bytes_through_a_pipe(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
-        # All of it is in memory, several times; the service's test moves more.
+        # All of it is in memory, several times; the service's test transfers more.
         data = os.urandom(1 << 20) * (min(TEST_BYTES, 64 << 20) >> 20)
         reader, read = await reading(loop, ends[0])
         writer, wrote = await writing(loop, ends[1])
@@ -59,7 +59,7 @@ def test_writes_of_one_turn_arrive_in_order(loop: Loop, run: Run, ends: Any) -> 
             writer.write(b"%d," % n)
         await wait_until(lambda: read.data == expected)
         assert writer.get_write_buffer_size() == 0
-        # What a buffer holds when it is written counts, whatever becomes of it.
+        # The contents at the time of the write count, even if the buffer changes.
         changing = bytearray(b"before")
         writer.write(b"first ")
         writer.write(changing)
@@ -67,7 +67,7 @@ def test_writes_of_one_turn_arrive_in_order(loop: Loop, run: Run, ends: Any) -> 
         writer.writelines([b" li", memoryview(b"nes"), bytearray(b".")])
         writer.write(b"")
         await wait_until(lambda: read.data == expected + b"first before lines.")
-        # Closing in the same turn loses nothing.
+        # Closing in the same iteration loses nothing.
         writer.write(b"la")
         writer.write(b"st")
         writer.close()
@@ -93,7 +93,7 @@ def test_each_write_is_in_the_pipe_at_once(loop: Loop, run: Run, ends: Any) -> N
     run(main())
 
 
-def test_writes_to_the_descriptor_itself_keep_their_place(loop: Loop, run: Run, ends: Any) -> None:
+def test_direct_writes_to_the_descriptor_keep_order(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         writer, wrote = await writing(loop, ends[1])
         writer.write(b"header ")
@@ -108,7 +108,7 @@ def test_writes_to_the_descriptor_itself_keep_their_place(loop: Loop, run: Run, 
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_of_fork_writes_nothing_of_its_parents(loop: Loop, run: Run, ends: Any) -> None:
+def test_forked_child_writes_nothing_of_its_parents(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         writer, wrote = await writing(loop, ends[1])
         for word in (b"1", b"2", b"3"):
@@ -126,9 +126,7 @@ def test_a_child_of_fork_writes_nothing_of_its_parents(loop: Loop, run: Run, end
     run(main())
 
 
-def test_writes_while_the_loop_stands_still_are_in_the_pipe(
-    loop: Loop, run: Run, ends: Any
-) -> None:
+def test_writes_while_the_loop_is_stopped_are_in_the_pipe(loop: Loop, run: Run, ends: Any) -> None:
     writer, wrote = run(writing(loop, ends[1]))
     for word in (b"one ", b"two"):
         writer.write(word)
@@ -150,7 +148,7 @@ def test_what_was_written_before_an_abort_is_in_the_pipe(loop: Loop, run: Run, e
     run(main())
 
 
-def test_abort_drops_what_the_pipe_had_no_room_for(loop: Loop, run: Run, ends: Any) -> None:
+def test_abort_drops_queued_bytes(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         writer, wrote = await writing(loop, ends[1])
         writer.write(b"x" * 1_000_000)

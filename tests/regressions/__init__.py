@@ -1,1 +1,1 @@
-"""One file a regression, its story in the docstring of the module."""
+"""One file per regression; the module's docstring describes it."""

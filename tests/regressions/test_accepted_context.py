@@ -1,9 +1,9 @@
 """The context variables that an accepted connection sees.
 
-asyncio accepts in a task that copies the context of `start_serving`: what was set there is seen by the
-protocol factory and by every callback, and what the factory sets stays with its connection. Ours made
-connections in whatever context the loop itself ran in, and an application behind a server saw none of
-the variables that were set before it (uvicorn's `test_contextvars_preserved_by_default`).
+asyncio accepts in a task that copies the context of `start_serving`: the protocol factory and every
+callback see the variables set there, and what the factory sets stays with its connection. Our loop
+accepted in the context the loop itself ran in, and an application behind a server saw none of the
+variables set before it (uvicorn's `test_contextvars_preserved_by_default`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def test_a_connection_is_made_in_the_context_that_serving_was_started_in(run: Run) -> None:
+def test_connections_use_the_context_of_start_serving(run: Run) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     made: list[Recorder] = []
 
@@ -27,7 +27,7 @@ def test_a_connection_is_made_in_the_context_that_serving_was_started_in(run: Ru
         def __init__(self) -> None:
             super().__init__()
             self.note("__init__")
-            # Of this connection only: the next one begins with the context of the server again.
+            # For this connection only: the next one starts with the context of the server again.
             variable.set("factory")
             made.append(self)
 

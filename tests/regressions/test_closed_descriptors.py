@@ -1,8 +1,7 @@
-"""A program that closes all descriptors (`os.closerange`, as daemons do) while a loop is there.
+"""Closing all descriptors (`os.closerange`, as daemons do) while a loop exists.
 
-The ring went on by its slot, which the call does not close, and waited for ever; its end aborted
-debug builds.
-asyncio says EBADF at the next wait, and so do both drivers.
+The ring continued with its registered descriptor, which the call does not close, and waited forever;
+dropping it aborted debug builds. asyncio raises EBADF at the next wait, and so do both drivers.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ else:
 
 @pytest.mark.parametrize("case", ["inside", "in a thread", "between runs", "reused"])
 @pytest.mark.parametrize("driver", support.DRIVERS)
-def test_a_loop_whose_descriptors_are_closed_says_so(driver: str, case: str) -> None:
+def test_loop_with_closed_descriptors_raises(driver: str, case: str) -> None:
     support.usable_loop(f"ringloop-{driver}")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, driver, case],

@@ -1,7 +1,7 @@
 """The context variables that `connection_lost` sees.
 
-uvloop's own tests found it: when the peer ended a connection, or the kernel took its last bytes,
-`connection_lost` ran in the context of whoever had started the loop, and not in the connection's.
+Found by uvloop's tests: when the peer closed a connection, or the kernel accepted its last bytes,
+`connection_lost` ran in the context that started the loop instead of the connection's.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_end_by_the_user(run: Run) -> None:
                 protocol = await connect(near)
                 getattr(protocol.transport, end)()
                 await within(protocol.lost)
-            # A copy of the caller's; the connection has one context of its own from 3.15 on.
+            # A copy of the caller's; since 3.15 a connection has one context of its own.
             assert protocol.seen == ["inside" if sys.version_info >= (3, 15) else "outside"]
 
     run(main())

@@ -1,7 +1,7 @@
-"""An exception that leaves the loop comes between what was done and what was left to do.
+"""An exception that leaves the loop between a completed step and its follow-up.
 
-`tests/injection` found connections that waited for ever: TLS whose `get_buffer` or `connection_made` was
-interrupted, with records in hand or an answer unsent and nothing more to come; and a pipe or a datagram
+`tests/injection` found connections that waited forever: TLS whose `get_buffer` or `connection_made` was
+interrupted, with undelivered records or an unsent answer and no further input; and a pipe or a datagram
 endpoint that was closing when `resume_writing` was interrupted. asyncio's own wait there, too.
 """
 
@@ -28,7 +28,7 @@ EACH_OF_OURS = pytest.mark.parametrize("loop_name", OURS, indirect=True)
 
 
 def run_again(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> int:
-    """Run to the end of `work`, again after each interrupt; return how many there were."""
+    """Run until `work` is done, again after each interrupt; return the number of interrupts."""
     task = loop.create_task(work)
     interrupts = 0
     while not task.done():
@@ -41,7 +41,7 @@ def run_again(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -
 
 
 class Fragile:
-    """Raise at the first call of one callback; and know when the connection is lost."""
+    """Raises in the first call of one callback; records when the connection is lost."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -108,7 +108,7 @@ async def lost(*protocols: Fragile) -> None:
         *((FragileBuffer, name) for name in ("get_buffer", "buffer_updated")),
     ],
 )
-def test_tls_goes_on_behind_an_interrupted_callback(
+def test_tls_continues_after_an_interrupted_callback(
     loop: asyncio.AbstractEventLoop,
     certificates: Certificates,
     kind: Callable[[str], Any],
@@ -131,7 +131,7 @@ def test_tls_goes_on_behind_an_interrupted_callback(
         client.transport.write(data)
         served.transport.write(data)
         await support.wait_until(lambda: client.data == data and served.data == data, "all bytes")
-        # It answers the end that it hears of.
+        # The other side answers the close_notify.
         (served if which == "client" else client).transport.close()
         await lost(client, served)
         server.close()
@@ -145,7 +145,7 @@ def test_tls_goes_on_behind_an_interrupted_callback(
 
 
 @EACH_OF_OURS
-def test_pipe_ends_behind_an_interrupted_resume(loop: asyncio.AbstractEventLoop) -> None:
+def test_pipe_closes_after_an_interrupted_resume(loop: asyncio.AbstractEventLoop) -> None:
     protocol, reading = FragileData("resume_writing"), FragileData("")
     reads, writes = os.pipe()
 
@@ -161,7 +161,7 @@ def test_pipe_ends_behind_an_interrupted_resume(loop: asyncio.AbstractEventLoop)
 
 
 @EACH_OF_OURS
-def test_datagram_endpoint_ends_behind_an_interrupted_resume(
+def test_datagram_endpoint_closes_after_an_interrupted_resume(
     loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     class Messages(FragileData, asyncio.DatagramProtocol):

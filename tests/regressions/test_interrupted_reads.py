@@ -1,8 +1,8 @@
-"""An exception that leaves the loop comes between the kernel's bytes and the protocol.
+"""An exception that leaves the loop between the kernel's bytes and the protocol.
 
-On the ring the bytes of a `BufferedProtocol` are in a buffer of the pool before `get_buffer` is called.
-A KeyboardInterrupt out of `get_buffer` left them there, and the pool took the buffer back: the stream
-went on with a hole. asyncio calls `get_buffer` first and recv(2) after it, so it loses nothing.
+On the ring the bytes for a `BufferedProtocol` are in a provided buffer before `get_buffer` is called.
+A KeyboardInterrupt from `get_buffer` dropped that buffer, and the stream continued with a hole.
+asyncio calls `get_buffer` before recv(2), so it loses nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAVES = [KeyboardInterrupt, SystemExit]
 
 
 class Interrupted(asyncio.BufferedProtocol):
-    """Raise at chosen calls of `get_buffer` and `buffer_updated`, counted from 0."""
+    """Raises in chosen calls of `get_buffer` and `buffer_updated`, counted from 0."""
 
     def __init__(self, size: int, fails: Callable[[int], BaseException | None]) -> None:
         self.buffer = bytearray(size)
@@ -45,7 +45,7 @@ class Interrupted(asyncio.BufferedProtocol):
 
 
 def received(loop: asyncio.AbstractEventLoop, protocol: Interrupted, data: bytes) -> int:
-    """Send `data` to the protocol, running the loop again after each interrupt; return how many."""
+    """Send `data` to the protocol, running the loop again after each interrupt; return their number."""
     ours, theirs = socket_pair()
     peer = Peer(theirs)
 
@@ -74,7 +74,7 @@ def received(loop: asyncio.AbstractEventLoop, protocol: Interrupted, data: bytes
 
 @pytest.mark.parametrize("error", LEAVES)
 @pytest.mark.parametrize("size", [7, 100, 1 << 16])
-def test_bytes_wait_for_a_get_buffer_that_was_interrupted(
+def test_bytes_are_kept_when_get_buffer_is_interrupted(
     loop: asyncio.AbstractEventLoop, error: type[BaseException], size: int
 ) -> None:
     protocol = Interrupted(size, lambda number: error() if number < 4 else None)
@@ -83,10 +83,10 @@ def test_bytes_wait_for_a_get_buffer_that_was_interrupted(
 
 
 @pytest.mark.parametrize("every", [2, 3])
-def test_interrupts_all_through_a_transfer_leave_no_hole(
+def test_interrupts_throughout_a_transfer_leave_no_hole(
     loop: asyncio.AbstractEventLoop, every: int
 ) -> None:
-    """The second is `get_buffer` alone, the third is either in turn; from the pool and past it."""
+    """The second is `get_buffer` only, the third alternates; with provided buffers and without."""
 
     def fails(number: int) -> BaseException | None:
         return KeyboardInterrupt() if number % every == 0 and number < 200 else None
@@ -96,7 +96,7 @@ def test_interrupts_all_through_a_transfer_leave_no_hole(
     assert protocol.data == pattern(400_000)
 
 
-def test_what_was_held_is_behind_what_was_interrupted(loop: asyncio.AbstractEventLoop) -> None:
+def test_buffered_bytes_follow_interrupted_ones(loop: asyncio.AbstractEventLoop) -> None:
     protocol = Interrupted(10, lambda number: KeyboardInterrupt() if number == 1 else None)
     ours, theirs = socket_pair()
 
@@ -126,7 +126,7 @@ def test_what_was_held_is_behind_what_was_interrupted(loop: asyncio.AbstractEven
 
 
 def test_buffer_whose_memory_interrupts(loop: asyncio.AbstractEventLoop) -> None:
-    """`len` of what `get_buffer` returned is asked by asyncio, and may run code as well."""
+    """asyncio calls `len` on what `get_buffer` returned, which may run code as well."""
 
     class Memory(bytearray):
         failures = 2

@@ -1,7 +1,7 @@
-"""An interrupt at the very beginning or end of a run leaves nothing of the run behind.
+"""An interrupt at the very beginning or end of a run leaves no state of the run behind.
 
-A loop that counts as running makes futures for whichever loop its thread has, and a thread that keeps a
-running loop can run no other. Real signals, since only the interpreter says where they may come.
+A loop that counts as running creates futures for its thread's current loop, and a thread that still
+has a running loop can run no other. Uses real signals: only the interpreter decides when they arrive.
 """
 
 from __future__ import annotations

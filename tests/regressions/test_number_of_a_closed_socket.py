@@ -1,8 +1,8 @@
 """A socket that the user closes, detaches or duplicates under its transport.
 
-The transports used the number of the descriptor, and the next file gets that number: a flush sent on
-the other connection, a receive that was armed again took its bytes, and the end of the old transport
-unregistered the new one from epoll. asyncio calls methods of the socket, which fail with EBADF.
+The transports used the descriptor's number, which the next file reuses: a flush was sent on the other
+connection, a re-armed receive took its bytes, and closing the old transport removed the new one from
+epoll. asyncio calls methods of the socket, which fail with EBADF.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def connect(sock: socket.socket) -> tuple[Any, Recorder]:
 
 
 def take_number(closed_one: socket.socket) -> tuple[socket.socket, socket.socket]:
-    """Close a socket, and make a connection whose near end has its number."""
+    """Close a socket, and open a connection whose near end reuses its number."""
     ours, theirs = socket_pair()
     number = closed_one.fileno()
     closed_one.close()
@@ -47,7 +47,7 @@ def assert_bad_descriptor(protocol: Recorder) -> None:
 
 
 @pytest.mark.parametrize("size", [5, 100_000])
-def test_write_after_the_socket_was_closed_reaches_nobody(run: Run, size: int) -> None:
+def test_write_after_the_socket_was_closed_is_not_sent(run: Run, size: int) -> None:
     async def main() -> None:
         ours, theirs = socket_pair()
         transport, protocol = await connect(ours)
@@ -64,8 +64,8 @@ def test_write_after_the_socket_was_closed_reaches_nobody(run: Run, size: int) -
     run(main())
 
 
-def test_write_before_the_socket_was_closed_reaches_nobody_else(run: Run, loop_name: str) -> None:
-    """What is gathered in a turn is sent at its end, by when the number may be another's."""
+def test_write_before_the_socket_was_closed_is_not_misdirected(run: Run, loop_name: str) -> None:
+    """Gathered writes are sent at the end of the iteration; by then another file may have the number."""
 
     async def main() -> None:
         ours, theirs = socket_pair()
@@ -101,7 +101,7 @@ def test_new_connection_with_the_number_of_a_closed_one(run: Run, loop_name: str
         new, new_protocol = await connect(near)
         await peer.send(b"for the new one")
         await support.wait_until(lambda: len(new_protocol.data) == 15)
-        # The end of the old one is not the new one's.
+        # Closing the old transport must not affect the new one.
         old.abort()
         await old_protocol.until_lost()
         await peer.send(b", and more")
@@ -124,7 +124,7 @@ def test_new_connection_with_the_number_of_a_closed_one(run: Run, loop_name: str
 def test_bytes_for_a_closed_socket_are_not_taken_from_the_next_one(
     run: Run, loop_name: str, size: int
 ) -> None:
-    """Large enough to have the receive in every one of its forms."""
+    """Large enough to use every kind of receive."""
 
     async def main() -> None:
         ours, theirs = socket_pair()
@@ -166,7 +166,8 @@ def test_detached_socket_ends_the_connection_at_the_next_byte(
             await protocol.until_lost()
             assert_bad_descriptor(protocol)
             assert bytes(protocol.data) == (b"0" if has_read else b"")
-            # From then on it is the user's alone. What the ring had been told to receive is lost.
+            # From here on only the user reads it. Data for the receive in flight on the ring is
+            # lost.
             expected = b"second" if has_read and loop_name == "ringloop-uring" else b"firstsecond"
             detached.setblocking(False)
             await peer.send(b"second")
@@ -179,7 +180,7 @@ def test_detached_socket_ends_the_connection_at_the_next_byte(
 
 
 def test_duplicate_keeps_the_connection_when_the_socket_is_closed(run: Run) -> None:
-    """The file lives on in the duplicate, and epoll goes on to report it under the old number."""
+    """The file stays open through the duplicate, and epoll reports it under the old number."""
 
     async def main() -> None:
         ours, theirs = socket_pair()
@@ -199,7 +200,7 @@ def test_duplicate_keeps_the_connection_when_the_socket_is_closed(run: Run) -> N
     run(main())
 
 
-def test_socket_of_another_class_is_asked_by_its_method(run: Run) -> None:
+def test_socket_subclass_is_asked_by_its_method(run: Run) -> None:
     class Wrapped(socket.socket):
         gone = False
 

@@ -1,7 +1,7 @@
-"""`Endpoint.rebind` without a socket made its exception with the endpoint's lock in hand.
+"""`Endpoint.rebind` without a socket created its exception while holding the endpoint's lock.
 
-Up to CPython 3.11 the collector runs where objects are made: what it finalised there and asked the
-same endpoint for anything waited for that lock, which its own thread had, for ever.
+Up to CPython 3.11 allocating an object may run the garbage collector: a finalizer that called the same
+endpoint waited forever for that lock, which its own thread held.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A container whose filter refuses accept4(2), as old profiles do: accept(2) takes its place."""
+"""A seccomp filter that refuses accept4(2), as in old container profiles: accept(2) is used instead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM])
-def test_servers_accept_where_accept4_is_refused(
+def test_servers_accept_if_accept4_is_refused(
     loop_name: str, loop_factory: LoopFactory, error: int
 ) -> None:
     if loop_name == support.ORACLE:

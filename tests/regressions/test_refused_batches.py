@@ -1,8 +1,8 @@
-"""A container whose filter refuses the calls for many datagrams.
+"""A seccomp filter that refuses the system calls for several datagrams.
 
-Some seccomp profiles have recvmsg(2) and sendmsg(2), and neither recvmmsg(2) nor sendmmsg(2). An
-endpoint reported 200,000 errors a second there and never delivered the datagram. Where they are
-refused, also in the middle of a loop's life, each datagram goes by itself.
+Some profiles allow recvmsg(2) and sendmsg(2), but neither recvmmsg(2) nor sendmmsg(2). An endpoint
+reported 200,000 errors per second there and never delivered the datagram. If they are refused, even
+after the loop has started, each datagram is sent or received by itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def in_thread(factory: LoopFactory, main: Callable[[], Coroutine[Any, Any, None]
 
 
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM])
-def test_datagrams_go_one_by_one_where_batches_are_refused(
+def test_datagrams_go_one_by_one_if_batches_are_refused(
     loop_factory: LoopFactory, error: int
 ) -> None:
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_datagrams_go_one_by_one_where_batches_are_refused(
     in_thread(loop_factory, main)
 
 
-def test_a_first_datagram_that_is_there_before_the_call_is_refused(
+def test_datagram_received_before_the_call_is_refused(
     loop_factory: LoopFactory,
 ) -> None:
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_a_first_datagram_that_is_there_before_the_call_is_refused(
     in_thread(loop_factory, main)
 
 
-def test_an_error_of_the_network_is_told_once_where_batches_are_refused(
+def test_network_error_is_reported_once_if_batches_are_refused(
     loop_factory: LoopFactory,
 ) -> None:
     async def main() -> None:
@@ -122,7 +122,7 @@ def test_an_error_of_the_network_is_told_once_where_batches_are_refused(
 
 
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM])
-def test_quic_goes_on_where_batches_are_refused(
+def test_quic_works_if_batches_are_refused(
     certificates: Certificates, loop_factory: LoopFactory, error: int
 ) -> None:
     certificate, key = certificates.issue()

@@ -1,4 +1,4 @@
-"""A socket that has a transport was given a second one, and two readers shared its bytes.
+"""A socket with a transport was given a second one, and two readers shared its bytes.
 
 asyncio refuses it since 3.12, for plain and for TLS connections and for datagram endpoints.
 """

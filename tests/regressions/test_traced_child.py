@@ -1,7 +1,7 @@
-"""A child that a debugger holds on to has ended for its pidfd and not for waitpid(2).
+"""A child held by a debugger has ended for its pidfd, but not for waitpid(2).
 
-The loop took the readable pidfd for a child that can be reaped, and stood in waitpid(2) until the tracer
-looked (strace, gdb, a profiler). It asks without waiting, and again after a pause.
+The loop took the readable pidfd for a child that can be reaped, and blocked in waitpid(2) until the
+tracer waited for it (strace, gdb, a profiler). It calls waitpid with WNOHANG, and retries later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 
-# Lets anybody of its user trace it, where Yama asks (prctl(2), PR_SET_PTRACER).
+# Allows any process of its user to trace it, for Yama (prctl(2), PR_SET_PTRACER).
 CHILD = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_long(-1), 0, 0, 0)
@@ -32,8 +32,8 @@ print("runs", flush=True)
 sys.stdin.read()
 sys.exit(7)
 """
-# Sees nothing of what it traces, and ends when it is told to, or after a while: a loop that waits for it
-# then fails its test.
+# Never waits for the child it traces, and exits on request or after a while: a loop that blocks on
+# the child fails its test.
 TRACER = """
 import ctypes, select, sys
 PTRACE_SEIZE = 0x4206
@@ -45,7 +45,7 @@ select.select([sys.stdin], [], [], 10)
 
 
 async def traced_zombie() -> tuple[Any, Any]:
-    """Start a child and its tracer; the child has ended, and the tracer has not looked."""
+    """Start a child and its tracer; the child has exited, and the tracer has not waited for it."""
     python = sys.executable
     child = await asyncio.create_subprocess_exec(python, "-c", CHILD, stdin=PIPE, stdout=PIPE)
     assert child.stdin is not None
@@ -69,7 +69,7 @@ def skip_oracle(loop_name: str) -> None:
         pytest.skip("asyncio's pidfd watcher stands in waitpid(2) too")
 
 
-def test_loop_goes_on_while_a_tracer_has_the_child(run: Run, loop_name: str) -> None:
+def test_loop_runs_while_a_child_is_traced(run: Run, loop_name: str) -> None:
     skip_oracle(loop_name)
 
     async def main() -> None:
@@ -82,7 +82,7 @@ def test_loop_goes_on_while_a_tracer_has_the_child(run: Run, loop_name: str) -> 
         assert child.returncode is None
         assert turns > 3
         assert time.process_time() - used < 0.15
-        # A zombie takes signals, and is not reaped by it.
+        # A zombie accepts signals, and is not reaped by them.
         child.terminate()
         await within(tracer.communicate(b"x"))
         assert await within(child.wait()) == 7
@@ -90,7 +90,7 @@ def test_loop_goes_on_while_a_tracer_has_the_child(run: Run, loop_name: str) -> 
     run(main())
 
 
-def test_somebody_else_reaps_a_traced_child(
+def test_traced_child_reaped_elsewhere(
     run: Run, loop_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     skip_oracle(loop_name)
@@ -98,7 +98,7 @@ def test_somebody_else_reaps_a_traced_child(
     async def main() -> None:
         child, tracer = await traced_zombie()
         tracer.stdin.close()
-        # Stands until the tracer is gone; the loop looks again behind it.
+        # Blocks until the tracer is gone; the loop retries later.
         reaped = os.waitpid(child.pid, 0)  # noqa: ASYNC222
         assert reaped == (child.pid, 7 << 8)
         with caplog.at_level(logging.WARNING, "asyncio"):

@@ -1,4 +1,4 @@
-"""An unmodified FastAPI application under uvicorn, the main job: oracle and both drivers."""
+"""An unmodified FastAPI application under uvicorn, the main use case: oracle and both drivers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from examples.check_service import Service
 
-# What a transfer may add to the peak of the process: socket buffers and uvicorn's high-water marks
-# are well below it, one buffered gigabyte is far above.
+# What a transfer may add to the peak memory of the process: socket buffers and uvicorn's high-water
+# marks are well below it, one buffered gigabyte is far above.
 GROWTH_MAX_KIB = 48 * 1024
-# How long after the grace time the process may take to be gone, on a busy machine.
+# How long the process may take to exit after the grace time, on a busy machine.
 MARGIN_S = support.PATIENCE_SECONDS
 
-# What uvicorn says when it did not end by itself.
+# What uvicorn logs if it did not stop in time.
 GRACE_WAS_USED_UP = "timeout graceful shutdown exceeded"
 
 ABOUT = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -50,7 +50,7 @@ def connect_to(service: Service) -> socket.socket:
 
 
 def ask(peer: socket.socket, request: bytes) -> bytes:
-    """Send; return all that came once the first response, a JSON object, is complete."""
+    """Send; return everything received once the first response, a JSON object, is complete."""
     peer.sendall(request)
     answer = b""
     while not answer.endswith(b"}"):
@@ -70,7 +70,7 @@ def sockets_of(service: Service) -> int:
 
 
 def test_make_run(client: httpx.Client) -> None:
-    # One after the other: to start a service takes longer than all of them.
+    # One after the other: starting a service takes longer than all of them.
     for name, check in check_service.CHECKS:
         assert check(client), name
 
@@ -109,7 +109,7 @@ def test_large_upload_is_byte_exact_in_bounded_memory(
     assert peak_memory_kib(service) - before < GROWTH_MAX_KIB
 
 
-def test_reader_that_stalls_bounds_the_memory_and_then_gets_every_byte(
+def test_stalled_reader_bounds_memory_and_gets_every_byte(
     service: Service, client: httpx.Client
 ) -> None:
     size = 4 * GROWTH_MAX_KIB * 1024
@@ -119,7 +119,7 @@ def test_reader_that_stalls_bounds_the_memory_and_then_gets_every_byte(
     with client.stream("GET", "/stream", params={"size": size}) as response:
         chunks = response.iter_raw()
         digest.update(next(chunks))
-        # Other connections are served while this one is full.
+        # Other connections are served while this one is blocked.
         for _ in range(20):
             check_service.check_about(client)
         for chunk in chunks:
@@ -139,7 +139,7 @@ def test_requests_in_one_segment_are_answered_in_order(service: Service) -> None
 
 
 @pytest.mark.parametrize("connections", [50])
-def test_websockets_beside_each_other_echo_their_own(service: Service, connections: int) -> None:
+def test_concurrent_websockets_echo_their_own_data(service: Service, connections: int) -> None:
     address = service.url.replace("http:", "ws:") + "/echo"
     sizes = (0, 1, 125, 126, 65_535, 65_536, 200_000)
 
@@ -194,7 +194,7 @@ def test_interrupt_ends_within_grace_with_an_idle_connection_open(service: Servi
 
 def test_interrupt_lets_a_request_in_flight_finish(service: Service) -> None:
     with connect_to(service) as peer:
-        # The first answer proves that the second request has arrived with it.
+        # The first answer shows that the second request has arrived too.
         ask(peer, ABOUT + SLOW % 1)
         service.interrupt(timeout=check_service.GRACE_S + MARGIN_S)
         assert b'{"slept":1.0}' in ask(peer, b"")

@@ -1,4 +1,4 @@
-"""`sock_recvmsg` and `sock_sendmsg`: asyncio has no such thing, so `socket` is the oracle."""
+"""`sock_recvmsg` and `sock_sendmsg`: asyncio does not have them, so `socket` is the oracle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rights(*descriptors: int) -> list[tuple[int, int, Any]]:
 
 
 def passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """The descriptors that came, now ours to close."""
+    """The received descriptors, now owned by the caller."""
     found = array.array("i")
     for level, kind, data in ancillary:
         assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
@@ -58,7 +58,7 @@ def passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 async def started(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Run a coroutine as a task, up to where it waits."""
+    """Run a coroutine as a task until it waits."""
     task = asyncio.ensure_future(coroutine)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -71,7 +71,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
         await task
 
 
-def test_the_result_is_that_of_the_socket(loop: Loop, run: Any, pair: Pair) -> None:
+def test_result_equals_that_of_the_socket(loop: Loop, run: Any, pair: Pair) -> None:
     left, right = pair
 
     async def main() -> None:
@@ -111,7 +111,7 @@ def test_descriptors_are_passed(loop: Loop, run: Any, pair: Pair) -> None:
     run(main())
 
 
-def test_without_room_for_them_descriptors_are_closed(loop: Loop, run: Any, pair: Pair) -> None:
+def test_truncated_descriptors_are_closed(loop: Loop, run: Any, pair: Pair) -> None:
     left, right = pair
 
     async def main() -> None:
@@ -120,7 +120,7 @@ def test_without_room_for_them_descriptors_are_closed(loop: Loop, run: Any, pair
         os.close(write)
         data, ancillary, flags, _ = await loop.sock_recvmsg(right, 10)
         assert (data, ancillary, flags & socket.MSG_CTRUNC) == (b"x", [], socket.MSG_CTRUNC)
-        # The last holder of the other end is gone.
+        # The last owner of the other end is gone.
         assert os.read(read, 1) == b""
         os.close(read)
 
@@ -189,7 +189,7 @@ def test_a_cancelled_receive_takes_nothing_and_leaks_no_descriptor(
             os.close(write)
             for _ in range(random_.randrange(3)):
                 await asyncio.sleep(0)
-            # Cancelled before the socket was seen to be ready, after it, or too late.
+            # Cancelled before the socket was reported ready, after that, or too late.
             if receiving.done():
                 message = receiving.result()
             else:
@@ -205,7 +205,7 @@ def test_a_cancelled_receive_takes_nothing_and_leaks_no_descriptor(
     run(main())
 
 
-def test_what_the_socket_refuses_is_refused_alike(loop: Loop, run: Any, pair: Pair) -> None:
+def test_errors_are_those_of_the_socket(loop: Loop, run: Any, pair: Pair) -> None:
     left, right = pair
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Operations on the user's own sockets: results, errors, and what a cancel leaves behind."""
+"""Operations on the user's own sockets: results, errors, and the state after a cancel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 class Overriding(socket.socket):
-    """A class of the user's, whose methods are what has to be called."""
+    """A subclass whose methods must be called."""
 
     calls: list[str]
 
@@ -71,7 +71,7 @@ class Overriding(socket.socket):
 
 
 async def started(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Run a coroutine as a task, up to where it waits."""
+    """Run a coroutine as a task until it waits."""
     task = asyncio.ensure_future(coroutine)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -84,7 +84,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
 
 
 def fill(sock: socket.socket) -> int:
-    """Send until the socket takes no more."""
+    """Send until the socket is full."""
     sent = 0
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -102,7 +102,7 @@ async def drain(loop: Loop, sock: socket.socket, count: int) -> bytes:
 # --- results -------------------------------------------------------------------------------------
 
 
-def test_recv_takes_what_is_there_at_most_n(loop: Loop, run: Any, pair: Pair) -> None:
+def test_recv_returns_at_most_n_bytes(loop: Loop, run: Any, pair: Pair) -> None:
     async def main() -> None:
         pair[1].send(b"abcdef")
         assert await loop.sock_recv(pair[0], 4) == b"abcd"
@@ -239,7 +239,7 @@ def test_connect_resolves_names(loop: Loop, run: Any, listener: socket.socket) -
     run(main())
 
 
-def test_a_class_of_the_users_has_its_methods_called(loop: Loop, run: Any, pair: Pair) -> None:
+def test_methods_of_a_socket_subclass_are_called(loop: Loop, run: Any, pair: Pair) -> None:
     async def main() -> None:
         mine = Overriding(fileno=pair[0].detach())
         mine.calls = []
@@ -335,7 +335,7 @@ def test_wrong_arguments_are_the_sockets_own_errors(
     run(main())
 
 
-def test_a_reset_reaches_who_waits(loop: Loop, run: Any, listener: socket.socket) -> None:
+def test_reset_reaches_a_waiting_receive(loop: Loop, run: Any, listener: socket.socket) -> None:
     async def main() -> None:
         with socket.create_connection(listener.getsockname()) as client:
             client.setblocking(False)
@@ -353,10 +353,10 @@ def test_a_reset_reaches_who_waits(loop: Loop, run: Any, listener: socket.socket
 
 def test_a_refused_connection_names_the_address(loop: Loop, run: Any) -> None:
     async def main() -> None:
-        # Bound, so that nobody else is given the port, and not listening.
-        with socket.socket() as nobody, socket.socket() as client:
-            nobody.bind(("127.0.0.1", 0))
-            address = nobody.getsockname()
+        # Bound, so that the port stays reserved, and not listening.
+        with socket.socket() as refusing, socket.socket() as client:
+            refusing.bind(("127.0.0.1", 0))
+            address = refusing.getsockname()
             client.setblocking(False)
             with pytest.raises(ConnectionRefusedError, match="Connect call failed") as caught:
                 await support.within(loop.sock_connect(client, address))
@@ -396,7 +396,7 @@ def test_a_cancelled_receive_leaves_the_bytes_to_the_next(loop: Loop, run: Any, 
     run(main())
 
 
-def test_the_next_receive_may_begin_before_the_cancelled_one_has_ended(
+def test_next_receive_may_start_before_a_cancelled_one_ends(
     loop: Loop, run: Any, pair: Pair
 ) -> None:
     async def main() -> None:
@@ -415,9 +415,9 @@ def test_the_next_receive_may_begin_before_the_cancelled_one_has_ended(
 def test_cancels_at_any_moment_lose_no_byte(
     loop_name: str, loop: Loop, run: Any, seed: int
 ) -> None:
-    """A task cancelled between the readiness of its socket and its own next step has taken nothing.
+    """A task cancelled between the readiness of its socket and its next step has received nothing.
 
-    asyncio receives on readiness, and drops the bytes of a task that is cancelled after that.
+    asyncio receives on readiness, and drops the bytes if the task is cancelled after that.
     """
     if loop_name == support.ORACLE:
         pytest.skip("asyncio loses bytes here")
@@ -482,7 +482,7 @@ def test_a_cancelled_send_frees_buffer_and_socket(loop: Loop, run: Any, pair: Pa
 
 @pytest.mark.one_thread("counts on the numbers of new descriptors")
 def test_a_cancelled_operation_stops_watching(loop: Loop, run: Any, pair: Pair) -> None:
-    """The descriptor's number may belong to another socket in the next moment."""
+    """Another socket may reuse the descriptor's number immediately."""
 
     async def main() -> None:
         left, right = pair
@@ -516,7 +516,7 @@ def test_wait_for_ends_a_receive(loop: Loop, run: Any, pair: Pair) -> None:
     run(main())
 
 
-def test_a_loop_that_closes_under_an_operation(loop_factory: Any, pair: Pair) -> None:
+def test_closing_the_loop_during_an_operation(loop_factory: Any, pair: Pair) -> None:
     loop = loop_factory()
     coroutine = loop.sock_recv(pair[0], 10)
     loop.call_soon(loop.stop)
@@ -531,7 +531,7 @@ def test_a_loop_that_closes_under_an_operation(loop_factory: Any, pair: Pair) ->
     coroutine.close()
 
 
-def test_both_directions_wait_beside_each_other(loop: Loop, run: Any, pair: Pair) -> None:
+def test_both_directions_wait_concurrently(loop: Loop, run: Any, pair: Pair) -> None:
     async def main() -> None:
         before = fill(pair[0])
         receiving = await started(loop.sock_recv(pair[0], 10))

@@ -1,4 +1,4 @@
-"""`loop.sendfile` and `loop.sock_sendfile`: the kernel's way, the fallback, and what they leave."""
+"""`loop.sendfile` and `loop.sock_sendfile`: sendfile(2), the fallback, and the state afterwards."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_transport_sends_the_part_asked_for(
     run(main())
 
 
-def test_what_was_written_before_comes_before(loop: Loop, run: Any, file: IO[bytes]) -> None:
+def test_earlier_writes_precede_the_file(loop: Loop, run: Any, file: IO[bytes]) -> None:
     before = os.urandom(2 << 20)
 
     async def main() -> None:
@@ -107,7 +107,9 @@ def test_what_was_written_before_comes_before(loop: Loop, run: Any, file: IO[byt
     run(main())
 
 
-def test_a_small_write_in_the_same_turn_comes_before(loop: Loop, run: Any, file: IO[bytes]) -> None:
+def test_small_write_of_the_same_iteration_precedes_the_file(
+    loop: Loop, run: Any, file: IO[bytes]
+) -> None:
     async def main() -> None:
         async with connection(loop) as (transport, _, peer):
             transport.write(b"header")
@@ -126,7 +128,7 @@ def test_a_small_write_in_the_same_turn_comes_before(loop: Loop, run: Any, file:
     ],
     ids=["size", "limits"],
 )
-def test_what_asks_for_the_buffer_holds_up_no_file(
+def test_asking_for_the_buffer_size_does_not_block_a_file(
     loop: Loop, run: Any, file: IO[bytes], ask: Callable[[Any], None]
 ) -> None:
     async def send(transport: Any) -> int:
@@ -136,7 +138,7 @@ def test_what_asks_for_the_buffer_holds_up_no_file(
     async def main() -> None:
         async with connection(loop) as (transport, _, peer):
             sending = loop.create_task(send(transport))
-            # In the pass that has begun the file, behind it.
+            # In the iteration that started the file, after it.
             loop.call_soon(ask, transport)
             assert await support.within(sending) == 1000
             assert await drain(loop, peer, 1006) == b"header" + CONTENT[:1000]
@@ -144,7 +146,7 @@ def test_what_asks_for_the_buffer_holds_up_no_file(
     run(main())
 
 
-def test_writes_are_refused_and_reading_rests_meanwhile(
+def test_writes_are_refused_and_reading_is_paused_during_sendfile(
     loop: Loop, run: Any, file: IO[bytes]
 ) -> None:
     async def main() -> None:
@@ -177,7 +179,7 @@ def test_a_paused_transport_stays_paused(loop: Loop, run: Any, file: IO[bytes]) 
 
 
 @pytest.mark.parametrize("way", ["sendfile", "sock_sendfile"])
-def test_what_is_no_file_goes_by_the_fallback_or_not_at_all(loop: Loop, run: Any, way: str) -> None:
+def test_other_objects_use_the_fallback_or_fail(loop: Loop, run: Any, way: str) -> None:
     async def main() -> None:
         async with connection(loop) as (transport, _, peer):
             left, right = socket.socketpair()
@@ -196,7 +198,7 @@ def test_what_is_no_file_goes_by_the_fallback_or_not_at_all(loop: Loop, run: Any
     run(main())
 
 
-def test_after_the_fallback_the_protocol_is_back(loop: Loop, run: Any) -> None:
+def test_protocol_is_restored_after_the_fallback(loop: Loop, run: Any) -> None:
     async def main() -> None:
         async with connection(loop) as (transport, protocol, peer):
             sending = asyncio.ensure_future(loop.sendfile(transport, io.BytesIO(CONTENT)))
@@ -210,7 +212,7 @@ def test_after_the_fallback_the_protocol_is_back(loop: Loop, run: Any) -> None:
 
 
 @pytest.mark.parametrize("source", ["file", "fallback"])
-def test_a_peer_that_goes_away_is_an_error(
+def test_peer_that_closes_during_sendfile_is_an_error(
     loop: Loop, run: Any, file: IO[bytes], source: str
 ) -> None:
     async def main() -> None:
@@ -225,7 +227,7 @@ def test_a_peer_that_goes_away_is_an_error(
     run(main())
 
 
-def test_a_cancelled_sendfile_gives_the_socket_back(loop: Loop, run: Any, file: IO[bytes]) -> None:
+def test_cancelled_sendfile_releases_the_socket(loop: Loop, run: Any, file: IO[bytes]) -> None:
     async def main() -> None:
         left, right = socket.socketpair()
         with left, right:

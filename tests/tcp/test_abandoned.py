@@ -1,6 +1,6 @@
-"""Transports that nobody holds: paused ones are collected, with a warning, and those that read go on.
+"""Transports without references: paused ones are collected with a warning, reading ones stay alive.
 
-asyncio's selector holds a transport for as long as it reads or writes and no longer.
+asyncio's selector references a transport only while it reads or writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.one_thread("collection, warnings and descriptors are th
 
 
 class Plain(asyncio.Protocol):
-    """Holds its transport, as most do: a cycle."""
+    """Keeps its transport, as most protocols do: a reference cycle."""
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -130,7 +130,7 @@ def test_transport_that_reads_again_is_kept(run: Run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_paused_transport_is_kept_until_its_bytes_have_left(run: Run, kind: str) -> None:
+def test_paused_transport_is_kept_until_its_bytes_are_sent(run: Run, kind: str) -> None:
     async def main() -> None:
         ours, theirs = sockets(kind)
         loop = asyncio.get_running_loop()

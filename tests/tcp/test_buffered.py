@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Buffered(asyncio.BufferedProtocol):
-    """Take bytes through a buffer of a given size."""
+    """Receives through a buffer of a given size."""
 
     def __init__(self, size: int) -> None:
         self.buffer = bytearray(size)
@@ -80,7 +80,7 @@ def test_bytes_arrive_whole_and_in_order(run: Run, buffer_size: int, size: int) 
 
 
 @pytest.mark.parametrize("kind", [bytearray, lambda data: memoryview(bytearray(data))])
-def test_any_writable_buffer_will_do(run: Run, kind: Callable[[bytes], Any]) -> None:
+def test_any_writable_buffer_is_accepted(run: Run, kind: Callable[[bytes], Any]) -> None:
     async def main() -> None:
         protocol = Buffered(100)
         protocol.buffer = kind(bytes(100))
@@ -92,7 +92,7 @@ def test_any_writable_buffer_will_do(run: Run, kind: Callable[[bytes], Any]) -> 
     run(main())
 
 
-def test_a_window_of_a_view_is_filled_and_no_more(run: Run) -> None:
+def test_slice_of_a_view_is_not_overrun(run: Run) -> None:
     memory = bytearray(b"." * 30)
 
     class Window(Buffered):
@@ -113,11 +113,11 @@ def test_a_window_of_a_view_is_filled_and_no_more(run: Run) -> None:
     run(main())
 
 
-def test_the_buffer_is_let_go_before_buffer_updated(run: Run) -> None:
+def test_buffer_is_released_before_buffer_updated(run: Run) -> None:
     class Resizes(Buffered):
         def buffer_updated(self, nbytes: int) -> None:
             self.data += self.buffer[:nbytes]
-            self.buffer.extend(b"more")  # BufferError while anybody exports it
+            self.buffer.extend(b"more")  # BufferError while it is exported
 
     async def main() -> None:
         protocol = Resizes(64)
@@ -129,7 +129,7 @@ def test_the_buffer_is_let_go_before_buffer_updated(run: Run) -> None:
     run(main())
 
 
-def test_the_buffer_is_let_go_between_messages(run: Run) -> None:
+def test_buffer_is_released_between_messages(run: Run) -> None:
     async def main() -> None:
         protocol = Buffered(64)
         async with connected(protocol) as (_, peer):
@@ -340,7 +340,7 @@ def test_swapping_to_a_buffered_protocol_inside_data_received(run: Run) -> None:
     run(main())
 
 
-def test_data_that_was_held_goes_to_the_protocol_of_the_moment(run: Run) -> None:
+def test_buffered_data_goes_to_the_current_protocol(run: Run) -> None:
     async def main() -> None:
         first, second = Recorder(), Buffered(3)
         async with connected(first) as (transport, peer):

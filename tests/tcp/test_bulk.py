@@ -1,8 +1,8 @@
-"""Bytes of every size, both ways at once: whatever way the transport reads and writes them.
+"""Messages of all sizes in both directions at once, on every read and write path of the transport.
 
-A transport reads small messages through the ring's pool and bulk data straight into an object, and
-sends small writes at the end of the turn and large ones at once. These tests cross the borders at
-random; a failure prints the seed, which `RINGLOOP_TEST_SEED` sets.
+A transport reads small messages through the buffer pool and bulk data directly into an object, and
+sends small writes at the end of the iteration and large ones immediately. These tests cross the
+thresholds at random; a failure prints the seed, which `RINGLOOP_TEST_SEED` sets.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 SIZE_MAX = 4 << 20
 SEED = int(os.environ.get("RINGLOOP_TEST_SEED", str(random.SystemRandom().randrange(1 << 32))))
-# Cut out of one block: making them takes longer than sending them.
+# Messages are slices of one block: creating them takes longer than sending them.
 BLOCK = pattern(SIZE_MAX + 65_536)
 
 
 def message(chance: random.Random, size_max: int = SIZE_MAX) -> bytes:
-    """Bytes of a random size, small ones as likely as large ones."""
+    """Bytes of a random size; small ones are as likely as large ones."""
     size = int(2 ** chance.uniform(0, size_max.bit_length() - 1))
     start = chance.randrange(65_536)
     return BLOCK[start : start + size]
@@ -68,7 +68,7 @@ class End(Recorder):
 
 
 class BufferedEnd(asyncio.BufferedProtocol):
-    """Receive for an `End` into a buffer of random size."""
+    """Receives for an `End` into a buffer of random size."""
 
     def __init__(self, end: End, chance: random.Random) -> None:
         self.end = end
@@ -96,7 +96,7 @@ class BufferedEnd(asyncio.BufferedProtocol):
 
 
 async def pair(buffer_bytes: int | None) -> tuple[End, End]:
-    """Two transports that are connected to each other."""
+    """Two transports connected to each other."""
     loop = asyncio.get_running_loop()
     ends = []
     for sock in socket_pair(buffer_bytes):
@@ -115,7 +115,7 @@ async def finish(*ends: End) -> None:
 
 
 async def exchange(ends: tuple[End, End], chance: random.Random, count: int) -> None:
-    """Send `count` messages each way at once, and check what comes."""
+    """Send `count` messages each way at once, and check what arrives."""
     sent = [[message(chance) for _ in range(count)] for _ in ends]
     before = [len(end.data) for end in ends]
     writing = [

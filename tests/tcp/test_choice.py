@@ -1,4 +1,4 @@
-"""Which address a connection is made to and from: order, families, races, and sockets that are given."""
+"""Local and remote addresses of a connection: order, families, races, and sockets passed in."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def resolve_by_name(
 
 
 def refuse_all(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Let no connect succeed; return where they went, in order."""
+    """Make every connect fail; return the addresses tried, in order."""
     tried: list[tuple[Any, ...]] = []
 
     async def sock_connect(_loop: object, sock: socket.socket, address: tuple[Any, ...]) -> None:
@@ -153,7 +153,7 @@ def test_no_local_address_fits(
     run(main())
 
 
-# --- sockets that are given -----------------------------------------------------------------------
+# --- sockets passed in ----------------------------------------------------------------------------
 
 
 def test_accepted_socket_becomes_a_connection(run: Run) -> None:
@@ -224,7 +224,7 @@ def test_arguments_of_tls_without_tls(run: Run, arguments: dict[str, Any], words
     run(main())
 
 
-def test_datagram_socket_is_no_accepted_one(run: Run) -> None:
+def test_datagram_socket_is_not_accepted(run: Run) -> None:
     async def main() -> None:
         with (
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
@@ -235,7 +235,7 @@ def test_datagram_socket_is_no_accepted_one(run: Run) -> None:
     run(main())
 
 
-def test_factory_that_raises_leaves_the_accepted_socket_to_its_owner(run: Run) -> None:
+def test_factory_that_raises_leaves_the_accepted_socket_open(run: Run) -> None:
     def fail() -> Recorder:
         raise LookupError("no protocol today")
 

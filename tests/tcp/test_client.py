@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def nobody() -> Iterator[tuple[str, int]]:
-    """An address that refuses: somebody has it, so that nobody takes it, and does not listen."""
+def refusing() -> Iterator[tuple[str, int]]:
+    """An address that refuses connections: bound, so that it stays free, and not listening."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()
@@ -58,19 +58,19 @@ def test_connects(run: Run, host: str) -> None:
     run(main())
 
 
-def test_refused(run: Run, nobody: tuple[str, int]) -> None:
+def test_refused(run: Run, refusing: tuple[str, int]) -> None:
     async def main() -> None:
         with pytest.raises(ConnectionRefusedError) as caught:
-            await asyncio.get_running_loop().create_connection(Recorder, *nobody)
+            await asyncio.get_running_loop().create_connection(Recorder, *refusing)
         assert caught.value.errno == errno.ECONNREFUSED
-        assert str(nobody[1]) in str(caught.value)
+        assert str(refusing[1]) in str(caught.value)
 
     run(main())
 
 
 def test_unreachable(run: Run) -> None:
     async def main() -> None:
-        # TCP has no broadcast: the kernel says so at once.
+        # TCP has no broadcast: the kernel refuses immediately.
         with pytest.raises(OSError, match=r"unreachable|denied|Connect") as caught:
             await asyncio.get_running_loop().create_connection(Recorder, "255.255.255.255", 80)
         assert caught.value.errno in (errno.ENETUNREACH, errno.EACCES)
@@ -96,7 +96,7 @@ def test_factory_that_raises_leaves_no_descriptor(run: Run) -> None:
             with pytest.raises(ZeroDivisionError):
                 await asyncio.get_running_loop().create_connection(factory, *address)
 
-    # Before 3.15 asyncio leaves the socket to the collector, which complains of it.
+    # Before 3.15 asyncio leaves the socket to the garbage collector, which warns.
     leaves_it = pytest.warns(ResourceWarning)
     with contextlib.nullcontext() if sys.version_info >= (3, 15) else leaves_it:
         run(main())
@@ -104,7 +104,7 @@ def test_factory_that_raises_leaves_no_descriptor(run: Run) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_cancelled_in_the_middle_leaves_no_descriptor(run: Run, loop_name: str, turns: int) -> None:
+def test_cancelled_connect_leaves_no_descriptor(run: Run, loop_name: str, turns: int) -> None:
     if loop_name == support.ORACLE:
         pytest.skip("asyncio's server leaves what it accepts while it closes to the collector")
 
@@ -151,7 +151,7 @@ def test_timed_out_connect_leaves_no_descriptor(run: Run) -> None:
 
 def test_local_address(run: Run) -> None:
     async def main() -> None:
-        # An address of its own: whoever else asks for a port on this machine gets it on another one.
+        # A random loopback address: other programs that ask for a port get it on another one.
         host = ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3)))))
         with socket.socket() as sock:
             sock.bind((host, 0))
@@ -246,7 +246,7 @@ def test_datagram_socket_is_refused(run: Run) -> None:
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
-    """Let every name have these addresses."""
+    """Resolve every name to these addresses."""
 
     async def getaddrinfo(_loop: object, *_arguments: object, **_names: object) -> Any:
         return [
@@ -259,18 +259,18 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> 
 
 @pytest.mark.parametrize("delay", [None, 0.001, 10])
 def test_the_second_address_is_tried(
-    run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str, int], delay: float | None
+    run: Run, monkeypatch: pytest.MonkeyPatch, refusing: tuple[str, int], delay: float | None
 ) -> None:
     async def main() -> None:
         async with serving(Recorder) as (_, address):
-            resolve_to(monkeypatch, nobody, address)
+            resolve_to(monkeypatch, refusing, address)
             _, peername = await connect_and_finish("example.invalid", 1, happy_eyeballs_delay=delay)
             assert peername == address
 
     run(main())
 
 
-def test_happy_eyeballs_overtakes_an_address_that_hangs(
+def test_happy_eyeballs_overtakes_a_hanging_address(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -296,10 +296,10 @@ def test_happy_eyeballs_overtakes_an_address_that_hangs(
 
 
 def test_all_addresses_fail(
-    run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str, int]
+    run: Run, monkeypatch: pytest.MonkeyPatch, refusing: tuple[str, int]
 ) -> None:
     async def main() -> None:
-        resolve_to(monkeypatch, nobody, nobody)
+        resolve_to(monkeypatch, refusing, refusing)
         loop = asyncio.get_running_loop()
         with pytest.raises(OSError, match=r"Connect call failed|Multiple exceptions"):
             await loop.create_connection(Recorder, "example.invalid", 1)
@@ -308,9 +308,9 @@ def test_all_addresses_fail(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="all_errors is new in 3.12")
-def test_all_errors(run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str, int]) -> None:
+def test_all_errors(run: Run, monkeypatch: pytest.MonkeyPatch, refusing: tuple[str, int]) -> None:
     async def main() -> None:
-        resolve_to(monkeypatch, nobody, nobody)
+        resolve_to(monkeypatch, refusing, refusing)
         loop = asyncio.get_running_loop()
         arguments: dict[str, Any] = {"all_errors": True}
         with pytest.raises(ExceptionGroup) as caught:
@@ -322,7 +322,7 @@ def test_all_errors(run: Run, monkeypatch: pytest.MonkeyPatch, nobody: tuple[str
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="all_errors is new in 3.12")
-def test_all_errors_is_not_swallowed_where_it_is_unknown(run: Run) -> None:
+def test_all_errors_is_rejected_by_versions_without_it(run: Run) -> None:
     async def main() -> None:
         arguments: dict[str, Any] = {"all_errors": True}
         with pytest.raises(TypeError, match="all_errors"):

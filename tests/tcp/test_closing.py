@@ -1,4 +1,4 @@
-"""A TCP transport: how a connection ends, from this side and from the other."""
+"""How a TCP connection ends, from this side and from the peer's."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_written_and_closed_in_one_callback_arrives(run: Run) -> None:
             self.transport.close()
             self.transport.write(
                 b"never"
-            )  # everything before close() has gone out: asyncio drops this
+            )  # everything before close() has been sent: asyncio drops this
 
     async def main() -> None:
         protocol = Once()
@@ -126,7 +126,7 @@ def test_close_in_data_received_stops_delivery(run: Run) -> None:
     async def main() -> None:
         protocol = Closes()
         async with connected(protocol) as (_, peer):
-            # Many receives' worth, so that more is on its way while the first is delivered.
+            # More than one receive, so that data is in flight while the first part is delivered.
             await peer.send(bytes(200_000))
             await protocol.until_lost()
             assert protocol.events == [
@@ -186,7 +186,7 @@ def test_writes_in_connection_lost_go_nowhere(run: Run, loop_name: str) -> None:
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self.transport.write(b"late")
-            if loop_name != support.ORACLE:  # since 3.12, asyncio fails inside
+            if loop_name != support.ORACLE:  # since 3.12, asyncio raises inside
                 self.transport.writelines([b"later"])
             self.transport.write_eof()
             self.transport.close()
@@ -204,7 +204,7 @@ def test_writes_in_connection_lost_go_nowhere(run: Run, loop_name: str) -> None:
     run(main())
 
 
-def test_close_before_connection_made_still_tells_both(loop: asyncio.AbstractEventLoop) -> None:
+def test_close_before_connection_made_still_calls_both(loop: asyncio.AbstractEventLoop) -> None:
     ours, theirs = socket_pair()
 
     class Closes(Recorder):
@@ -242,7 +242,7 @@ def test_fin_is_sent_though_the_loop_stops_after_the_loss(
         assert theirs.recv(10) == b""
 
 
-def test_protocol_is_let_go_after_the_loss(run: Run) -> None:
+def test_protocol_is_released_after_connection_lost(run: Run) -> None:
     async def main() -> None:
         protocol: Recorder | None = Recorder()
         assert protocol is not None
@@ -369,7 +369,7 @@ def test_peer_reset_while_sending(run: Run) -> None:
     run(main())
 
 
-def test_writing_to_a_peer_that_is_gone_ends_the_connection(run: Run) -> None:
+def test_writing_to_a_closed_peer_ends_the_connection(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         protocol.keep_open_after_eof = True

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 STEPS = 14
 
-# How often each step is drawn. Sizes stay below what the kernel takes: what does not fit is another
-# test's topic, because how much fits is the kernel's affair.
+# How often each step is drawn. Sizes fit the kernel's buffers: how much fits beyond that depends on
+# the kernel, and other tests cover it.
 STEP_WEIGHTS = {
     "write": 6,
     "writelines": 2,
@@ -91,8 +91,8 @@ class Play(differential.TransportPlay):
     def act_as_peer(self, name: str, number: int) -> None:
         match name:
             case "peer sends":
-                # How several pieces that wait are cut is the kernel's affair, and a reaction would
-                # show it: one piece a pause, which fits one receive of any kind.
+                # The kernel decides how queued chunks are split, and a reaction would depend on it:
+                # one chunk per pause, which fits one receive of any kind.
                 if self.transport.is_reading() or not self.sent_in_pause:
                     self.peer.sock.sendall(pattern(number, number))
                 self.sent_in_pause = not self.transport.is_reading()
@@ -108,13 +108,13 @@ class Play(differential.TransportPlay):
         return len(self.protocol.events), len(self.protocol.data), len(self.peer_received)
 
     def take(self) -> None:
-        """Move what the peer has received, and note how its stream ends."""
+        """Read what the peer has received, and note how its stream ends."""
         while not self.eof and self.peer.sock.fileno() != -1:
             try:
                 chunk = self.peer.received()
             except OSError:
-                # Closing with unread bytes in the kernel makes a reset of the end; a ring may have
-                # received them during a pause already.
+                # Closing with unread bytes in the kernel turns the EOF into a reset; a ring may
+                # have received them during a pause already.
                 chunk = b""
             if chunk is None:
                 return

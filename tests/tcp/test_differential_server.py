@@ -1,7 +1,7 @@
 """Random sequences on a server and its clients: asyncio and ours call the protocols alike.
 
-Connections are made and cancelled, clients come by plain sockets, the server is closed, waited
-for, and its clients are closed or aborted.
+Connections are opened and cancelled, clients connect with plain sockets, the server is closed and
+awaited, and its clients are closed or aborted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WEIGHTS = {
     "server aborts one": 1,
     "connect": 5,
     "connect, cancelled": 4,
-    "connect to nobody": 1,
+    "connect, refused": 1,
     "connection writes": 5,
     "connection closes": 2,
     "connection aborts": 1,
@@ -58,15 +58,15 @@ class Play(differential.Play):
         self.waiting: list[asyncio.Task[Any]] = []
         self.server: Any = None
         self.address: Any = None
-        # An address of its own: whoever else asks for a port on this machine gets it on another one,
-        # also when nobody serves here any more.
+        # A random loopback address: other programs that ask for a port get it on another one, also
+        # after this server has closed.
         self.host = ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3)))))
-        # Bound and not listening: connections to it are refused, and nobody else gets its port.
-        self.nobody = socket.socket()
-        self.nobody.bind((self.host, 0))
+        # Bound and not listening: connections to it are refused, and its port stays reserved.
+        self.refusing = socket.socket()
+        self.refusing.bind((self.host, 0))
 
     def named(self, kind: type[Recorder], name: str) -> Recorder:
-        """Make a protocol whose callbacks are noted here."""
+        """Create a protocol whose callbacks are recorded here."""
         protocol = kind()
         protocol.note = lambda event: (  # type: ignore[method-assign]
             protocol.events.append(event),
@@ -91,7 +91,7 @@ class Play(differential.Play):
             await self.settle()
             waits = [self.outcome(task) for task in self.waiting]
             got = [bytes(client.received() or b"") for client in self.open_clients()]
-            # Two sockets of one moment are seen in the kernel's order.
+            # Two sockets ready at the same time are seen in the kernel's order.
             trace.append((step, sorted(self.notes[before:]), waits, got, self.server.is_serving()))
         return trace
 
@@ -139,7 +139,7 @@ class Play(differential.Play):
                 client.reset()
 
     async def connect(self, what: str) -> None:
-        address = self.nobody.getsockname() if what == "to nobody" else self.address
+        address = self.refusing.getsockname() if what == "refused" else self.address
         name = f"connection {len(self.connections)}"
         connecting = asyncio.ensure_future(
             self.loop.create_connection(lambda: self.named(Recorder, name), *address)
@@ -197,7 +197,7 @@ class Play(differential.Play):
 
     async def end(self) -> None:
         """Close everything, and wait for it."""
-        self.nobody.close()
+        self.refusing.close()
         self.server.close()
         for client in self.clients:
             client.close()

@@ -1,4 +1,4 @@
-"""A TCP transport: exceptions in the protocol, and faults of the user."""
+"""TCP transports: exceptions in the protocol, and misuse by the application."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 class FaultError(Exception):
-    """What the protocols of these tests raise."""
+    """The exception that the protocols of these tests raise."""
 
 
 def faulty(method: str, error: BaseException) -> Recorder:
-    """Make a recorder whose `method` notes itself and raises."""
+    """Create a recorder whose `method` records its call and raises."""
 
     def raises(*_arguments: object) -> None:
         protocol.note(method)
@@ -68,7 +68,7 @@ def test_exception_in_connection_made_is_reported(
         with exceptions_of(loop) as contexts:
             async with connected(protocol) as (transport, peer):
                 assert isinstance(contexts[0]["exception"], FaultError)
-                # The connection goes on.
+                # The connection stays open.
                 await peer.send(b"x")
                 await support.wait_until(lambda: protocol.data, "the data")
                 assert not transport.is_closing()
@@ -126,7 +126,7 @@ def test_os_error_in_data_received_ends_the_connection_quietly(
                 await peer.send(b"x")
                 await protocol.until_lost()
                 assert protocol.reason is error
-            # asyncio treats every OSError as the connection's end, to be logged in debug mode only.
+            # asyncio treats every OSError as the end of the connection, logged in debug mode only.
             assert contexts == []
 
     run(main())
@@ -213,7 +213,7 @@ def test_interrupt_in_data_received_leaves_the_loop_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_interrupt_by_bytes_that_a_pause_held_leaves_the_connection_reading(
+def test_interrupt_by_buffered_bytes_leaves_the_connection_reading(
     loop: asyncio.AbstractEventLoop, error: type[BaseException]
 ) -> None:
     ours, theirs = socket_pair()
@@ -228,7 +228,7 @@ def test_interrupt_by_bytes_that_a_pause_held_leaves_the_connection_reading(
 
     async def begin() -> Any:
         transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
-        # The read is under way.
+        # The read is in flight.
         await asyncio.sleep(0.01)
         transport.pause_reading()
         theirs.sendall(b"1")
@@ -250,7 +250,7 @@ def test_interrupt_by_bytes_that_a_pause_held_leaves_the_connection_reading(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_interrupt_in_resume_writing_leaves_the_rest_on_its_way(
+def test_interrupt_in_resume_writing_leaves_the_rest_in_flight(
     loop: asyncio.AbstractEventLoop, error: type[BaseException]
 ) -> None:
     ours, theirs = socket_pair(SOCKET_BUFFER_BYTES)
@@ -266,7 +266,7 @@ def test_interrupt_in_resume_writing_leaves_the_rest_on_its_way(
 
     async def begin() -> Any:
         transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
-        # Resumed while the second half has yet to be begun.
+        # `resume_writing` is called before the second half is sent.
         transport.set_write_buffer_limits(high=len(payload), low=len(payload))
         transport.write(payload)
         await asyncio.sleep(0)
@@ -286,7 +286,7 @@ def test_interrupt_in_resume_writing_leaves_the_rest_on_its_way(
     peer.close()
 
 
-def test_end_of_stream_whose_answer_has_no_truth(loop: asyncio.AbstractEventLoop) -> None:
+def test_eof_received_result_whose_bool_raises(loop: asyncio.AbstractEventLoop) -> None:
     class Untrue:
         def __bool__(self) -> bool:
             raise ValueError("neither true nor false")
@@ -331,7 +331,7 @@ def test_interrupt_in_other_callbacks_leaves_the_loop(
     with pytest.raises(asyncio.CancelledError):
         loop.run_until_complete(task)
     if method == "eof_received":
-        # The end of the stream is not lost either.
+        # EOF is not lost either.
         loop.run_until_complete(protocol.until_lost())
         assert protocol.events[-2:] == ["again", "connection_lost"]
     transport = protocol.transport
@@ -340,7 +340,7 @@ def test_interrupt_in_other_callbacks_leaves_the_loop(
     theirs.close()
 
 
-# --- faults of the user ---------------------------------------------------------------------------
+# --- misuse by the application --------------------------------------------------------------------
 
 
 def test_unclosed_transport_warns_when_its_loop_is_gone(loop_factory: support.LoopFactory) -> None:
@@ -405,7 +405,9 @@ def test_transport_of_a_closed_loop_is_harmless(loop_factory: support.LoopFactor
     theirs.close()
 
 
-def test_closing_transport_on_a_closed_loop_lets_go(loop_factory: support.LoopFactory) -> None:
+def test_closing_transport_on_a_closed_loop_closes_its_socket(
+    loop_factory: support.LoopFactory
+) -> None:
     ours, theirs = socket_pair()
     loop = loop_factory()
 
@@ -455,7 +457,7 @@ def test_descriptor_detached_under_the_transport(run: Run) -> None:
         with socket.socket(fileno=ours.detach()) as detached:
             transport.abort()
             await protocol.until_lost()
-            # What was detached is no longer the transport's to close.
+            # The transport must not close a detached descriptor.
             assert detached.fileno() >= 0
             detached.setblocking(True)
             detached.sendall(b"mine")
@@ -466,7 +468,7 @@ def test_descriptor_detached_under_the_transport(run: Run) -> None:
 
 
 @pytest.mark.parametrize("method", ["add_reader", "add_writer"])
-def test_descriptor_of_a_transport_is_not_for_watching(
+def test_descriptor_of_a_transport_cannot_be_watched(
     loop: asyncio.AbstractEventLoop, run: Run, method: str
 ) -> None:
     async def main() -> None:
@@ -505,8 +507,8 @@ def test_transport_is_freed_without_the_collector(loop_name: str, run: Run) -> N
         gc.enable()
 
 
-def test_paused_transport_that_nobody_holds(run: Run) -> None:
-    """asyncio lets a paused transport be collected; whoever keeps it must close it in the end."""
+def test_unreferenced_paused_transport(run: Run) -> None:
+    """asyncio lets a paused transport be collected; its user must keep and close it."""
 
     async def main() -> None:
         ours, theirs = socket_pair()

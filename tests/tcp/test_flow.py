@@ -1,4 +1,4 @@
-"""Flow control of a TCP transport that is written: being asked to stop, and limits."""
+"""Flow control for writing on TCP transports: pausing, resuming and limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_limits_follow_from_each_other(
 
 
 @pytest.mark.parametrize("arguments", [{"high": 1, "low": 2}, {"high": 5, "low": -1}])
-def test_limits_that_make_no_sense(run: Run, arguments: dict[str, int]) -> None:
+def test_invalid_limits(run: Run, arguments: dict[str, int]) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, _):
             with pytest.raises(ValueError, match="must be >= 0"):
@@ -181,7 +181,7 @@ def test_size_counts_what_is_not_sent(run: Run) -> None:
             transport.write(b"12345")
             assert transport.get_write_buffer_size() == size + 5
             transport.writelines([b"67", b"89"])
-            # It may try to send, and the kernel may have made room.
+            # The call may send, and the kernel may have room again.
             assert 0 < transport.get_write_buffer_size() <= size + 9
             await peer.receive(MORE_THAN_THE_KERNEL_TAKES + 9)
             await support.wait_until(lambda: transport.get_write_buffer_size() == 0, "0 bytes")
@@ -309,7 +309,7 @@ def test_drain_waits_for_the_peer(run: Run) -> None:
         writer.close()
         theirs.close()
         assert received
-        with contextlib.suppress(ConnectionError):  # the rest may be on its way or not
+        with contextlib.suppress(ConnectionError):  # the rest may be in flight or not
             await writer.wait_closed()
 
     run(main())
@@ -333,7 +333,7 @@ def test_drain_raises_when_the_peer_is_gone(run: Run) -> None:
 
 
 @pytest.mark.parametrize("later", [b"", b"and more"])
-def test_what_the_kernel_has_room_for_is_no_reason_to_pause(run: Run, later: bytes) -> None:
+def test_write_that_the_kernel_accepts_does_not_pause(run: Run, later: bytes) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with connected(protocol) as (transport, peer):
@@ -348,7 +348,7 @@ def test_what_the_kernel_has_room_for_is_no_reason_to_pause(run: Run, later: byt
     run(main())
 
 
-def test_a_writer_with_a_limit_of_nothing_is_not_held_back_for_ever(run: Run) -> None:
+def test_writer_with_a_limit_of_zero_is_resumed(run: Run) -> None:
     async def main() -> None:
         async def handle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"x")

@@ -1,8 +1,8 @@
-"""Writes that wait for the end of a turn do not show: they have left before anything that could tell.
+"""Gathered writes are not observable: they are sent before anything could observe them.
 
-The loop gathers for sockets that it has made itself, once a connection has been written to in some
-turns. Each test here writes to such a connection and goes on in the same callback; on asyncio, which
-never gathers, the same holds.
+The loop gathers the writes of sockets that it created, once a connection has been written to in
+several iterations. Each test here writes to such a connection and continues in the same callback; the
+same holds on asyncio, which never gathers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
-# More than a connection's opening, in which every write leaves at once.
+# Longer than a connection's start, during which every write is sent immediately.
 TURNS = 20
 
 pytestmark = pytest.mark.filterwarnings(
@@ -39,12 +39,12 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def is_quiet(peer: socket.socket) -> bool:
-    """Say whether nothing has arrived by now."""
+    """Say whether nothing has arrived so far."""
     return not select.select([peer], [], [], 0)[0]
 
 
 def arrived(peer: socket.socket, count: int) -> bytes:
-    """So many bytes, while the loop stands still: a busy kernel delivers a little late."""
+    """Read `count` bytes while the loop is blocked: a busy kernel delivers a little late."""
     data = b""
     while len(data) < count and select.select([peer], [], [], support.PATIENCE_SECONDS)[0]:
         chunk = peer.recv(count - len(data))
@@ -56,7 +56,7 @@ def arrived(peer: socket.socket, count: int) -> bytes:
 
 
 async def in_traffic(transport: Any, peer: socket.socket) -> None:
-    """Have a connection be written to in turn after turn."""
+    """Write to a connection in several consecutive iterations."""
     for _ in range(TURNS):
         transport.write(b".")
         await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def in_traffic(transport: Any, peer: socket.socket) -> None:
 
 @contextlib.asynccontextmanager
 async def accepted(protocol: Any = None) -> AsyncIterator[tuple[Any, socket.socket]]:
-    """A connection that a server of the loop has accepted, and its blocking peer."""
+    """A connection accepted by a server of the loop, and its blocking peer."""
     protocol = protocol or Recorder()
     async with serving(lambda: protocol) as (_, address):
         with socket.create_connection(address) as peer:
@@ -79,7 +79,7 @@ async def accepted(protocol: Any = None) -> AsyncIterator[tuple[Any, socket.sock
 
 @contextlib.asynccontextmanager
 async def by_address(family: int, address: Any) -> AsyncIterator[tuple[Any, socket.socket]]:
-    """A connection that the loop has made to a listener of the test's."""
+    """A connection made by the loop to a listener of the test."""
     loop = asyncio.get_running_loop()
     with socket.socket(family) as listening:
         listening.bind(address)
@@ -100,7 +100,7 @@ async def by_address(family: int, address: Any) -> AsyncIterator[tuple[Any, sock
 
 @pytest.fixture(params=["accepted", "tcp", "unix"])
 def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Make a connection of one kind whose socket the loop has made."""
+    """Open a connection of one kind, on a socket that the loop created."""
     if request.param == "accepted":
         return accepted
     if request.param == "tcp":
@@ -108,7 +108,7 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return lambda: by_address(socket.AF_UNIX, str(tmp_path / "s"))
 
 
-# --- the opening, and the choice ------------------------------------------------------------------
+# --- start of a connection, and the choice --------------------------------------------------------
 
 
 def test_opening_writes_leave_at_once(run: Run, connection: Any) -> None:
@@ -175,7 +175,7 @@ def test_choice_is_checked_by_name(loop_name: str, monkeypatch: pytest.MonkeyPat
     ringloop.Loop(writes="gathered").close()
 
 
-# --- what goes on in the same callback ------------------------------------------------------------
+# --- steps in the same callback -------------------------------------------------------------------
 
 
 def option(transport: Any) -> None:
@@ -284,7 +284,7 @@ def test_order_with_writes_to_the_descriptor(run: Run, connection: Any, way: str
                 else:
                     send = stack.enter_context(shown.dup()).send
                 send(b"print ")
-                # The descriptor is known from here on.
+                # From here on the descriptor is known.
                 transport.write(b"more ")
                 send(b"and ")
                 transport.write(b"more")
@@ -297,7 +297,7 @@ def test_order_with_writes_to_the_descriptor(run: Run, connection: Any, way: str
     run(main())
 
 
-def test_shutdown_comes_behind_what_was_written(run: Run, connection: Any) -> None:
+def test_shutdown_follows_written_data(run: Run, connection: Any) -> None:
     async def main() -> None:
         async with connection() as (transport, peer):
             await in_traffic(transport, peer)
@@ -310,7 +310,7 @@ def test_shutdown_comes_behind_what_was_written(run: Run, connection: Any) -> No
     run(main())
 
 
-def test_names_of_a_socket_end_no_gathering(run: Run, loop_name: str) -> None:
+def test_socket_addresses_do_not_end_gathering(run: Run, loop_name: str) -> None:
     async def main() -> None:
         async with accepted() as (transport, peer):
             shown = transport.get_extra_info("socket")
@@ -388,7 +388,7 @@ with asyncio.Runner(loop_factory=factory) as runner:
 
 
 @pytest.mark.parametrize("way", ["exec", "kill", "exit"])
-def test_last_words_leave_before_the_program(loop_name: str, way: str) -> None:
+def test_last_writes_are_sent_before_exit(loop_name: str, way: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(support.PATIENCE_SECONDS)
         port = listening.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What a write has found shows in `is_closing()`: a callback that writes until then ends."""
+"""`is_closing()` reports an error found by a write, so that a callback that writes until then ends."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
-# A callback that writes so often, and sees no end, will never see one.
+# A callback that has written this often without seeing the end will never see it.
 WRITES_MAX = 50_000
 
 
 @contextlib.asynccontextmanager
 async def brought(pair: Any, protocol: Any) -> AsyncIterator[tuple[Any, Peer]]:
-    """A connection of a socket that the test has made."""
+    """A connection on a socket that the test created."""
     ours, theirs = pair
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
@@ -44,7 +44,7 @@ async def brought(pair: Any, protocol: Any) -> AsyncIterator[tuple[Any, Peer]]:
 async def accepted(
     protocol: Any, certificates: Certificates | None = None
 ) -> AsyncIterator[tuple[Any, Peer]]:
-    """A connection that a server of the loop has accepted, beyond its opening."""
+    """A connection accepted by a server of the loop, past its start."""
     arguments = {"ssl": certificates.server()} if certificates else {}
     async with serving(lambda: protocol, **arguments) as (_, address):
         if certificates:
@@ -72,7 +72,7 @@ def pairs() -> list[Any]:
 
 
 @pytest.mark.parametrize("pair", pairs())
-def test_write_to_a_peer_that_is_gone_shows_at_once(run: Run, pair: Any) -> None:
+def test_write_to_a_closed_peer_is_seen_at_once(run: Run, pair: Any) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with brought(pair(), protocol) as (transport, peer):
@@ -81,7 +81,7 @@ def test_write_to_a_peer_that_is_gone_shows_at_once(run: Run, pair: Any) -> None
             for _ in range(3):
                 transport.write(b"x" * 10)
                 assert transport.is_closing()
-            # Nothing of these raises any more.
+            # None of these raises any more.
             transport.write_eof()
             transport.write(b"x")
             transport.writelines([b"x", b"y"])
@@ -133,7 +133,7 @@ def test_callback_that_writes_tls_until_the_end_sees_it(
 
 
 class Refills(Recorder):
-    """Write until told to pause; when told to go on, with the peer gone, until the end shows."""
+    """Writes until paused; when resumed after the peer has gone, until `is_closing()`."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Refills(Recorder):
 
 
 async def until_refilled(protocol: Refills, peer: Peer) -> None:
-    """Have a protocol write until it must pause, go on, and lose its peer meanwhile."""
+    """Make a protocol write until paused, then resume it after its peer has gone."""
     protocol.peer = peer
     protocol.fill()
     assert protocol.is_paused

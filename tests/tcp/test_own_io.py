@@ -1,4 +1,4 @@
-"""Sockets whose class overrides `recv`, `send` and their kin: the transport calls these."""
+"""Socket subclasses that override `recv`, `send` and the like: the transport calls their methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow control of a TCP transport that is read: pausing and resuming."""
+"""Flow control for reading on TCP transports: pausing and resuming."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_order_is_kept_over_pauses_inside_data_received(run: Run, size: int) -> 
     run(main())
 
 
-def test_order_is_kept_when_pause_is_taken_back_at_once(run: Run) -> None:
+def test_order_is_kept_when_resumed_at_once(run: Run) -> None:
     class Flickers(Recorder):
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -85,7 +85,7 @@ def test_order_is_kept_when_pause_is_taken_back_at_once(run: Run) -> None:
     run(main())
 
 
-def test_paused_from_outside_with_data_on_its_way(run: Run) -> None:
+def test_paused_outside_a_callback_with_data_in_flight(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         data = pattern(2_000_000)
@@ -104,7 +104,7 @@ def test_paused_from_outside_with_data_on_its_way(run: Run) -> None:
     run(main())
 
 
-def test_a_paused_reader_holds_the_peer_back(run: Run) -> None:
+def test_paused_reader_blocks_the_peer(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         data = pattern(MORE_THAN_THE_KERNEL_TAKES * 2)
@@ -119,7 +119,7 @@ def test_a_paused_reader_holds_the_peer_back(run: Run) -> None:
                 except BlockingIOError:
                     blocked += 1
                     await a_few_turns()
-            # Were everything received and held, the peer could go on for ever.
+            # If everything were received and buffered, the peer could send forever.
             assert sent < len(data)
             assert not protocol.data
             transport.resume_reading()
@@ -290,7 +290,7 @@ def test_ending_between_resume_and_delivery(run: Run, end: str) -> None:
     run(main())
 
 
-def test_pausing_after_the_end_is_harmless(run: Run) -> None:
+def test_pausing_after_eof_is_harmless(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         protocol.keep_open_after_eof = True
@@ -308,7 +308,7 @@ def test_pausing_after_the_end_is_harmless(run: Run) -> None:
     run(main())
 
 
-def test_who_resumes_after_the_end_hears_of_it_again(run: Run) -> None:
+def test_resuming_after_eof_reports_it_again(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         protocol.keep_open_after_eof = True
@@ -318,7 +318,7 @@ def test_who_resumes_after_the_end_hears_of_it_again(run: Run) -> None:
             for count in (2, 3):
                 transport.pause_reading()
                 transport.resume_reading()
-                # Before the end is told again, this is a pause like any other.
+                # Until EOF is reported again, this pause is like any other.
                 transport.pause_reading()
                 for _ in range(5):
                     await asyncio.sleep(0)
@@ -331,7 +331,7 @@ def test_who_resumes_after_the_end_hears_of_it_again(run: Run) -> None:
                 assert transport.is_reading()
             transport.write(b"still open")
             assert await peer.receive(10) == b"still open"
-            # Who says by then that it is over, ends it.
+            # Returning False now closes the transport.
             protocol.keep_open_after_eof = False
             transport.pause_reading()
             transport.resume_reading()

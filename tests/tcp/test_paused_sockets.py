@@ -1,4 +1,4 @@
-"""A paused transport takes nothing from the kernel: what comes then is the next reader's."""
+"""A paused transport reads nothing from the kernel: another reader of the socket gets the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unix_pair() -> Pair:
 
 
 def heir_of(transport: Any) -> socket.socket:
-    """The same socket, as another library would have it."""
+    """A duplicate of the socket, as another library would use it."""
     heir = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
     heir.setblocking(False)
     return heir
@@ -35,10 +35,10 @@ def heir_of(transport: Any) -> socket.socket:
 
 @pytest.mark.parametrize("make", [socket_pair, unix_pair])
 @pytest.mark.parametrize("before", [0, 1, 40])
-def test_bytes_that_come_while_paused_are_the_heirs(
+def test_bytes_received_while_paused_go_to_the_next_reader(
     run: Run, make: Callable[[], Pair], before: int
 ) -> None:
-    """After no, one and many messages: the ring receives in another way by then."""
+    """After no, one and many messages: by then the ring receives in another mode."""
 
     async def main() -> None:
         ours, theirs = make()
@@ -68,8 +68,8 @@ def test_bytes_that_come_while_paused_are_the_heirs(
     run(main())
 
 
-def test_bytes_of_the_same_callback_are_the_heirs(run: Run) -> None:
-    """Paused, and sent to, without a turn of the loop in between."""
+def test_bytes_of_the_same_callback_go_to_the_next_reader(run: Run) -> None:
+    """Paused and sent to within one iteration of the loop."""
 
     async def main() -> None:
         async with connected(Recorder()) as (transport, peer):
@@ -119,7 +119,7 @@ def test_pause_in_connection_made(run: Run) -> None:
     run(main())
 
 
-def test_end_that_comes_while_paused_is_the_heirs_too(run: Run) -> None:
+def test_eof_received_while_paused_goes_to_the_next_reader(run: Run) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, peer):
             await a_few_turns()
@@ -158,8 +158,8 @@ def test_pause_of_a_pipe(run: Run) -> None:
     run(main())
 
 
-def test_a_reader_that_is_full_leaves_the_rest_to_the_kernel(run: Run) -> None:
-    """A StreamReader pauses by itself past twice its limit."""
+def test_full_reader_leaves_the_rest_in_the_kernel(run: Run) -> None:
+    """A StreamReader pauses at twice its limit."""
 
     async def main() -> None:
         ours, theirs = unix_pair()

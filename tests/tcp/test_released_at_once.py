@@ -1,4 +1,4 @@
-"""What is closed is closed: the code behind a close may block, or take the address again, at once."""
+"""A close takes effect at once: code after it may block, or bind the same address."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
-# A peer that sees nothing by then would wait for ever.
+# A peer that has not seen the end by then would wait forever.
 BLOCKING_SECONDS = support.PATIENCE_SECONDS
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Make a non-blocking socket, and its blocking peer."""
+    """Create a non-blocking socket and its blocking peer."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(BLOCKING_SECONDS)
@@ -39,7 +39,7 @@ def can_bind(address: Any, kind: socket.SocketKind) -> bool:
 
 
 async def until_it_waits() -> None:
-    """Let the loop hand the receive, or the poll, to the kernel."""
+    """Let the loop submit the receive or the poll to the kernel."""
     for _ in range(5):
         await asyncio.sleep(0.001)
 
@@ -114,7 +114,7 @@ def test_address_of_a_server_is_free(run: Run) -> None:
 
 @pytest.mark.parametrize("direction", ["reader", "writer"])
 @pytest.mark.parametrize("waits", [True, False])
-def test_watched_socket_that_is_closed_is_gone(run: Run, direction: str, waits: bool) -> None:
+def test_closed_watched_socket_is_released(run: Run, direction: str, waits: bool) -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
         ours, theirs = pair()
@@ -133,7 +133,7 @@ def test_watched_socket_that_is_closed_is_gone(run: Run, direction: str, waits: 
 
 
 def fill(sock: socket.socket) -> None:
-    """Send until the kernel takes no more."""
+    """Send until the kernel's buffer is full."""
     try:
         while True:
             sock.send(bytes(65536))
@@ -141,7 +141,7 @@ def fill(sock: socket.socket) -> None:
         pass
 
 
-def test_address_of_a_socket_whose_accept_was_given_up_is_free(run: Run) -> None:
+def test_address_is_free_after_a_cancelled_accept(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         listening = socket.create_server(("127.0.0.1", 0))
@@ -155,7 +155,7 @@ def test_address_of_a_socket_whose_accept_was_given_up_is_free(run: Run) -> None
     run(main())
 
 
-def test_peer_of_a_socket_whose_receive_was_given_up_sees_the_end(run: Run) -> None:
+def test_peer_sees_eof_after_a_cancelled_receive(run: Run) -> None:
     async def main() -> None:
         ours, theirs = pair()
         receive = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(ours, 1))

@@ -1,4 +1,4 @@
-"""`loop.create_server`: what it serves, and on which addresses."""
+"""`loop.create_server`: serving, addresses and arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 HAS_CLOSE_CLIENTS = hasattr(asyncio.base_events.Server, "close_clients")
-# 3.11 and 3.12.0 answered at once when there were still connections.
+# 3.11 and 3.12.0 returned immediately while connections were still open.
 WAIT_CLOSED_WAITS = sys.version_info >= (3, 12, 1)
 
 needs_close_clients = pytest.mark.skipif(
@@ -103,7 +103,7 @@ def test_connections_before_the_loop_runs_are_served(loop: asyncio.AbstractEvent
     loop.run_until_complete(main())
 
 
-def test_accepts_while_the_loop_stops_are_served_by_the_next_run(
+def test_connections_accepted_while_stopping_are_served_by_the_next_run(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     factory = Factory()
@@ -135,7 +135,7 @@ def test_accepts_while_the_loop_stops_are_served_by_the_next_run(
 def test_hosts(run: Run, host: Any) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        # One port for all of them, as port 0 is one a socket before 3.13.
+        # One port for all of them; before 3.13 port 0 is another port for each socket.
         server = await loop.create_server(Factory(), host, 0)
         async with server:
             assert server.sockets
@@ -233,7 +233,7 @@ def test_reuse_address_by_default(run: Run) -> None:
             option = server.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
             assert option != 0
             await ask(address)
-        # The server's end was not the first to close, yet old connections may linger.
+        # The server did not close first, yet old connections may linger.
         again = await asyncio.get_running_loop().create_server(Factory(), *address)
         async with again:
             assert await ask(address) == b"ping"

@@ -1,4 +1,4 @@
-"""The server of `loop.create_server`: how it ends, and its connections with it."""
+"""The end of a server of `loop.create_server` and of its connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 HAS_CLOSE_CLIENTS = hasattr(asyncio.base_events.Server, "close_clients")
-# 3.11 and 3.12.0 answered at once when there were still connections.
+# 3.11 and 3.12.0 returned immediately while connections were still open.
 WAIT_CLOSED_WAITS = sys.version_info >= (3, 12, 1)
 
 needs_close_clients = pytest.mark.skipif(
@@ -189,7 +189,7 @@ def test_close_ends_serve_forever(run: Run) -> None:
     run(main())
 
 
-def test_close_from_a_protocol_of_its_own(run: Run) -> None:
+def test_close_from_one_of_its_protocols(run: Run) -> None:
     async def main() -> None:
         servers: list[asyncio.Server] = []
 

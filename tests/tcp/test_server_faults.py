@@ -1,4 +1,4 @@
-"""The server of `loop.create_server`: faults of its factory, its clients and its user."""
+"""Servers of `loop.create_server`: failures of the factory, the clients and the application."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_factory_that_raises_closes_that_connection_only(
                     await support.wait_until(lambda: calls == 1, "the factory")
                     await support.wait_until(lambda: ended(client), "the end of the connection")
                 assert await ask(address) == b"ping"
-            # A fault of one connection is the log's business in debug mode only.
+            # A failure of one connection is logged in debug mode only.
             messages = [context["message"] for context in contexts]
             assert messages == debug * ["Error on transport creation for incoming connection"]
 
@@ -126,7 +126,7 @@ def test_connections_behind_an_interrupted_one_are_served_by_the_next_run(
     loop.run_until_complete(main())
 
 
-def test_clients_that_are_gone_before_they_are_accepted(loop: asyncio.AbstractEventLoop) -> None:
+def test_clients_that_close_before_accept(loop: asyncio.AbstractEventLoop) -> None:
     factory = Factory()
     server = loop.run_until_complete(loop.create_server(factory, "127.0.0.1", 0))
     address = server.sockets[0].getsockname()
@@ -208,7 +208,7 @@ loop.close()
 
 
 def printed_by(script: str, loop_name: str) -> str:
-    """Play a program in a process of its own; it is to end without an error."""
+    """Run a program in its own process; it must end without an error."""
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), loop_name],
         cwd=Path(__file__).parents[2],
@@ -281,7 +281,7 @@ loop.close()
 """
 
 
-def test_an_exception_handler_that_ends_the_run_ends_no_listener(loop_name: str) -> None:
+def test_exception_handler_that_raises_keeps_the_listener(loop_name: str) -> None:
     assert printed_by(INTERRUPTED_BACK_OFF, loop_name) == "left\nhello\n"
 
 
@@ -314,7 +314,7 @@ loop.close()
 """
 
 
-def test_serving_takes_no_descriptor_that_has_to_be_there(loop_name: str) -> None:
+def test_serving_needs_no_further_descriptor(loop_name: str) -> None:
     assert printed_by(SERVER_WITHOUT_DESCRIPTORS, loop_name) == "ping\n" * 3
 
 
@@ -356,7 +356,7 @@ def test_listening_socket_closed_under_the_server(
     run(main())
 
 
-def test_clients_that_are_gone_before_the_answers_end_stop_no_server(
+def test_clients_that_close_early_do_not_stop_the_server(
     run: Run, loop: asyncio.AbstractEventLoop
 ) -> None:
     async def main() -> None:
@@ -368,8 +368,8 @@ def test_clients_that_are_gone_before_the_answers_end_stop_no_server(
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal handled
             await reader.read()
-            # The answer meets a reset, after which shutdown(2) fails: whether inside of write_eof()
-            # or later, that is this connection's affair.
+            # The answer meets a reset, after which shutdown(2) fails, in write_eof() or later: this
+            # affects only that connection.
             writer.write(b"too late")
             with contextlib.suppress(OSError):
                 writer.write_eof()
@@ -395,7 +395,7 @@ def test_clients_that_are_gone_before_the_answers_end_stop_no_server(
     run(main())
 
 
-def test_the_end_that_waits_behind_an_answer_meets_a_reset(
+def test_write_eof_behind_queued_data_survives_a_reset(
     run: Run, loop: asyncio.AbstractEventLoop
 ) -> None:
     async def main() -> None:
@@ -413,7 +413,7 @@ def test_the_end_that_waits_behind_an_answer_meets_a_reset(
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_protocols_that_are_none_hold_up_no_server(
+def test_factory_that_returns_none_does_not_block_the_server(
     run: Run, loop: asyncio.AbstractEventLoop
 ) -> None:
     async def main() -> None:
@@ -437,7 +437,7 @@ def test_protocols_that_are_none_hold_up_no_server(
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("pauses", [False, True])
-def test_connections_that_the_program_forgets_are_closed(run: Run, pauses: bool) -> None:
+def test_unreferenced_connections_are_closed(run: Run, pauses: bool) -> None:
     ended = 0
     transports: list[Any] = []
 
@@ -465,7 +465,7 @@ def test_connections_that_the_program_forgets_are_closed(run: Run, pauses: bool)
         address = server.sockets[0].getsockname()
         clients = [socket.create_connection(address) for _ in range(20)]
         await support.wait_until(lambda: len(transports) == 20, "the connections")
-        # The reads are under way.
+        # The reads are in flight.
         await asyncio.sleep(0.01)
         each("pause_reading")
         while clients:
@@ -481,7 +481,7 @@ def test_connections_that_the_program_forgets_are_closed(run: Run, pauses: bool)
     run(main())
 
 
-def test_the_socket_of_a_connection_whose_peer_has_ended_is_the_transports(run: Run) -> None:
+def test_socket_is_still_the_transports_after_eof(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         protocol.keep_open_after_eof = True
@@ -520,14 +520,12 @@ def test_server_closed_by_another_thread_than_its_loops(loop_factory: LoopFactor
         with socket.socket() as client:
             return client.connect_ex(address) == errno.ECONNREFUSED
 
-    # A ring that is torn down lets go of its files a moment later.
+    # A ring being torn down closes its files a moment later.
     support.wait_until_blocking(refused, "the port to be free")
 
 
 @pytest.mark.one_thread("counts on the numbers of new descriptors")
-def test_socket_with_the_number_of_a_listener_whose_owner_has_closed_it(
-    run: Run, loop_name: str
-) -> None:
+def test_socket_that_reuses_the_descriptor_of_a_closed_listener(run: Run, loop_name: str) -> None:
     if loop_name == "asyncio":
         pytest.skip("its server.close() refuses a socket that is closed already")
 
@@ -553,7 +551,7 @@ def test_socket_with_the_number_of_a_listener_whose_owner_has_closed_it(
     run(main())
 
 
-def test_a_connection_whose_peer_has_ended_goes_on_for_its_owner(run: Run) -> None:
+def test_connection_stays_usable_after_eof(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         protocol.keep_open_after_eof = True

@@ -1,7 +1,7 @@
-"""Several loops and processes on one listening socket: who is able to serve does.
+"""Several loops and processes on one listening socket: any loop that can serve does.
 
-A loop that is busy, stopped or over must not have taken what another could serve. Two loops in one
-thread make this certain: while the one runs, the other does not.
+A busy, stopped or closed loop must not have accepted what another could serve. Two loops in one
+thread make this deterministic: while one runs, the other does not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ANSWERS = 3
 
 
 class Site:
-    """One listening socket, and how to serve and to reach it."""
+    """One listening socket, and how to serve it and connect to it."""
 
     def __init__(self, kind: str, folder: Path, certificates: Certificates) -> None:
         self.address: Any = str(folder / "socket") if kind == "unix" else ("127.0.0.1", 0)
@@ -52,7 +52,7 @@ class Site:
             self.client_tls = ssl.create_default_context(cafile=str(certificates.authority))
 
     async def serve(self, name: bytes) -> asyncio.AbstractServer:
-        """Answer each connection with `name`, by a server with a descriptor of its own."""
+        """Answer each connection with `name`, on a server with its own descriptor."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(name)
@@ -61,13 +61,13 @@ class Site:
                 await writer.wait_closed()
 
         if self.sock.family == socket.AF_UNIX:
-            # The name belongs to all of them: the first to close would remove it.
+            # The path belongs to all of them: the first to close would remove it.
             keep: Any = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
             return await asyncio.start_unix_server(answer, sock=self.sock.dup(), **keep)
         return await asyncio.start_server(answer, sock=self.sock.dup(), ssl=self.server_tls)
 
     async def ask(self, client: socket.socket | None = None) -> bytes:
-        """Who answers this connection, or a new one."""
+        """The name of the server that answers this connection, or a new one."""
         if client is None:
             client = socket.socket(self.sock.family)
             client.setblocking(False)
@@ -110,7 +110,7 @@ def test_loop_that_does_not_run_takes_no_connection(
     ours = loop.run_until_complete(site.serve(b"one"))
     loop.run_until_complete(asyncio.sleep(0.001))
     theirs = other.run_until_complete(site.serve(b"other"))
-    # What the loops that wait have been told of meanwhile is gone when they run again.
+    # Events reported to a loop while it did not run are stale when it runs again.
     for _ in range(2):
         assert other.run_until_complete(site.answers()) == [b"other"] * ANSWERS
         assert loop.run_until_complete(site.answers()) == [b"one"] * ANSWERS
@@ -139,10 +139,10 @@ def test_sock_accept_that_waits_takes_no_connection_of_another_loop(
     site.sock.close()
 
 
-def test_listener_that_was_made_blocking_holds_up_no_loop(
+def test_blocking_listener_does_not_block_the_loop(
     loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
-    """Its flags belong to everyone who has it; another process may have taken what was announced."""
+    """The flags are shared by all owners; another process may have accepted the reported connection."""
     site = Site("unix", tmp_path, None)  # type: ignore[arg-type]
     server = loop.run_until_complete(site.serve(b"one"))
     loop.run_until_complete(asyncio.sleep(0.001))
@@ -185,7 +185,7 @@ def test_connections_of_a_server_that_closes_are_served_by_it_or_another(
 async def in_a_thread(
     loop_factory: LoopFactory, serve: Callable[[], Coroutine[Any, Any, asyncio.AbstractServer]]
 ) -> AsyncIterator[None]:
-    """Run the server of `serve()` by a loop of another thread."""
+    """Run the server of `serve()` on a loop in another thread."""
     loop = loop_factory()
     is_serving = threading.Event()
 
@@ -200,13 +200,13 @@ async def in_a_thread(
     try:
         yield
     finally:
-        # A stop that came sooner would end the first of its runs.
+        # An earlier stop would end its first run.
         await asyncio.to_thread(is_serving.wait, support.PATIENCE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         await support.within(working)
 
 
-def test_a_flood_of_connections_leaves_turns_to_others(
+def test_flood_of_connections_does_not_starve_callbacks(
     loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     site = Site("unix", tmp_path, None)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def test_a_flood_of_connections_leaves_turns_to_others(
     seen = loop.run_until_complete(support.within(main()))
     for client in clients:
         client.close()
-    # asyncio counts one more from 3.12 on.
+    # asyncio counts one more since 3.12.
     assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= 5
 
 
@@ -243,7 +243,7 @@ def test_a_flood_of_connections_leaves_turns_to_others(
 
 @pytest.fixture
 def forks_are_meant() -> Iterator[None]:
-    """Python warns of a fork beside threads from 3.12 on, rightly."""
+    """Since 3.12 Python warns of a fork in a process with threads, rightly."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         yield
@@ -251,7 +251,7 @@ def forks_are_meant() -> Iterator[None]:
 
 @contextlib.contextmanager
 def worker(loop_factory: LoopFactory, serve: Callable[[], Coroutine[Any, Any, None]]) -> Any:
-    """A forked process whose loop runs `serve()`; yields its number once it has told that it serves.
+    """A forked process whose loop runs `serve()`; yields its pid when it serves.
 
     `serve` writes a line to descriptor `out` when it is ready.
     """
@@ -313,7 +313,7 @@ def test_parent_that_no_longer_runs_takes_no_connection(
     ready, told = os.pipe()
 
     async def serve() -> None:
-        # What came with the fork is closed here and goes on there; asyncio's are unregistered there.
+        # Closing the inherited server here leaves the parent's open; asyncio would unregister both.
         if loop_name != support.ORACLE:
             server.close()
         await site.serve(b"child")

@@ -1,4 +1,4 @@
-"""The standard library's streams on a TCP transport, and how they use its flow control."""
+"""The standard library's streams on a TCP transport, and its flow control."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def converse(serve: Client, ask: Client, **limits: Any) -> None:
-    """Run both ends of one connection to their end."""
+    """Run both ends of one connection to completion."""
     served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,15 +118,15 @@ def test_a_line_over_the_limit(run: Run) -> None:
     run(converse(serve, ask, limit=100))
 
 
-def test_a_slow_reader_holds_the_writer_back(run: Run) -> None:
+def test_slow_reader_blocks_the_writer(run: Run) -> None:
     async def main() -> None:
         ours, theirs = socket_pair(SOCKET_BUFFER_BYTES)
         peer = Peer(theirs)
         reader, writer = await asyncio.open_connection(sock=ours, limit=10_000)
         data = pattern(3_000_000)
         sending = asyncio.ensure_future(peer.send(data))
-        # The reader's protocol pauses the transport at twice its limit; what was received in one
-        # piece may be on top.
+        # The reader's protocol pauses the transport at twice its limit; the last received chunk may
+        # exceed it.
         buffer = reader._buffer  # type: ignore[attr-defined]
         await support.wait_until(lambda: len(buffer) > 20_000, "a full reader")
         for _ in range(50):

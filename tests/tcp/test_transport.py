@@ -1,4 +1,4 @@
-"""A TCP transport: what it shows of itself, its protocols, and the contexts of their callbacks."""
+"""A TCP transport's attributes, its protocols, and the contexts of their callbacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-# --- what it shows of itself ----------------------------------------------------------------------
+# --- attributes -----------------------------------------------------------------------------------
 
 
 def test_extra_info(run: Run) -> None:
@@ -142,7 +142,7 @@ def test_set_protocol_inside_data_received(run: Run) -> None:
     run(main())
 
 
-def test_protocol_set_after_close_is_told_of_the_loss(run: Run) -> None:
+def test_protocol_set_after_close_gets_connection_lost(run: Run) -> None:
     async def main() -> None:
         first, second = Recorder(), Recorder()
         async with connected(first) as (transport, _):
@@ -182,7 +182,8 @@ def test_contexts_of_the_callbacks(run: Run) -> None:
             variable.set("closer")
             transport.close()
             await support.wait_until(lambda: len(protocol.events) == 4, "connection_lost")
-            # From 3.15 on a connection has one context, before each was scheduled in a copy.
+            # Since 3.15 a connection has one context; before, each callback was scheduled in a
+            # copy.
             one = sys.version_info >= (3, 15)
             assert protocol.events == [
                 "connection_made creator",

@@ -1,4 +1,4 @@
-"""A TCP transport: what is written arrives, in order, and the end of writing."""
+"""Writing on a TCP transport: data arrives complete and in order; `write_eof`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_write_takes_every_buffer(run: Run, kind: Callable[[bytes], Any]) -> Non
 
 
 @pytest.mark.parametrize("value", ["text", 7, None, ["list"]])
-def test_write_refuses_what_is_not_bytes(run: Run, value: object) -> None:
+def test_write_refuses_other_types(run: Run, value: object) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, peer):
             with pytest.raises(TypeError):
@@ -133,7 +133,7 @@ def test_bytearray_may_change_after_write(run: Run, loop_name: str, size: int) -
         async with connected(Recorder(), SOCKET_BUFFER_BYTES) as (transport, peer):
             transport.write(mutable)
             mutable[:] = b"\0" * size
-            mutable.clear()  # would raise BufferError if the transport still held it
+            mutable.clear()  # BufferError if the transport still exported it
             assert await peer.receive(size) == data
 
     run(main())
@@ -237,7 +237,7 @@ async def transport_of(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> 
     return transport
 
 
-def test_what_is_written_while_the_loop_does_not_run_leaves_at_once(
+def test_write_while_the_loop_does_not_run_is_sent_at_once(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     ours, theirs = socket_pair()
@@ -255,7 +255,7 @@ def test_what_is_written_while_the_loop_does_not_run_leaves_at_once(
     loop.run_until_complete(closed(transport))
 
 
-def test_what_is_written_behind_the_last_pass_leaves_at_once(
+def test_write_after_the_last_iteration_is_sent_at_once(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     ours, theirs = socket_pair()
@@ -276,7 +276,7 @@ def test_what_is_written_behind_the_last_pass_leaves_at_once(
     loop.run_until_complete(closed(transport))
 
 
-def test_what_is_written_before_the_loop_is_closed_arrives(
+def test_write_before_the_loop_is_closed_arrives(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     ours, theirs = socket_pair()

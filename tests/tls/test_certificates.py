@@ -1,4 +1,4 @@
-"""Who is at the other end: names, certificates and keys, and how a wrong one is refused."""
+"""TLS authentication: names, certificates and keys, and how wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_sni_callback_that_refuses_or_raises_fails_the_handshake(
         context = certificates.server()
         context.sni_callback = refuse
         async with serving(servers, ssl=context) as (_, address):
-            # asyncio closes without a word: the alert is made, and never sent.
+            # asyncio closes silently: the alert is created, but never sent.
             with pytest.raises((ssl.SSLError, ConnectionResetError)):
                 await plain_client(address, certificates.client())
         assert asked == ["localhost"]
@@ -128,7 +128,7 @@ def test_client_learns_why_the_server_refused_it(
                 reason, words = "SSLV3_ALERT_HANDSHAKE_FAILURE", "alert handshake failure"
                 assert protocol.events == []
             else:
-                # The client of TLS 1.3 is done before the server has looked.
+                # With TLS 1.3 the client is done before the server has checked it.
                 await support.within(connecting)
                 await protocol.until_lost()
                 error = protocol.reason
@@ -150,7 +150,7 @@ def test_client_without_a_required_certificate_is_refused(
         context.load_verify_locations(certificates.authority)
         context.verify_mode = ssl.CERT_REQUIRED
         async with serving(servers, ssl=context) as (_, address):
-            # TLS 1.3: the client is done, and finds the connection ended when it reads.
+            # TLS 1.3: the client is done, and sees the closed connection when it reads.
             peer = await plain_client(address, certificates.client())
             with pytest.raises((ssl.SSLError, ConnectionResetError)):
                 await support.within(peer.receive_tls(1))
@@ -212,7 +212,7 @@ def test_encrypted_key_asks_for_its_password(run: Run, certificates: Certificate
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="pre-shared keys came with CPython 3.13")
-def test_pre_shared_key_serves_for_a_certificate(run: Run) -> None:
+def test_pre_shared_key_replaces_a_certificate(run: Run) -> None:
     def context(purpose: int) -> ssl.SSLContext:
         made = ssl.SSLContext(purpose)
         made.check_hostname = False

@@ -1,4 +1,4 @@
-"""How a TLS connection ends: by either side, in every state, and once."""
+"""How a TLS connection ends: by either side, in every state, and only once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("tls_engine")
 
 
 @pytest.mark.parametrize("version", versions(), ids=str)
-def test_close_says_close_notify_and_waits_for_the_peers(
+def test_close_sends_close_notify_and_waits_for_the_peers(
     run: Run, certificates: Certificates, version: ssl.TLSVersion
 ) -> None:
     async def main() -> None:
@@ -50,7 +50,7 @@ def test_close_says_close_notify_and_waits_for_the_peers(
             await protocol.until_lost()
             assert protocol.reason is None
             assert await peer.receive_all() == b""
-            # The end of the peer's stream was its answer.
+            # EOF from the peer was its answer.
             assert protocol.events == ["connection_made", "eof_received", "connection_lost"]
 
     run(main())
@@ -113,7 +113,7 @@ def test_peers_close_notify_ends_the_stream_and_is_answered(
     run(main())
 
 
-def test_half_close_is_not_offered(
+def test_half_close_is_not_supported(
     loop: asyncio.AbstractEventLoop, run: Run, certificates: Certificates, caplog: Any
 ) -> None:
     async def main() -> None:
@@ -205,9 +205,7 @@ def test_plaintext_in_the_middle_ends_the_connection(run: Run, certificates: Cer
     run(main())
 
 
-def test_abort_says_nothing_and_drops_what_was_written(
-    run: Run, certificates: Certificates
-) -> None:
+def test_abort_sends_nothing_and_drops_queued_data(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with connected_tls(protocol, certificates, SOCKET_BUFFER_BYTES) as (transport, peer):
@@ -228,9 +226,7 @@ def test_abort_says_nothing_and_drops_what_was_written(
     run(main())
 
 
-def test_close_with_a_peer_that_says_nothing_times_out(
-    run: Run, certificates: Certificates
-) -> None:
+def test_close_with_a_silent_peer_times_out(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         limits: dict[str, Any] = {"ssl_shutdown_timeout": 0.05}
@@ -244,7 +240,7 @@ def test_close_with_a_peer_that_says_nothing_times_out(
     run(main())
 
 
-def test_close_times_out_when_the_peer_takes_nothing(run: Run, certificates: Certificates) -> None:
+def test_close_times_out_when_the_peer_does_not_read(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         limits: dict[str, Any] = {"ssl_shutdown_timeout": 0.05}
@@ -289,7 +285,7 @@ def test_close_in_the_handshake(run: Run, certificates: Certificates) -> None:
             )
             await asyncio.sleep(0)
             protocol.transport.close()
-            # start_tls of asyncio does not notice the end of its transport by close().
+            # asyncio's start_tls does not notice that its transport was closed by close().
             assert await support.within(reader.read()) == b""
             writer.close()
             await writer.wait_closed()
@@ -299,7 +295,7 @@ def test_close_in_the_handshake(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_server_that_goes_away_closes_its_connections(run: Run, certificates: Certificates) -> None:
+def test_close_by_the_server_reaches_the_client(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with serving(lambda: protocol, ssl=certificates.server()) as (server, address):
@@ -378,7 +374,7 @@ def test_exceptions_of_flow_control_are_reported_and_go_on(
         with exceptions_of(loop) as reports:
             connection = connected_tls(protocol, certificates, SOCKET_BUFFER_BYTES)
             async with connection as (transport, peer):
-                # The first goes down in one piece, the second finds the socket full.
+                # The first is sent at once, the second finds the socket full.
                 data = pattern(MORE_THAN_THE_KERNEL_TAKES)
                 half = len(data) // 2
                 transport.write(data[:half])
@@ -467,7 +463,7 @@ def test_transport_that_was_never_closed_warns(
     run(main())
 
 
-def test_lost_connection_lets_go_of_everything(run: Run, certificates: Certificates) -> None:
+def test_lost_tls_connection_releases_everything(run: Run, certificates: Certificates) -> None:
     async def main() -> list[weakref.ref[Any]]:
         protocol = Recorder()
         async with connected_tls(protocol, certificates) as (transport, peer):

@@ -1,4 +1,4 @@
-"""Bytes through TLS: all of them, in order, as they were when they were written."""
+"""Data through TLS: complete, in order, and as it was when written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Echo(Recorder):
 
 
 class Buffered(asyncio.BufferedProtocol):
-    """Take bytes into one small buffer."""
+    """Receives into one small buffer."""
 
     def __init__(self, size: int) -> None:
         self.buffer = bytearray(size)
@@ -112,7 +112,7 @@ def test_buffered_protocol_gets_every_byte(run: Run, certificates: Certificates,
     run(main())
 
 
-def test_records_that_came_together_are_delivered_together(
+def test_records_of_one_segment_are_delivered_together(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -125,9 +125,7 @@ def test_records_that_came_together_are_delivered_together(
     run(main())
 
 
-def test_record_that_comes_in_pieces_is_delivered_when_it_is_whole(
-    run: Run, certificates: Certificates
-) -> None:
+def test_fragmented_record_is_delivered_when_complete(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with connected_tls(protocol, certificates) as (_, peer):
@@ -146,10 +144,10 @@ def test_record_that_comes_in_pieces_is_delivered_when_it_is_whole(
     run(main())
 
 
-def test_bytes_that_came_with_the_handshake_follow_connection_made(
+def test_data_sent_with_the_handshake_follows_connection_made(
     run: Run, certificates: Certificates
 ) -> None:
-    """The peer's last flight and its first data arrive in one piece."""
+    """The peer's last flight and its first data arrive in one segment."""
 
     async def main() -> None:
         context = certificates.client()
@@ -159,7 +157,7 @@ def test_bytes_that_came_with_the_handshake_follow_connection_made(
             peer = TlsPeer(plain.sock, certificates.server(), server_side=True)
             with pytest.raises(ssl.SSLWantReadError):
                 peer.tls.do_handshake()
-            # Its hello, its certificate, up to done; then the last flight is held back.
+            # Its hello and certificate, up to done; then the last flight is withheld.
             while True:
                 await peer._more()
                 try:
@@ -265,7 +263,7 @@ def test_paused_reading_holds_the_bytes(run: Run, certificates: Certificates) ->
             transport.pause_reading()
             assert not transport.is_reading()
             await peer.send_tls(b"held")
-            # A second connection's round trip: had the first been delivered, it would be by now.
+            # A round trip on a second connection: by then the first would have been delivered.
             async with connected_tls(Echo(), certificates) as (_, other):
                 await other.send_tls(b"x")
                 assert await other.receive_tls(1) == b"x"
@@ -455,7 +453,7 @@ def test_keys_are_updated_in_the_middle(run: Run, certificates: Certificates) ->
             assert client.stdout is not None
             client.stdin.write(b"before\n")
             await support.within(client.stdout.readuntil(b"\nbefore\n"))
-            # It updates its keys, and asks for an update of ours.
+            # It updates its keys, and requests an update of ours.
             client.stdin.write(b"K\n")
             await support.within(client.stdout.readuntil(b"KEYUPDATE"))
             client.stdin.write(b"after\n")

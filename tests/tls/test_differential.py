@@ -1,6 +1,6 @@
 """Random sequences with an upgrade to TLS in the middle: asyncio and ours call the protocol alike.
 
-The other end is a plain socket with an `ssl.SSLObject`, moved by the test between the steps.
+The other end is a plain socket with an `ssl.SSLObject`, driven by the test between the steps.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REACTIONS = ("nothing", "echo", "close", "abort", "pause", "raise", "write and c
 
 
 class PumpedPeer(TlsPeer):
-    """The other end, moved from outside and never waiting."""
+    """The peer, driven from outside and never waiting."""
 
     def __init__(self, sock: Any, context: ssl.SSLContext, **wrap: Any) -> None:
         super().__init__(sock, context, **wrap)
@@ -64,7 +64,7 @@ class PumpedPeer(TlsPeer):
         self.plaintext = bytearray()
 
     def pump(self) -> None:
-        """Take what has come, and answer."""
+        """Read what has arrived, and answer."""
         while self.sock.fileno() != -1:
             try:
                 chunk = self.received()
@@ -119,7 +119,7 @@ class PumpedPeer(TlsPeer):
     def goodbye(self) -> None:
         if self.state == "open" and "peer: goodbye" not in self.notes:
             self.notes.append("peer: goodbye")
-            # Where the other close_notify has yet to come, it wants to read.
+            # It wants to read if the other close_notify has not arrived yet.
             with contextlib.suppress(ssl.SSLError):
                 self.tls.unwrap()
             self.flush()
@@ -161,11 +161,11 @@ class Play(differential.TransportPlay):
         return trace
 
     def was_closed(self) -> bool:
-        """Say whether asyncio's TLS transport has let go of its protocol: any call fails inside."""
+        """Say whether asyncio's TLS transport has released its protocol: then any call raises."""
         return self.upgraded() == "upgraded" and bool(self.transport.is_closing())
 
     def upgraded(self) -> str:
-        """Say how the upgrade went, and move over to its transport."""
+        """Return the outcome of the upgrade, and switch to its transport."""
         task = self.upgrading
         if task is None or not task.done():
             return "plain" if task is None else "waiting"
@@ -200,7 +200,7 @@ class Play(differential.TransportPlay):
         self.transport.resume_reading()
         await self.settle()
         self.upgrading = asyncio.ensure_future(self.upgrade(self.transport, self.protocol, name))
-        # From its first step on, what comes is for the handshake.
+        # After its first step, incoming data belongs to the handshake.
         await asyncio.sleep(0)
         match name:
             case "upgrade, cancelled":
@@ -237,7 +237,7 @@ class Play(differential.TransportPlay):
 
 
 def sequence(seed: int) -> tuple[bool, list[Step]]:
-    """Draw which side of TLS is the loop's, and the steps."""
+    """Draw the loop's side of TLS, and the steps."""
     chance = random.Random(seed)
     server_side = chance.random() < 0.5
     stages = ((BEFORE, STEPS_BEFORE), (UPGRADES, 1), (AFTER, STEPS_AFTER))

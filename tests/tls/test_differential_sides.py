@@ -1,9 +1,8 @@
 """Random sequences on a TLS connection of either side: asyncio and ours call the protocol alike.
 
-`test_differential_tls` is about the upgrade itself. The peer is `ssl.SSLObject` over a plain socket, so
-that what is compared includes what it got, and how it was told of the end. Half of the connections are
-upgraded by `start_tls` after plain words, half of them are the server's side, and each way to libssl is
-played.
+`test_differential_tls` covers the upgrade itself. The peer is `ssl.SSLObject` over a plain socket, so
+the comparison includes what it received and how its stream ended. Half of the connections are upgraded
+by `start_tls` after plain data, half are the server's side, and both engines to libssl are used.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("tls_engine")
 
 STEPS = 14
 
-# How often each step is drawn. What the peer sends at once stays below one receive of any kind.
+# How often each step is drawn. What the peer sends at once fits one receive of any kind.
 STEP_WEIGHTS = {
     "write": 6,
     "writelines": 2,
@@ -56,7 +55,7 @@ STEP_WEIGHTS = {
 
 
 class Buffering(Recorder, asyncio.BufferedProtocol):
-    """Note callbacks, and take bytes into a small buffer."""
+    """Records callbacks, and receives into a small buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +84,7 @@ class Play(differential.TransportPlay):
         self.ended = False
 
     async def play(self, steps: list[Step]) -> list[Any]:
-        # A server's tickets follow its handshake.
+        # A server sends tickets after its handshake.
         await self.settle()
         for step in steps:
             before = len(self.protocol.events)
@@ -128,7 +127,7 @@ class Play(differential.TransportPlay):
             return
         transport = self.transport
         match name:
-            # A transport that is closed, or at its end, takes these too.
+            # A transport that is closed, or at EOF, accepts these too.
             case "writelines":
                 transport.writelines([b"<", pattern(number // 2), b"", bytearray(b">")])
             case "pause" | "resume":
@@ -199,7 +198,7 @@ def sequence(seed: int) -> list[Step]:
 
 
 async def connect(seed: int, certificates: Certificates) -> tuple[Any, Any, Any, TlsPeer]:
-    """Make the connection of a seed; returns its socket, transport, protocol and peer."""
+    """Open the connection of a seed; return its socket, transport, protocol and peer."""
     loop: Any = asyncio.get_running_loop()
     ours, theirs = socket_pair()
     server_side, upgraded = bool(seed % 2), bool(seed // 2 % 2)
@@ -230,7 +229,7 @@ async def connect(seed: int, certificates: Certificates) -> tuple[Any, Any, Any,
 
 
 def heading(message: str) -> str:
-    """Return what a report says without the name of the callback, which is each loop's own."""
+    """Return a report without the name of the callback, which differs between loops."""
     return message.partition(" in callback ")[0]
 
 
@@ -238,7 +237,7 @@ def play(factory: LoopFactory, seed: int, certificates: Certificates) -> list[An
     async def main(_: asyncio.AbstractEventLoop) -> list[Any]:
         ours, transport, protocol, peer = await connect(seed, certificates)
         played = Play(transport, protocol, peer)
-        # A transport that was closed twice has forgotten it.
+        # A transport that was closed twice has dropped it.
         lower = transport._ssl_protocol._transport
         with exceptions_of(asyncio.get_running_loop()) as contexts:
             trace = await played.play(sequence(seed))
@@ -252,7 +251,7 @@ def play(factory: LoopFactory, seed: int, certificates: Certificates) -> list[An
 
 @functools.cache
 def oracle(seed: int, certificates: Certificates) -> list[Any]:
-    """Return what asyncio does; it knows one engine only, so it plays once for all of ours."""
+    """Return what asyncio does; it has one engine only, so it runs once for all of ours."""
     return play(support.loop_factory(support.ORACLE), seed, certificates)
 
 

@@ -1,4 +1,4 @@
-"""The two ways of our TLS to libssl: which one a connection takes, and what holds on the direct one."""
+"""The two engines of our TLS: which one a connection uses, and properties of the direct one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OURS = [name for name in support.LOOPS if name != support.ORACLE]
 
 @pytest.fixture(params=OURS)
 def loop_name(request: pytest.FixtureRequest) -> str:
-    """Our own loops: this is about what is inside of them."""
+    """Our own loops: this tests their internals."""
     return support.usable_loop(request.param)
 
 
@@ -45,7 +45,7 @@ def is_direct(transport: Any) -> bool:
 
 
 async def exchanged(transport: Any, peer: Any, protocol: Recorder) -> None:
-    """Move something each way."""
+    """Transfer something in each direction."""
     transport.write(b"to the peer")
     assert await peer.receive_tls(11) == b"to the peer"
     await peer.send_tls(b"from the peer")
@@ -94,7 +94,7 @@ def test_functions_are_those_of_the_library_that_ssl_uses() -> None:
     assert "ssl" in found[0]
 
 
-def test_context_of_an_own_class_is_no_obstacle(run: Run, certificates: Certificates) -> None:
+def test_context_subclass_uses_the_direct_engine(run: Run, certificates: Certificates) -> None:
     class Context(ssl.SSLContext):
         pass
 
@@ -110,7 +110,9 @@ def test_context_of_an_own_class_is_no_obstacle(run: Run, certificates: Certific
     run(main())
 
 
-def test_foreign_objects_go_by_their_methods(run: Run, certificates: Certificates) -> None:
+def test_custom_ssl_objects_are_called_by_their_methods(
+    run: Run, certificates: Certificates
+) -> None:
     calls: list[str] = []
 
     class Watching(ssl.SSLObject):
@@ -156,7 +158,7 @@ def test_own_handshake_of_an_object_is_called(run: Run, certificates: Certificat
     run(main())
 
 
-def test_contexts_with_hooks_go_by_the_methods(
+def test_contexts_with_hooks_use_the_methods(
     run: Run, certificates: Certificates, tmp_path: Any
 ) -> None:
     seen: list[str] = []
@@ -168,7 +170,7 @@ def test_contexts_with_hooks_go_by_the_methods(
             await exchanged(transport, peer, protocol)
 
     async def main() -> None:
-        # The file is open for as long as its context lives.
+        # The file is open while its context exists.
         logged, watched = certificates.client(), certificates.client()
         logged.keylog_filename = str(tmp_path / "keys")
         watched._msg_callback = lambda *message: seen.append(message[1])
@@ -179,9 +181,7 @@ def test_contexts_with_hooks_go_by_the_methods(
     run(main())
 
 
-def test_what_somebody_else_left_in_the_error_queue_is_no_failure(
-    run: Run, certificates: Certificates
-) -> None:
+def test_stale_openssl_errors_are_ignored(run: Run, certificates: Certificates) -> None:
     import _ssl
 
     library = ctypes.CDLL(_ssl.__file__)
@@ -203,8 +203,8 @@ def test_what_somebody_else_left_in_the_error_queue_is_no_failure(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="pre-shared keys came with CPython 3.13")
-def test_callback_that_comes_back_in_finds_the_session_busy(run: Run) -> None:
-    """The server asks for a second handshake, so the callback runs inside of a read."""
+def test_reentrant_callback_finds_the_session_busy(run: Run) -> None:
+    """The server requests a renegotiation, so the callback runs inside a read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -303,7 +303,7 @@ ringloop.Loop(driver=driver).run_until_complete(main())
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_tls_works_where_libssl_is_out_of_reach(
+def test_tls_works_without_access_to_libssl(
     loop_name: str, certificates: Certificates, name: str
 ) -> None:
     change, reason = WITHOUT[name]

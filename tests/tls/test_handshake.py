@@ -1,4 +1,4 @@
-"""The TLS handshake, its outcome on both sides, and how it fails."""
+"""The TLS handshake, its result on both sides, and how it fails."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_outcome_is_in_the_extra_info_of_both_sides(
             await support.wait_until(lambda: servers.made[0].transport)
             theirs = servers.made[0].transport
             assert theirs.get_extra_info("sslcontext") is server_context
-            # Nobody asked the client for a certificate.
+            # The server did not request a client certificate.
             assert not theirs.get_extra_info("peercert")
             assert theirs.get_extra_info("ssl_object").version() == name
             assert theirs.get_extra_info("peername") == transport.get_extra_info("sockname")
@@ -67,14 +67,14 @@ def test_outcome_is_in_the_extra_info_of_both_sides(
     run(main())
 
 
-def test_protocol_is_told_of_the_connection_only_after_the_handshake(
+def test_connection_made_is_called_after_the_handshake(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with handshaking(protocol, certificates.client()) as (connecting, plain):
             hello = await plain.receive(5)
-            # A handshake record, TLS 1.0 to 1.2 on the wire.
+            # A handshake record; TLS 1.0 to 1.2 on the wire.
             assert hello[:2] == b"\x16\x03"
             assert protocol.events == []
             assert not connecting.done()
@@ -102,7 +102,7 @@ def test_alpn_is_negotiated(run: Run, certificates: Certificates) -> None:
 
 
 def test_session_is_resumed(run: Run, certificates: Certificates) -> None:
-    """The context of the server keeps tickets; the test's own end is the client that resumes."""
+    """The server's context issues tickets; the test's peer is the client that resumes."""
 
     async def once(
         server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None
@@ -158,7 +158,7 @@ def test_clients_handshake_times_out(run: Run, certificates: Certificates) -> No
     run(main())
 
 
-def test_servers_handshake_times_out_and_it_serves_on(run: Run, certificates: Certificates) -> None:
+def test_server_survives_a_handshake_timeout(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         servers = Servers()
         limits = {"ssl": certificates.server(), "ssl_handshake_timeout": 0.05}
@@ -174,7 +174,7 @@ def test_servers_handshake_times_out_and_it_serves_on(run: Run, certificates: Ce
 
 @pytest.mark.parametrize("seconds", [0, -1])
 @pytest.mark.parametrize("name", ["ssl_handshake_timeout", "ssl_shutdown_timeout"])
-def test_time_out_that_is_none_is_refused(
+def test_invalid_timeout_is_refused(
     run: Run, certificates: Certificates, name: str, seconds: float
 ) -> None:
     async def main() -> None:
@@ -205,7 +205,7 @@ def test_garbage_for_a_handshake_fails_on_either_side(run: Run, certificates: Ce
         async with serving(servers, ssl=certificates.server()) as (_, address):
             reader, writer = await asyncio.open_connection(*address)
             writer.write(b"GET / HTTP/1.0\r\n\r\n")
-            # An alert, or nothing: what counts is that it ends.
+            # An alert, or nothing: what matters is that it ends.
             await support.within(reader.read())
             writer.close()
             await writer.wait_closed()
@@ -215,7 +215,7 @@ def test_garbage_for_a_handshake_fails_on_either_side(run: Run, certificates: Ce
 
 
 @pytest.mark.parametrize("how", ["shut_down", "reset"])
-def test_peer_that_goes_away_in_the_handshake(
+def test_peer_that_closes_during_the_handshake(
     run: Run, certificates: Certificates, how: str
 ) -> None:
     async def main() -> None:
@@ -287,7 +287,7 @@ def test_failed_handshake_is_reported_in_debug_mode_only_to_the_log(
                 await support.within(reader.read())
                 writer.close()
                 await writer.wait_closed()
-        # An ssl.SSLError is an OSError, and those are nobody's business.
+        # An ssl.SSLError is an OSError, and those are not reported.
         assert reports == []
 
     run(main())

@@ -1,4 +1,4 @@
-"""What an idle TLS connection costs: a process holds a thousand, and another one measures."""
+"""Memory of idle TLS connections: one process holds a thousand, another one measures it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tests.support.tls import Certificates
 
 CONNECTIONS = 1000
-# A second or two of work; on a machine that does other things it takes its time.
+# A second or two of work; much longer on a busy machine.
 SECONDS_MAX = 150
-# Both ends are in the process that is measured; most of it is OpenSSL's: an SSL, keys, a session.
+# Both ends are in the measured process; most of it is OpenSSL's: an SSL, keys, a session.
 BYTES_A_CONNECTION_MAX = 80 * 1024
 
 PROGRAM = """
@@ -106,7 +106,7 @@ def bytes_a_connection(
 
 @pytest.fixture(scope="module")
 def of_asyncio(certificates: Certificates) -> float:
-    """What asyncio needs, measured with fewer connections: it is linear, and slow."""
+    """The memory asyncio needs, measured with fewer connections: it is linear, and slow."""
     return bytes_a_connection(support.ORACLE, "auto", certificates, 100_000, 100)
 
 
@@ -116,7 +116,7 @@ def test_idle_connections_cost_little(
     loop_name: str, certificates: Certificates, of_asyncio: float, engine: str
 ) -> None:
     if loop_name == support.ORACLE:
-        # Two ends, 256 KiB of read buffer each, and what their MemoryBIOs have grown to.
+        # Two ends with 256 KiB of read buffer each, and the size their MemoryBIOs have grown to.
         assert of_asyncio > 500_000
         return
     cost = bytes_a_connection(loop_name, engine, certificates, 100_000)
@@ -124,5 +124,5 @@ def test_idle_connections_cost_little(
 
     if engine == "auto" and _native.tls_engine()[0] == "direct":
         assert cost < BYTES_A_CONNECTION_MAX
-    # A MemoryBIO never gives back what it has grown to.
+    # A MemoryBIO never shrinks.
     assert cost < of_asyncio / 2

@@ -1,7 +1,7 @@
-"""TLS by the standard library's state machine over our transport.
+"""TLS with the standard library's state machine over our transport.
 
-The certificate is self-signed and made by the `openssl` command for each run; it is trusted by nobody
-but these tests.
+The certificate is self-signed and made by the `openssl` command for each run; only these tests trust
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
-    """A server's context and one of a client that trusts it."""
+    """A server's context, and one of a client that trusts it."""
     if shutil.which("openssl") is None:
         pytest.skip("no `openssl` command to make a certificate with")
     folder: Path = tmp_path_factory.mktemp("tls")
@@ -148,7 +148,7 @@ def test_plain_client_of_a_tls_server(run: Run, contexts: Contexts) -> None:
             await support.within(reader.read())
             writer.close()
             await writer.wait_closed()
-            # And it serves on.
+            # And the server keeps serving.
             reader, writer = await asyncio.open_connection(
                 *server.sockets[0].getsockname(), ssl=contexts[1], server_hostname="localhost"
             )
@@ -160,7 +160,7 @@ def test_plain_client_of_a_tls_server(run: Run, contexts: Contexts) -> None:
     run(main())
 
 
-def test_handshake_that_never_comes(run: Run, contexts: Contexts) -> None:
+def test_client_that_never_starts_the_handshake(run: Run, contexts: Contexts) -> None:
     async def main() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()

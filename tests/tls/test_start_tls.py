@@ -1,7 +1,7 @@
-"""`start_tls`: a plain connection that becomes a TLS one, on either side, over any transport.
+"""`start_tls` upgrades a plain connection to TLS, on either side, over any transport.
 
-The other end is a plain socket with `ssl.SSLObject` (`TlsPeer`) where the test is about one side,
-and a second transport of the loop under test where it is about both.
+The peer is a plain socket with `ssl.SSLObject` (`TlsPeer`) in tests of one side, and a second
+transport of the loop under test in tests of both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("tls_engine")
 
-# Later patch releases give a server's handshake what its StreamReader has read ahead.
+# Later patch releases pass what a StreamReader has read ahead to a server's handshake.
 KEEPS_READ_AHEAD = "_incoming" in asyncio.BaseEventLoop.start_tls.__code__.co_names
 
 
@@ -45,7 +45,7 @@ class Echo(Recorder):
 
 
 class Relay(asyncio.Transport):
-    """A transport of somebody's own: Python code between a socket and a protocol."""
+    """A custom transport: Python code between a socket and a protocol."""
 
     _start_tls_compatible = True
 
@@ -129,7 +129,7 @@ async def plain(
     buffer_bytes: int | None = None,
     **wrap: Any,
 ) -> AsyncIterator[tuple[Any, TlsPeer]]:
-    """Connect `protocol` without TLS to an end that can speak it."""
+    """Connect `protocol` without TLS to a peer that supports it."""
     ours, theirs = socket_pair(buffer_bytes)
     peer = TlsPeer(theirs, peer_context, **wrap)
     loop: Any = asyncio.get_running_loop()
@@ -163,7 +163,7 @@ def test_client_upgrades(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Echo()
         async with upgraded(protocol, certificates) as (tls, peer):
-            # It has its connection_made already.
+            # connection_made was called before.
             assert protocol.events == ["connection_made"]
             assert tls.get_protocol() is protocol
             assert tls.get_extra_info("ssl_object").server_hostname == "localhost"
@@ -200,12 +200,12 @@ def test_server_upgrades(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_what_was_written_before_goes_out_before(run: Run, certificates: Certificates) -> None:
+def test_earlier_plain_writes_precede_the_handshake(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         context = certificates.server()
         async with plain(protocol, context, 4096, server_side=True) as (transport, peer):
-            # Below the mark at which the protocol is told to pause: who upgrades has drained first.
+            # Below the high-water mark: applications drain before they upgrade.
             data = pattern(60_000)
             transport.write(data)
             loop: Any = asyncio.get_running_loop()
@@ -244,7 +244,7 @@ def test_bytes_behind_the_handshake_are_delivered(run: Run, certificates: Certif
             await peer.send(peer.outgoing.read())
             await peer._more()
             peer.tls.do_handshake()
-            # One segment: the client's Finished, and what it has to say.
+            # One segment: the client's Finished, and application data.
             await peer.send(peer.encrypted(b"first words"))
             await upgrading
             await support.wait_until(lambda: protocol.data)
@@ -328,9 +328,7 @@ def test_tls_over_tls(run: Run, certificates: Certificates, size: int) -> None:
 
 
 @pytest.mark.parametrize("receiver", ["data_received", "buffer_updated"])
-def test_tls_over_a_transport_of_somebodys_own(
-    run: Run, certificates: Certificates, receiver: str
-) -> None:
+def test_tls_over_a_custom_transport(run: Run, certificates: Certificates, receiver: str) -> None:
     async def main() -> None:
         class Buffered(asyncio.BufferedProtocol):
             def __init__(self) -> None:
@@ -372,7 +370,7 @@ def test_tls_over_a_transport_of_somebodys_own(
     run(main())
 
 
-def test_abort_over_a_transport_of_somebodys_own(run: Run, certificates: Certificates) -> None:
+def test_abort_over_a_custom_transport(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         ours, theirs = socket_pair()
         loop: Any = asyncio.get_running_loop()
@@ -473,7 +471,7 @@ def test_transport_that_was_closed_twice(run: Run, certificates: Certificates) -
             tls.close()
             tls.close()
             assert tls.is_closing()
-            # It keeps nothing of the connection any more, in asyncio neither.
+            # It has dropped the connection, as in asyncio.
             tls.abort()
             with pytest.raises(AttributeError):
                 tls.get_protocol()

@@ -38,14 +38,14 @@ def test_arguments_are_checked(run: Run, certificates: Certificates) -> None:
                 for seconds in (0, -1):
                     with pytest.raises(ValueError, match=f"{name} should be a positive number"):
                         await loop.start_tls(transport, protocol, context, **{name: seconds})
-            # Nothing has happened to the plain connection.
+            # The plain connection is unchanged.
             assert transport.get_protocol() is protocol
             assert transport.is_reading()
 
     run(main())
 
 
-def test_failed_handshake_is_raised_and_told(
+def test_failed_handshake_is_raised_and_passed_to_connection_lost(
     loop: asyncio.AbstractEventLoop, run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_peer_that_goes_away(run: Run, certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("server_side", [False, True])
-def test_peer_that_has_ended_before(
+def test_upgrade_after_eof_of_the_peer(
     run: Run, certificates: Certificates, server_side: bool
 ) -> None:
     async def main() -> None:
@@ -125,7 +125,7 @@ def test_handshake_times_out(run: Run, certificates: Certificates) -> None:
                     server_hostname="localhost",
                     ssl_handshake_timeout=0.05,
                 )
-            # The state is that of a handshake, so the protocol hears nothing of the end.
+            # In the handshake state, the protocol is not notified of the end.
             await support.wait_until(transport.is_closing)
             assert protocol.events == ["connection_made"]
 
@@ -158,7 +158,7 @@ def test_cancelled_upgrade_closes_the_connection(
     run(main())
 
 
-def test_plain_words_in_a_tls_connection_end_it(run: Run, certificates: Certificates) -> None:
+def test_plaintext_ends_a_tls_connection(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with upgraded(protocol, certificates) as (tls, peer):

@@ -1,4 +1,4 @@
-"""Connecting to a Unix listener whose backlog is full waits for room."""
+"""Connecting to a Unix listener with a full backlog waits for room."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def beyond_the_oracle(loop_name: str) -> None:
 
 @pytest.fixture(params=[socket.SOCK_STREAM, socket.SOCK_SEQPACKET], ids=lambda kind: kind.name)
 def full(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, str]]:
-    """Give a listener without room, and its path."""
+    """A listener with a full backlog, and its path."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as cleanup:
         path = f"{folder}/s"
         listener = cleanup.enter_context(socket.socket(socket.AF_UNIX, request.param))
@@ -42,7 +42,7 @@ def full(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, str]]:
 
 
 def drained(listener: socket.socket) -> int:
-    """Accept what waits and close it; say how many there were."""
+    """Accept and close the pending connections; return their number."""
     count = 0
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -57,7 +57,7 @@ def client_of(listener: socket.socket) -> socket.socket:
     return client
 
 
-def test_it_waits_until_there_is_room(loop: Any, run: Run, full: Any) -> None:
+def test_connect_waits_for_room_in_the_backlog(loop: Any, run: Run, full: Any) -> None:
     async def main() -> None:
         listener, path = full
         with client_of(listener) as client:
@@ -71,7 +71,7 @@ def test_it_waits_until_there_is_room(loop: Any, run: Run, full: Any) -> None:
     run(main())
 
 
-def test_a_given_up_wait_leaves_the_socket_as_it_was(loop: Any, run: Run, full: Any) -> None:
+def test_cancelled_connect_leaves_the_socket_unchanged(loop: Any, run: Run, full: Any) -> None:
     async def main() -> None:
         listener, path = full
         with client_of(listener) as client:
@@ -86,7 +86,7 @@ def test_a_given_up_wait_leaves_the_socket_as_it_was(loop: Any, run: Run, full: 
     run(main())
 
 
-def test_a_listener_that_goes_away_ends_the_wait(loop: Any, run: Run, full: Any) -> None:
+def test_closed_listener_ends_the_wait(loop: Any, run: Run, full: Any) -> None:
     async def main() -> None:
         listener, path = full
         with client_of(listener) as client:
@@ -124,7 +124,7 @@ def test_more_clients_than_the_backlog_are_all_served(loop: Any, run: Run) -> No
     run(main())
 
 
-def test_a_connection_in_the_making_waits_too(loop: Any, run: Run, full: Any) -> None:
+def test_create_unix_connection_waits_for_room(loop: Any, run: Run, full: Any) -> None:
     async def main() -> None:
         listener, path = full
         if listener.type != socket.SOCK_STREAM:

@@ -1,4 +1,4 @@
-"""Transports over what keeps messages apart: each write is a message, each read takes one whole."""
+"""Transports on message-based sockets: each write is one message, each read returns one message."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 Run = Any
 
-# asyncio reads 256 KiB at a time; below that, around the sizes where a read might be cut.
+# asyncio reads 256 KiB at a time; these are sizes around which a smaller read would truncate.
 SIZES = (1, 4096, 16_384, 16_385, 65_537, 100_000)
 KINDS = (socket.SOCK_SEQPACKET, socket.SOCK_DGRAM)
 
 
 class Messages(asyncio.Protocol):
-    """Keeps what each call brought apart."""
+    """Records the data of each call separately."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -45,7 +45,7 @@ class Messages(asyncio.Protocol):
 
 
 class Filling(asyncio.BufferedProtocol):
-    """As `Messages`, with a buffer of its own."""
+    """Like `Messages`, with a buffer of its own."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -77,12 +77,12 @@ def messages_of(peer: socket.socket) -> list[bytes]:
 
 
 async def opened(kind: str, loop: Any, sock: socket.socket, protocol: Any) -> Any:
-    """Put a transport on `sock`, as its users do it."""
+    """Create a transport on `sock`, as applications do."""
     if kind == "read pipe":
         return (await loop.connect_read_pipe(lambda: protocol, sock))[0]
     if kind == "write pipe":
         return (await loop.connect_write_pipe(lambda: protocol, sock))[0]
-    # What create_connection(sock=) refuses: users of HCI and SEQPACKET sockets call it themselves.
+    # Refused by create_connection(sock=): users of HCI and SEQPACKET sockets call it directly.
     waiter = loop.create_future()
     transport = loop._make_socket_transport(sock, protocol, waiter)
     await waiter
@@ -102,7 +102,8 @@ def test_each_read_takes_one_message_whole(
         protocol: Any = protocol_type()
         transport = await opened(kind, loop, ours, protocol)
         expected = []
-        # One by one, and twenty times: a transport must not learn from small ones.
+        # One by one, and twenty small ones: the transport must not adapt its reads to small
+        # messages.
         for size in [*SIZES, *[10] * 20, *SIZES]:
             message = os.urandom(8) * (size // 8 + 1)
             expected.append(message[:size])
@@ -154,7 +155,7 @@ def test_each_write_of_a_turn_is_a_message(loop: Any, run: Run, pair: Any, kind:
         transport = await opened(kind, loop, ours, Messages())
         for message in (b"one", bytearray(b"two"), b"three", b"4" * 20_000, b"five"):
             transport.write(message)
-        # No turn has ended, and they are there.
+        # The iteration has not ended, and they have arrived.
         assert messages_of(peer) == [b"one", b"two", b"three", b"4" * 20_000, b"five"]
         transport.writelines([b"a", b"", b"bc"])
         assert messages_of(peer) == [b"abc"]
@@ -167,7 +168,7 @@ def test_each_write_of_a_turn_is_a_message(loop: Any, run: Run, pair: Any, kind:
 
 
 @pytest.mark.parametrize("kind", ["write pipe", "stream"])
-def test_messages_behind_a_full_peer_stay_apart(
+def test_messages_queued_for_a_full_peer_stay_separate(
     loop: Any, run: Run, pair: Any, kind: str, loop_name: str
 ) -> None:
     if loop_name == ORACLE:
@@ -238,8 +239,8 @@ def test_a_packet_pipe_keeps_packets(loop: Any, run: Run, loop_name: str, room: 
 
 def test_a_device_gets_each_write_by_itself(loop: Any, run: Run) -> None:
     async def main() -> None:
-        # A terminal does not keep write boundaries. That the bytes arrive while the loop stands
-        # still shows that the write was made at once. A kernel thread hands them over.
+        # A terminal does not keep write boundaries. Bytes that arrive while the loop is blocked
+        # show that the write was made immediately. A kernel thread delivers them.
         master, slave = pty.openpty()
         tty.setraw(slave)
         with os.fdopen(master, "rb", 0) as source, os.fdopen(slave, "wb", 0) as target:

@@ -1,4 +1,4 @@
-"""Unix stream sockets: connections and servers by path, by abstract name and by socket."""
+"""Unix stream sockets: connections and servers by path, by abstract name and on a given socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ cleans_up = pytest.mark.skipif(
 
 @pytest.fixture
 def path() -> Iterator[str]:
-    """A short one: the kernel allows 107 bytes."""
+    """A short path: the kernel allows 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="ringloop-") as folder:
         yield f"{folder}/socket"
 
@@ -40,7 +40,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def ask(address: Any, **kwargs: Any) -> bytes:
-    """Send a line there and return what comes back."""
+    """Send a line to an address and return the answer."""
     reader, writer = await support.within(asyncio.open_unix_connection(address, **kwargs))
     writer.write(b"question\n")
     answer = await support.within(reader.readline())
@@ -55,7 +55,7 @@ async def ended(server: asyncio.AbstractServer) -> None:
 
 
 @pytest.mark.parametrize("form", [str, os.fsencode, pathlib.Path])
-def test_a_path_serves_in_each_of_its_forms(loop: Loop, run: Any, path: str, form: Any) -> None:
+def test_path_serves_in_every_form(loop: Loop, run: Any, path: str, form: Any) -> None:
     async def main() -> None:
         if form is os.fsencode and sys.version_info < (3, 13):
             server = await asyncio.start_unix_server(echo, path)
@@ -82,7 +82,7 @@ def test_an_abstract_name_leaves_nothing_behind(loop: Loop, run: Any, form: Any)
     run(main())
 
 
-def test_a_socket_of_the_users_serves_and_connects(loop: Loop, run: Any, path: str) -> None:
+def test_given_unix_socket_serves_and_connects(loop: Loop, run: Any, path: str) -> None:
     async def main() -> None:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(path)
@@ -110,7 +110,7 @@ def test_a_large_amount_passes_both_ways(loop: Loop, run: Any, path: str) -> Non
     run(main())
 
 
-def test_what_the_transport_knows(loop: Loop, run: Any, path: str) -> None:
+def test_extra_info_of_a_unix_transport(loop: Loop, run: Any, path: str) -> None:
     async def main() -> None:
         accepted = Recorder()
         server = await loop.create_unix_server(lambda: accepted, path)
@@ -172,10 +172,10 @@ def test_a_closed_server_removes_its_socket(loop: Loop, run: Any, path: str) -> 
 
 @cleans_up
 @pytest.mark.one_thread("changes os for all threads")
-def test_no_call_of_a_server_blocks_for_those_who_watch(
+def test_server_calls_pass_detectors_of_blocking_calls(
     loop: Loop, run: Any, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tools that look for blocking calls know asyncio's own by file and function (blockbuster)."""
+    """Detectors of blocking calls (blockbuster) know asyncio's own by file and function."""
     known = {("unix_events.py", "create_unix_server"), ("unix_events.py", "_stop_serving")}
 
     def watched(name: str) -> Any:
@@ -202,7 +202,7 @@ def test_no_call_of_a_server_blocks_for_those_who_watch(
 
 
 @cleans_up
-def test_a_closed_server_leaves_what_took_its_place(loop: Loop, run: Any, path: str) -> None:
+def test_closed_server_leaves_a_replaced_path(loop: Loop, run: Any, path: str) -> None:
     async def main() -> None:
         server = await asyncio.start_unix_server(echo, path)
         pathlib.Path(path).unlink()
@@ -226,7 +226,7 @@ def test_before_313_the_socket_stays(loop: Loop, run: Any, path: str) -> None:
     run(main())
 
 
-def test_connecting_to_nobody_leaks_nothing(loop: Loop, run: Any, path: str) -> None:
+def test_refused_connect_leaks_nothing(loop: Loop, run: Any, path: str) -> None:
     async def main() -> None:
         with pytest.raises(FileNotFoundError):
             await loop.create_unix_connection(asyncio.Protocol, path)
