@@ -1,4 +1,4 @@
-"""Fixtures of every test: the loop under test, and the check that the test left nothing behind."""
+"""Fixtures of all tests: the loop under test, and the check that a test leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ __all__ = [
     "pytest_testnodedown",
 ]
 
-# A background job of a shell starts with SIGINT ignored, what nohup starts with SIGHUP, and so would
-# every process that tests start.
+# A shell starts background jobs with SIGINT ignored, nohup with SIGHUP, and every process that
+# tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
 def loop_log(request: pytest.FixtureRequest) -> Iterator[support.LoopLog]:
-    """What asyncio logged as an error; a test that wants it takes it or is marked."""
+    """The errors that asyncio logged; a test that expects some takes this fixture or has the mark."""
     handler = support.LoopLog()
     logger = logging.getLogger("asyncio")
     logger.addHandler(handler)
@@ -60,9 +60,9 @@ def loop_log(request: pytest.FixtureRequest) -> Iterator[support.LoopLog]:
 
 
 def _forget_failure() -> None:
-    """Collect what a failed test left, so that it is counted to that test and not to a later one.
+    """Collect what a failed test left, so that it counts for that test and not for a later one.
 
-    Its frames are kept by the exception, which pytest puts where a debugger looks (`sys.last_value`).
+    Its frames are referenced by the exception, which pytest stores for debuggers (`sys.last_value`).
     """
     if hasattr(sys, "last_value"):
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):
@@ -72,10 +72,10 @@ def _forget_failure() -> None:
 
 @pytest.fixture(autouse=True)
 def leak_check(loop_log: support.LoopLog) -> Iterator[None]:
-    """Fail the test that leaves descriptors or threads open; its collection may still log."""
+    """Fail a test that leaves descriptors or threads open; collecting it may still log errors."""
     check = support.LeakCheck.begin()
     if next(_TESTS) % 50 == 0:
-        # pytest keeps a report of each test: each collection would look through all of them again.
+        # pytest keeps a report of each test: every collection would traverse all of them again.
         gc.freeze()
     yield
     check.assert_clean()
@@ -89,13 +89,13 @@ def loop_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def loop_factory(loop_name: str, leak_check: None) -> LoopFactory:
-    """Make a loop of the kind under test; who calls it closes the loop."""
+    """Create a loop of the kind under test; the caller closes it."""
     return support.loop_factory(loop_name)
 
 
 @pytest.fixture
 def loop(loop_factory: LoopFactory) -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop of the kind under test; fails the test that leaves tasks on it."""
+    """A loop of the kind under test; fails a test that leaves tasks on it."""
     loop = loop_factory()
     yield loop
     if left := support.close_loop(loop):
@@ -104,27 +104,27 @@ def loop(loop_factory: LoopFactory) -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def run(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, T]], T]:
-    """Run a coroutine on the loop under test, to its end."""
+    """Run a coroutine on the loop under test to its end."""
     return loop.run_until_complete
 
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Certificates that are trusted by the tests of this run alone."""
+    """Certificates trusted only by the tests of this run."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(params=["direct", "bio"])
 def tls_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the two ways of our TLS to libssl; `test_tls_*` run with each."""
+    """One of the two engines of our TLS; `test_tls_*` run with each."""
     name: str = request.param
-    # Where libssl cannot be reached there is one way, and "auto" is it.
+    # If libssl is not accessible there is one engine, and "auto" selects it.
     monkeypatch.setenv("RINGLOOP_TLS", "auto" if name == "direct" else name)
     return name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the oracle once: it knows one way only."""
+    """Run the oracle once: it has one engine only."""
     items[:] = [item for item in items if not _is_repeated_oracle(item)]
 
 
@@ -135,6 +135,6 @@ def _is_repeated_oracle(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Put everything that was imported out of the collector's sight: it runs twice a test."""
+    """Hide everything imported so far from the collector, which runs twice per test."""
     gc.collect()
     gc.freeze()

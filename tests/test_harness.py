@@ -1,4 +1,4 @@
-"""The fixtures themselves: a leak check that cannot fail proves nothing."""
+"""Tests of the fixtures: a leak check that cannot fail proves nothing."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_fixtures_fail_the_test_that(body: str, tmp_path: Path) -> None:
     assert "ERROR" in run.stdout or "FAILED" in run.stdout
 
 
-def test_what_a_failed_test_leaves_is_counted_to_it(tmp_path: Path) -> None:
+def test_leftovers_of_a_failed_test_count_for_it(tmp_path: Path) -> None:
     source = """
         import asyncio
 
@@ -196,7 +196,7 @@ def test_fixtures_of_a_skipped_test_end(threads: str, tmp_path: Path) -> None:
 def pytest_of_its_own(
     source: str, folder: Path, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a file of tests with the fixtures of this suite, in a process of its own."""
+    """Run a file of tests with the fixtures of this suite, in its own process."""
     file = folder / "test_culprit.py"
     file.write_text(source)
     root = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""The type stubs of the native module say what the module has: mypy's stubtest, run here."""
+"""The type stubs of the native module match the module: mypy's stubtest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# A loop is built on the private half of asyncio, which has no types; otherwise mypy's defaults for the
-# interpreter that runs.
+# A loop uses private, untyped parts of asyncio; otherwise mypy's defaults for the running
+# interpreter.
 SETTINGS = """
 [mypy]
 mypy_path = {path}
@@ -19,7 +19,7 @@ disable_error_code = attr-defined
 [mypy-cryptography.*]
 ignore_missing_imports = True
 """
-# What stubtest cannot look at: type variables, the names of unions, and that decorated functions are
+# What stubtest cannot check: type variables, the names of unions, and that decorated functions are
 # asynchronous (tests/quic/test_keywords.py has their signatures).
 ALLOWED = r"""
 ringloop\..*\._?Ts?

@@ -1,4 +1,4 @@
-"""Datagram endpoints of every family that `socket` knows: whole addresses, and errors that persist."""
+"""Datagram endpoints of all address families: complete addresses, and persistent errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Any
 
 
 class Recorder(asyncio.DatagramProtocol):
-    """Keeps what came, from where, and the errors."""
+    """Records datagrams, their sources, and errors."""
 
     def __init__(self) -> None:
         self.got: list[tuple[bytes, Any]] = []
@@ -35,7 +35,7 @@ class Recorder(asyncio.DatagramProtocol):
 
 
 def opened(*arguments: int, address: Any = None) -> socket.socket:
-    """Make a non-blocking socket; skip where this machine or user has none."""
+    """Create a non-blocking socket; skip if this machine or user may not."""
     with contextlib.ExitStack() as unless_bound:
         try:
             sock = unless_bound.enter_context(socket.socket(*arguments))
@@ -54,7 +54,7 @@ def links_request(sequence: int) -> bytes:
 
 
 def echo_request(sequence: int) -> bytes:
-    """Make an ICMP echo request of 32 bytes that nobody else makes."""
+    """Create an ICMP echo request of 32 bytes that no other program sends."""
     message = struct.pack("!BBHHH", 8, 0, 0, 77, sequence) + os.urandom(24)
     total = sum(struct.unpack("!16H", message))
     while total > 0xFFFF:
@@ -104,7 +104,7 @@ def test_packets_of_other_protocols_are_never_joined(loop: Any, run: Run) -> Non
     async def main() -> None:
         sock = opened(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         protocol = Recorder()
-        # create_datagram_endpoint() takes SOCK_DGRAM only.
+        # create_datagram_endpoint() accepts SOCK_DGRAM only.
         transport = loop._make_datagram_transport(sock, protocol)
         requests = [echo_request(number) for number in range(5)]
         for request in requests:
@@ -121,7 +121,7 @@ def test_packets_of_other_protocols_are_never_joined(loop: Any, run: Run) -> Non
     run(main())
 
 
-def test_a_socket_without_an_address_of_its_own(loop: Any, run: Run) -> None:
+def test_socket_without_address_has_no_names(loop: Any, run: Run) -> None:
     async def main() -> None:
         sock = opened(socket.AF_ALG, socket.SOCK_SEQPACKET)
         transport = loop._make_datagram_transport(sock, Recorder())
@@ -156,7 +156,7 @@ def test_streams_of_other_families_connect_and_accept(loop: Any, run: Run, kind:
 
 
 @pytest.mark.one_thread("changes the class of all sockets")
-def test_an_error_that_persists_is_met_with_pauses_and_ends(
+def test_persistent_error_is_retried_with_pauses(
     loop: Any, run: Run, loop_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loop_name == ORACLE:
@@ -179,12 +179,12 @@ def test_an_error_that_persists_is_met_with_pauses_and_ends(
         await wait_until(lambda: len(protocol.errors) > 12)
         # The ninth and later ones come after 1, 2, 4, 8 and 16 ms.
         assert time.monotonic() - start > 0.03
-        # A pause and its end change nothing.
+        # Pausing and resuming changes nothing.
         transport.pause_reading()
         transport.resume_reading()
         is_refused = False
         await wait_until(lambda: protocol.got)
-        # And it is over: what comes now is received at once.
+        # And it has ended: what arrives now is received at once.
         count = len(protocol.got)
         transport.sendto(links_request(2))
         await wait_until(lambda: len(protocol.got) > count)
@@ -212,7 +212,7 @@ def test_a_refused_receive_does_not_spin(driver: str) -> None:
         await wait_until(lambda: len(protocol.errors) > 8)
         before = len(protocol.errors)
         await asyncio.sleep(0.1)
-        # After 1, 2, 4 … ms; without them thousands.
+        # After 1, 2, 4 … ms; without pauses there would be thousands.
         assert len(protocol.errors) - before < 20
         transport.close()
         await asyncio.sleep(0)
@@ -227,7 +227,7 @@ def test_a_refused_receive_does_not_spin(driver: str) -> None:
         finally:
             loop.close()
 
-    # The refusal is for its thread's life.
+    # The refusal lasts for the life of its thread.
     thread = threading.Thread(target=in_thread)
     thread.start()
     thread.join()

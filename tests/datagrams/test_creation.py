@@ -1,4 +1,4 @@
-"""`create_datagram_endpoint`: every pair of addresses and options, and what it refuses."""
+"""`create_datagram_endpoint`: combinations of addresses and options, and what it refuses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_pairs_of_addresses(
         ({"family": socket.AF_UNIX, "remote_addr": 5}, "string is expected"),
     ],
 )
-def test_what_fits_nothing_is_refused(
+def test_invalid_combinations_of_addresses_are_refused(
     run: Run, options: dict[str, Any], message: str | None
 ) -> None:
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_what_fits_nothing_is_refused(
     run(main())
 
 
-def test_a_socket_goes_with_no_address_and_no_option(run: Run) -> None:
+def test_socket_excludes_addresses_and_options(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -101,7 +101,7 @@ def test_a_socket_goes_with_no_address_and_no_option(run: Run) -> None:
     run(main())
 
 
-def test_an_address_that_is_taken_is_an_os_error_and_leaves_no_socket(run: Run) -> None:
+def test_address_in_use_is_an_os_error_and_leaves_no_socket(run: Run) -> None:
     async def main() -> None:
         async with endpoint() as first:
             with pytest.raises(OSError, match="ddress already in use") as caught:
@@ -113,7 +113,7 @@ def test_an_address_that_is_taken_is_an_os_error_and_leaves_no_socket(run: Run) 
 
 
 @pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
-def test_a_protocol_that_is_none_leaves_no_socket(run: Run) -> None:
+def test_factory_that_returns_none_leaves_no_socket(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
@@ -129,7 +129,7 @@ def test_a_protocol_that_is_none_leaves_no_socket(run: Run) -> None:
     run(main())
 
 
-def test_scope_ids_of_ipv6_come_and_go(run: Run) -> None:
+def test_scope_ids_of_ipv6_are_sent_and_received(run: Run) -> None:
     async def main() -> None:
         index = socket.if_nametoindex("lo")
         async with (
@@ -147,7 +147,7 @@ def test_scope_ids_of_ipv6_come_and_go(run: Run) -> None:
     run(main())
 
 
-def test_a_multicast_group_gets_what_a_turn_sends(run: Run) -> None:
+def test_multicast_group_gets_the_datagrams_of_an_iteration(run: Run) -> None:
     group = "224.0.0.251"
 
     async def main() -> None:
@@ -195,12 +195,12 @@ def test_a_unix_endpoint_connects_to_a_path(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_what_is_not_there_is_an_error_of_the_send(run: Run, tmp_path: Path) -> None:
+def test_missing_path_is_an_error_of_the_send(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with endpoint(family=socket.AF_UNIX, local_addr=str(tmp_path / "own")) as protocol:
             for number in range(3):
                 protocol.transport.sendto(b"x", str(tmp_path / "nobody"))
-                # Told before sendto returns, also to the later ones of a turn.
+                # Reported before sendto returns, also for the later ones of an iteration.
                 assert [type(error) for error in protocol.errors] == [FileNotFoundError] * (
                     number + 1
                 )

@@ -1,4 +1,4 @@
-"""What datagram endpoints exchange: order, sizes, addresses, families; asyncio first."""
+"""Exchange between datagram endpoints: order, sizes, addresses, families."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 )
-def test_a_datagram_comes_back_from_the_address_it_went_to(
+def test_datagram_is_answered_from_its_destination(
     run: Run, family: socket.AddressFamily, host: str
 ) -> None:
     async def main() -> None:
@@ -42,7 +42,7 @@ def test_a_datagram_comes_back_from_the_address_it_went_to(
                 assert {source for _, source in free.received} == {to}
                 source = name_of(free)
             assert [s for _, s in server.received[1:]] == [source] * 3
-            # What CPython's own socket makes of an address, digit for digit.
+            # The address as CPython's own socket formats it.
             assert type(source) is tuple
             assert len(source) == (2 if family == socket.AF_INET else 4)
 
@@ -102,7 +102,7 @@ def test_large_datagrams_arrive_whole(run: Run, size: int) -> None:
     run(main())
 
 
-def test_empty_datagrams_go_out_as_the_version_says(run: Run) -> None:
+def test_empty_datagrams_are_sent_as_by_this_version(run: Run) -> None:
     async def main() -> None:
         async with endpoint() as receiver, endpoint(remote_addr=name_of(receiver)) as sender:
             sender.transport.sendto(b"")
@@ -113,7 +113,7 @@ def test_empty_datagrams_go_out_as_the_version_says(run: Run) -> None:
     run(main())
 
 
-def test_an_empty_datagram_is_received_and_ends_nothing(run: Run) -> None:
+def test_empty_datagram_is_received(run: Run) -> None:
     async def main() -> None:
         async with endpoint() as receiver:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -125,7 +125,7 @@ def test_an_empty_datagram_is_received_and_ends_nothing(run: Run) -> None:
     run(main())
 
 
-def test_names_are_resolved_as_by_the_socket_and_nonsense_is_refused(run: Run) -> None:
+def test_names_are_resolved_as_by_the_socket(run: Run) -> None:
     async def main() -> None:
         async with endpoint() as receiver, endpoint() as sender:
             port = name_of(receiver)[1]
@@ -175,7 +175,7 @@ def test_a_nameless_unix_sender_has_no_address(run: Run) -> None:
 
 
 @pytest.mark.parametrize("text", ["::1", "::ffff:127.0.0.1"])
-def test_sources_are_written_as_the_socket_module_writes_them(run: Run, text: str) -> None:
+def test_sources_are_formatted_as_by_the_socket_module(run: Run, text: str) -> None:
     async def main() -> None:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as peer:
             peer.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -198,7 +198,7 @@ def test_broadcast_is_allowed_when_asked_for(run: Run) -> None:
         async with endpoint(local_addr=("127.0.0.1", 0), allow_broadcast=True) as protocol:
             sock = protocol.transport.get_extra_info("socket")
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
-        # With it, a remote address is remembered and not connected to.
+        # With it, a remote address is remembered but not connected to.
         async with endpoint() as receiver:
             to = name_of(receiver)
             async with endpoint(remote_addr=to, allow_broadcast=True) as sender:

@@ -1,7 +1,7 @@
-"""Datagram endpoints under a flood: order, fairness, memory, and trains, which no protocol may notice.
+"""Flooded datagram endpoints: order, fairness, memory, and GSO batches, which protocols never see.
 
-A sender that sets `UDP_SEGMENT` hands the kernel up to 64 datagrams as one message; a socket with
-`UDP_GRO` gets them as one, too.
+A sender that sets `UDP_SEGMENT` passes the kernel up to 64 datagrams as one message; a socket with
+`UDP_GRO` receives them as one, too.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104  # linux/udp.h
 TRAIN = 40
 FLOOD = 100_000
-# What a flood may leave behind: receive buffers, one batch of trains, the allocator's slack.
+# What a flood may leave behind: receive buffers, one batch of messages, the allocator's slack.
 GROWTH_BYTES_MAX = 48 << 20
 
 
 @pytest.fixture
 def trains() -> Iterator[socket.socket]:
-    """A socket that sends trains of datagrams of 8 bytes."""
+    """A socket that sends GSO batches of datagrams of 8 bytes."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         sock.setsockopt(SOL_UDP, UDP_SEGMENT, 8)
@@ -44,7 +44,7 @@ def trains() -> Iterator[socket.socket]:
 
 
 def train(start: int, count: int = TRAIN) -> bytes:
-    """Datagrams that are numbers, for a socket that cuts them."""
+    """Numbered datagrams, for a socket that splits them."""
     return b"".join(struct.pack("Q", number) for number in range(start, start + count))
 
 
@@ -58,7 +58,7 @@ def receives_trains(sock: Any) -> bool:
 
 
 async def flood(receiver: Recorder, trains: socket.socket, rounds: int = 10) -> int:
-    """Send many trains a round; return how many datagrams came, all of them in order."""
+    """Send many GSO batches per round; return how many datagrams arrived, all of them in order."""
     sent = 0
     for _ in range(rounds):
         before = len(receiver.received)
@@ -72,7 +72,7 @@ async def flood(receiver: Recorder, trains: socket.socket, rounds: int = 10) -> 
     return sent
 
 
-def test_a_flood_of_trains_comes_datagram_by_datagram(run: Run, trains: Any) -> None:
+def test_gso_batches_are_delivered_datagram_by_datagram(run: Run, trains: Any) -> None:
     async def main() -> None:
         async with endpoint() as receiver:
             count = await flood(receiver, trains)
@@ -89,19 +89,17 @@ def test_a_flood_of_trains_comes_datagram_by_datagram(run: Run, trains: Any) -> 
     run(main())
 
 
-def test_only_a_socket_of_the_loops_own_is_told_to_receive_trains(
-    run: Run, loop_name: str, trains: Any
-) -> None:
+def test_only_sockets_of_the_loop_enable_gro(run: Run, loop_name: str, trains: Any) -> None:
     async def main() -> None:
         async with endpoint() as receiver:
             sock = receiver.transport.get_extra_info("socket")
-            # Not before it is flooded: it costs the machine something.
+            # Only once it is flooded: it costs the machine something.
             assert not receives_trains(sock)
             await flood(receiver, trains)
             assert receives_trains(sock) == (loop_name != "asyncio")
             copy = sock.dup()
         with copy:
-            # Whoever has a duplicate receives datagrams once the endpoint is gone.
+            # The owner of a duplicate receives single datagrams once the endpoint is closed.
             assert not receives_trains(copy)
             copy.settimeout(PATIENCE_SECONDS)
             trains.sendto(train(0), copy.getsockname())
@@ -115,7 +113,7 @@ def test_only_a_socket_of_the_loops_own_is_told_to_receive_trains(
     run(main())
 
 
-def test_runs_of_a_turn_leave_as_trains(run: Run, loop_name: str) -> None:
+def test_runs_of_an_iteration_are_sent_as_gso_batches(run: Run, loop_name: str) -> None:
     if loop_name == "asyncio":
         pytest.skip("asyncio sends each by itself")
 
@@ -141,7 +139,7 @@ def test_runs_of_a_turn_leave_as_trains(run: Run, loop_name: str) -> None:
     run(main())
 
 
-def test_a_pause_inside_of_a_train_holds_the_rest(run: Run, trains: Any) -> None:
+def test_pause_inside_a_gso_batch_keeps_the_rest(run: Run, trains: Any) -> None:
     class PausesOften(Recorder):
         def datagram_received(self, data: bytes, addr: Any) -> None:
             super().datagram_received(data, addr)
@@ -171,7 +169,7 @@ def test_a_pause_inside_of_a_train_holds_the_rest(run: Run, trains: Any) -> None
 
 
 @pytest.mark.parametrize("is_paused", [False, True], ids=["reading", "paused"])
-def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
+def test_flood_of_a_hundred_thousand_leaves_memory_bounded(
     run: Run, trains: Any, is_paused: bool
 ) -> None:
     class Counts(Recorder):
@@ -181,7 +179,7 @@ def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
 
         def datagram_received(self, data: bytes, addr: Any) -> None:
             (number,) = struct.unpack("Q", data[:8])
-            # Some are dropped where the buffer is full; none comes twice or early.
+            # Some are dropped if the buffer is full; none is repeated or reordered.
             assert number > self.last
             self.last = number
             self.size += len(data)
@@ -195,7 +193,8 @@ def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
             turns = 0
 
             def send() -> None:
-                # Until the loop has had turns besides, for which a busy machine has to let it run.
+                # Until the loop has run other callbacks, for which a busy machine has to let it
+                # run.
                 deadline = time.monotonic() + PATIENCE_SECONDS
                 end = 0
                 while end < FLOOD or (turns <= 10 and time.monotonic() < deadline):
@@ -217,7 +216,7 @@ def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
             thread.start()
             end = await over
             thread.join()
-            # The flood did not have the loop for itself.
+            # The flood did not starve other callbacks.
             assert turns > 10
             if is_paused:
                 assert receiver.count == 0
@@ -225,7 +224,7 @@ def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
             last = itertools.count(end)
 
             def caught_up() -> bool:
-                # Dropped itself, as long as the buffer is full.
+                # It is dropped itself while the buffer is full.
                 trains.sendto(train(next(last), 1), to)
                 return bool(receiver.last >= end)
 
@@ -236,7 +235,7 @@ def test_a_flood_of_a_hundred_thousand_leaves_memory_bounded(
     run(main())
 
 
-def test_one_flooded_endpoint_leaves_others_their_turn(run: Run, trains: Any) -> None:
+def test_flooded_endpoint_does_not_starve_others(run: Run, trains: Any) -> None:
     async def main() -> None:
         async with endpoint() as flooded, endpoint() as quiet:
             await flood(flooded, trains)
@@ -252,7 +251,7 @@ def test_one_flooded_endpoint_leaves_others_their_turn(run: Run, trains: Any) ->
             try:
 
                 def has_had(count: int) -> bool:
-                    # Again, for what the kernel drops beside a flood.
+                    # Repeated, because the kernel drops some during a flood.
                     quiet.transport.sendto(os.urandom(8), name_of(quiet))
                     return len(quiet.received) >= count
 

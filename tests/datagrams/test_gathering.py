@@ -1,7 +1,7 @@
-"""What a datagram endpoint sends in one turn of the loop: what arrives is what asyncio's sends.
+"""Datagrams that an endpoint sends in one iteration: what arrives is the same as with asyncio.
 
-An endpoint of ours may send all but the first when the turn ends, in one system call and, where they go
-to one peer and are equally long, as one message. The receivers here are plain sockets.
+Our endpoints may send all but the first at the end of the iteration, in one system call and, if they
+go to one peer and are equally long, as one message. The receivers here are plain sockets.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def peers() -> Iterator[list[socket.socket]]:
 
 
 def waiting_on(peer: socket.socket, count: int = 0) -> list[bytes]:
-    """Everything that has arrived, once it is `count` datagrams; the loop stands still meanwhile.
+    """Everything that has arrived, once it is `count` datagrams; the loop is blocked meanwhile.
 
-    A kernel that is busy delivers even over loopback a little later, in a thread of its own.
+    A busy kernel delivers a little late even over loopback, in a thread of its own.
     """
     found: list[bytes] = []
     while True:
@@ -55,14 +55,14 @@ def waiting_on(peer: socket.socket, count: int = 0) -> list[bytes]:
 
 
 async def turn() -> None:
-    """Let the turn end that runs now."""
+    """Let the current iteration end."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
     loop.call_later(0, ended.set_result, None)
     await ended
 
 
-def test_the_first_of_a_turn_has_left_when_sendto_returns(run: Run, peers: Any) -> None:
+def test_first_datagram_of_an_iteration_is_sent_by_sendto(run: Run, peers: Any) -> None:
     async def main() -> None:
         async with endpoint() as sender:
             for number in range(20):
@@ -73,7 +73,9 @@ def test_the_first_of_a_turn_has_left_when_sendto_returns(run: Run, peers: Any) 
     run(main())
 
 
-def test_only_more_of_a_turn_are_gathered(run: Run, loop_name: str, peers: Any) -> None:
+def test_only_further_datagrams_of_an_iteration_are_gathered(
+    run: Run, loop_name: str, peers: Any
+) -> None:
     async def main() -> None:
         async with endpoint() as sender:
             for word in (b"one", b"two"):
@@ -87,7 +89,7 @@ def test_only_more_of_a_turn_are_gathered(run: Run, loop_name: str, peers: Any) 
     run(main())
 
 
-def test_each_leaves_with_the_options_of_its_moment(run: Run, peers: Any) -> None:
+def test_datagrams_are_sent_with_the_options_set_at_the_time(run: Run, peers: Any) -> None:
     peers[0].setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
 
     async def main() -> None:
@@ -125,7 +127,7 @@ def step(name: str, sender: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("name", ["descriptor", "question", "signal", "fork"])
-def test_what_was_sent_has_left_before(run: Run, peers: Any, name: str) -> None:
+def test_sent_datagrams_have_left_before(run: Run, peers: Any, name: str) -> None:
     async def main() -> None:
         async with endpoint() as sender:
             for _ in range(2):
@@ -137,7 +139,7 @@ def test_what_was_sent_has_left_before(run: Run, peers: Any, name: str) -> None:
     run(main())
 
 
-def test_order_with_a_socket_of_the_programs(run: Run, peers: Any) -> None:
+def test_order_with_direct_sends_on_the_socket(run: Run, peers: Any) -> None:
     async def main() -> None:
         ours = socket.socket(type=socket.SOCK_DGRAM)
         ours.bind(("127.0.0.1", 0))
@@ -178,7 +180,7 @@ def test_each_peer_gets_its_datagrams_in_order(run: Run, peers: Any, seed: int) 
                     waiting_on(peer, len(wanted))
                     for peer, wanted in zip(peers, expected, strict=True)
                 ]
-                # A receive buffer that is full drops; here it never is.
+                # A full receive buffer drops; here it never is full.
                 assert arrived == expected, f"seed {seed}"
                 assert sender.transport.get_write_buffer_size() == 0
             assert (sender.errors, sender.calls) == ([], ["made"])
@@ -199,11 +201,11 @@ def test_a_connected_endpoint_sends_runs_in_order(run: Run, peers: Any) -> None:
     run(main())
 
 
-def test_a_socket_whose_messages_cannot_be_cut_loses_nothing(run: Run, peers: Any) -> None:
+def test_socket_without_segmentation_loses_nothing(run: Run, peers: Any) -> None:
     async def main() -> None:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sock.bind(("127.0.0.1", 0))
-        # Without checksums the kernel cuts nothing: EINVAL.
+        # Without checksums the kernel does not segment: EINVAL.
         sock.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         async with endpoint(sock=sock) as sender:
             for _ in range(3):
@@ -217,13 +219,13 @@ def test_a_socket_whose_messages_cannot_be_cut_loses_nothing(run: Run, peers: An
     run(main())
 
 
-def test_a_datagram_that_fails_takes_no_other_with_it(run: Run, peers: Any) -> None:
+def test_failed_datagram_does_not_affect_others(run: Run, peers: Any) -> None:
     async def main() -> None:
         async with endpoint() as sender:
             to = peers[0].getsockname()
             for number in range(6):
                 sender.transport.sendto(b"%d" % number, to)
-                # Nobody may broadcast who has not asked to.
+                # Broadcasting requires SO_BROADCAST.
                 sender.transport.sendto(b"refused", ("255.255.255.255", 9))
             sender.transport.sendto(bytes(LARGEST + 1), to)
             await turn()
@@ -236,7 +238,7 @@ def test_a_datagram_that_fails_takes_no_other_with_it(run: Run, peers: Any) -> N
 
 
 @pytest.mark.parametrize("ending", ["close", "abort"])
-def test_what_was_sent_before_the_end_has_left(run: Run, peers: Any, ending: str) -> None:
+def test_datagrams_sent_before_the_end_have_left(run: Run, peers: Any, ending: str) -> None:
     async def main() -> None:
         async with endpoint() as sender:
             sent = [b"%d" % number for number in range(30)]
@@ -252,7 +254,7 @@ def test_what_was_sent_before_the_end_has_left(run: Run, peers: Any, ending: str
     run(main())
 
 
-def test_what_is_sent_while_the_loop_does_not_run_leaves_at_once(
+def test_datagrams_leave_at_once_while_the_loop_does_not_run(
     loop: asyncio.AbstractEventLoop, peers: Any
 ) -> None:
     made: list[Recorder] = []
@@ -304,9 +306,7 @@ def test_another_thread_may_send_to_an_idle_loop(run: Run, peers: Any) -> None:
     assert arrived == [b"a", b"b", b"c"]
 
 
-def test_what_error_received_sends_goes_out_and_does_not_hold_the_loop(
-    run: Run, peers: Any
-) -> None:
+def test_sends_from_error_received_do_not_block_the_loop(run: Run, peers: Any) -> None:
     class Insists(Recorder):
         def error_received(self, exc: Exception) -> None:
             super().error_received(exc)
@@ -323,7 +323,7 @@ def test_what_error_received_sends_goes_out_and_does_not_hold_the_loop(
     run(main())
 
 
-def test_an_interrupt_of_error_received_leaves_no_datagram_behind(
+def test_interrupt_in_error_received_leaves_no_datagram_behind(
     loop: asyncio.AbstractEventLoop, loop_name: str, peers: Any
 ) -> None:
     if loop_name == "asyncio":
@@ -359,7 +359,7 @@ def test_an_interrupt_of_error_received_leaves_no_datagram_behind(
 
 
 @pytest.mark.loop_errors
-def test_data_that_is_not_contiguous_ends_the_endpoint(
+def test_non_contiguous_data_ends_the_endpoint(
     run: Run, loop: asyncio.AbstractEventLoop, peers: Any
 ) -> None:
     told: list[dict[str, Any]] = []
@@ -377,7 +377,7 @@ def test_data_that_is_not_contiguous_ends_the_endpoint(
     run(main())
 
 
-def test_a_descriptor_that_the_user_closed_is_not_written_to(run: Run, peers: Any) -> None:
+def test_descriptor_closed_by_the_user_is_not_written_to(run: Run, peers: Any) -> None:
     async def main() -> None:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sock.bind(("127.0.0.1", 0))
@@ -400,7 +400,7 @@ def test_a_descriptor_that_the_user_closed_is_not_written_to(run: Run, peers: An
     run(main())
 
 
-def test_what_is_written_when_a_gathered_datagram_fails_leaves_at_once(run: Run) -> None:
+def test_write_from_error_received_leaves_at_once(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
@@ -411,13 +411,13 @@ def test_what_is_written_when_a_gathered_datagram_fails_leaves_at_once(run: Run)
                 super().error_received(exc)
                 control.write(b"peer is down")
 
-        # Keeps the port, and takes from nobody but the one that it is connected to: ours are refused.
+        # Keeps the port, and receives only from its connected peer: ours are refused.
         deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         deaf.bind(("127.0.0.1", 0))
         deaf.connect(("127.0.0.1", 9))
         udp, _ = await loop.create_datagram_endpoint(Reports, remote_addr=deaf.getsockname())
         theirs.settimeout(PATIENCE_SECONDS / 2)
-        # Nothing else wakes the loop before the thread has heard.
+        # Nothing else wakes the loop before the thread has received it.
         heard = loop.run_in_executor(None, theirs.recv, 64)
         udp.sendto(b"1")
         udp.sendto(b"2")

@@ -1,4 +1,4 @@
-"""How datagram endpoints begin and end, and what they show of themselves."""
+"""Start and end of datagram endpoints, and their attributes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_port_is_free_once_the_endpoint_is_closed(run: Run) -> None:
     run(main())
 
 
-def test_a_transport_is_what_asyncio_says_it_is(run: Run) -> None:
+def test_transport_matches_asyncios(run: Run) -> None:
     async def main() -> None:
         async with endpoint() as protocol:
             transport = protocol.transport
@@ -113,7 +113,7 @@ def test_callbacks_run_in_the_context_of_the_endpoint(run: Run) -> None:
     run(main())
 
 
-def test_an_endpoint_nobody_closed_warns(loop_factory: Any) -> None:
+def test_unclosed_endpoint_warns(loop_factory: Any) -> None:
     loop = loop_factory()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The reading side of datagram endpoints: pauses, protocols that raise, floods and trains."""
+"""Receiving on datagram endpoints: pauses, protocols that raise, floods and GSO batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.datagrams import Run
 
 
-def test_a_unix_datagram_longer_than_the_receive_size_is_cut(run: Run) -> None:
+def test_unix_datagram_longer_than_the_receive_size_is_truncated(run: Run) -> None:
     received_max = 256 * 1024
 
     async def main() -> None:
@@ -54,7 +54,7 @@ def test_close_in_a_callback_delivers_nothing_more(run: Run) -> None:
     run(main())
 
 
-def test_a_pause_holds_the_rest_of_a_batch_in_order(run: Run) -> None:
+def test_pause_keeps_the_rest_of_a_batch_in_order(run: Run) -> None:
     class PausesOften(Recorder):
         def datagram_received(self, data: bytes, addr: Any) -> None:
             super().datagram_received(data, addr)
@@ -80,7 +80,7 @@ def test_a_pause_holds_the_rest_of_a_batch_in_order(run: Run) -> None:
 
 
 @pytest.mark.loop_errors
-def test_a_protocol_that_raises_is_reported_and_goes_on(
+def test_protocol_that_raises_is_reported_and_continues(
     run: Run, loop: asyncio.AbstractEventLoop
 ) -> None:
     told: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The writing side of datagram endpoints: room, flow control, errors, and what is gathered in a turn."""
+"""Sending on datagram endpoints: room, flow control, errors, and gathering in an iteration."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tests.support.datagrams import Run
 
 
-def test_a_datagram_that_is_too_long_is_an_error_of_its_sender(run: Run) -> None:
+def test_too_long_datagram_is_an_error_of_its_sender(run: Run) -> None:
     async def main() -> None:
         async with endpoint() as receiver, endpoint(remote_addr=name_of(receiver)) as sender:
             sender.transport.sendto(bytes(LARGEST + 1))
-            # Told before sendto returns.
+            # Reported before sendto returns.
             assert [error.errno for error in sender.errors] == [90]  # EMSGSIZE
             sender.transport.sendto(b"short")
             await wait_until(lambda: receiver.received)
@@ -63,7 +63,7 @@ def test_a_full_socket_pauses_and_resumes_the_protocol(run: Run) -> None:
 
                 await wait_until(resumed)
                 assert sender.calls == ["made", "pause", "resume"]
-                if sys.version_info[:3] != (3, 13, 0):  # which forgets the headers it counted
+                if sys.version_info[:3] != (3, 13, 0):  # 3.13.0 forgets the headers it counted
                     await wait_until(lambda: transport.get_write_buffer_size() == 0)
 
     run(main())
@@ -78,10 +78,10 @@ def test_bad_limits_are_refused(run: Run) -> None:
     run(main())
 
 
-def test_errors_of_the_network_reach_error_received_and_end_nothing(run: Run) -> None:
+def test_network_errors_reach_error_received(run: Run) -> None:
     async def main() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
-            # Keeps the port, and takes from nobody but the one that it is connected to.
+            # Keeps the port, and receives only from its connected peer.
             deaf.bind(("127.0.0.1", 0))
             deaf.connect(("127.0.0.1", 9))
             async with endpoint(remote_addr=deaf.getsockname()) as protocol:
@@ -98,7 +98,7 @@ def test_errors_of_the_network_reach_error_received_and_end_nothing(run: Run) ->
     run(main())
 
 
-def test_the_error_of_a_send_is_told_inside_sendto_and_what_it_raises_goes_to_the_caller(
+def test_error_received_is_called_inside_sendto_and_may_raise(
     run: Run,
 ) -> None:
     class Raises(Recorder):
@@ -126,7 +126,7 @@ def test_the_error_of_a_send_is_told_inside_sendto_and_what_it_raises_goes_to_th
         (["127.0.0.1", 9], TypeError),
     ],
 )
-def test_what_is_no_address_ends_the_endpoint(
+def test_invalid_address_ends_the_endpoint(
     run: Run, loop: asyncio.AbstractEventLoop, address: Any, kind: type[Exception]
 ) -> None:
     told: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A loop with a clock of the user's: `time()` in a subclass, or set on the loop itself."""
+"""Loops with a custom clock: `time()` overridden in a subclass, or set on the loop itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """A clock that stands still unless it is told to move, as simulations use it."""
+    """A clock that advances only when told to, as in simulations."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -27,7 +27,7 @@ class Clock:
 
 
 def make_loop(name: str, **members: Any) -> Any:
-    """A loop of the kind called `name`, of a subclass with `members` where there are any."""
+    """Create a loop of the kind called `name`, of a subclass if there are `members`."""
     base: Any = asyncio.SelectorEventLoop
     keywords = {}
     if name != support.ORACLE:
@@ -40,7 +40,7 @@ def make_loop(name: str, **members: Any) -> Any:
 
 @pytest.fixture(params=["subclass", "instance"])
 def clocked(request: pytest.FixtureRequest, loop_name: str) -> Iterator[tuple[Any, Clock]]:
-    """A loop and its clock, which a subclass or the loop itself carries."""
+    """A loop and its clock, which is set on a subclass or on the loop itself."""
     clock = Clock()
     if request.param == "subclass":
         loop = make_loop(loop_name, time=lambda _self: clock.time())
@@ -79,14 +79,14 @@ def test_timers_run_by_the_loops_time(clocked: tuple[Any, Clock]) -> None:
     assert ran == ["minute", "hour"]
 
 
-def test_timers_set_while_the_loop_runs_go_by_its_time(clocked: tuple[Any, Clock]) -> None:
+def test_timers_set_while_the_loop_runs_use_its_time(clocked: tuple[Any, Clock]) -> None:
     loop, clock = clocked
     started = time.monotonic()
 
     async def main() -> list[float]:
         readings = []
         for _ in range(3):
-            # What moves the clock: a simulation that has nothing else to do.
+            # Advances the clock: a simulation with nothing else to do.
             loop.call_soon(advance)
             await asyncio.sleep(100)
             readings.append(loop.time())
@@ -99,7 +99,7 @@ def test_timers_set_while_the_loop_runs_go_by_its_time(clocked: tuple[Any, Clock
     assert time.monotonic() - started < support.PATIENCE_SECONDS
 
 
-def test_timeouts_go_by_the_loops_time(clocked: tuple[Any, Clock]) -> None:
+def test_timeouts_use_the_loops_time(clocked: tuple[Any, Clock]) -> None:
     loop, clock = clocked
 
     async def main() -> None:
@@ -114,7 +114,7 @@ def test_timeouts_go_by_the_loops_time(clocked: tuple[Any, Clock]) -> None:
     loop.run_until_complete(main())
 
 
-def test_clock_that_runs_ahead_and_back(clocked: tuple[Any, Clock]) -> None:
+def test_clock_that_jumps_forward_and_back(clocked: tuple[Any, Clock]) -> None:
     loop, clock = clocked
     ran: list[str] = []
     clock.now = 5000.0
@@ -128,7 +128,7 @@ def test_clock_that_runs_ahead_and_back(clocked: tuple[Any, Clock]) -> None:
     assert ran == ["early", "late"]
 
 
-def test_clock_that_raises_ends_the_run_and_the_loop_can_go_on(loop_name: str) -> None:
+def test_clock_that_raises_ends_the_run_only(loop_name: str) -> None:
     loop = make_loop(loop_name)
     loop.call_later(0.01, int)
 
@@ -158,7 +158,7 @@ def test_clock_taken_off_the_loop_leaves_the_monotonic_one(loop_name: str) -> No
     loop.close()
 
 
-def test_clock_that_is_set_on_a_running_loop_counts_at_once(loop_name: str) -> None:
+def test_clock_set_on_a_running_loop_applies_at_once(loop_name: str) -> None:
     loop = make_loop(loop_name)
 
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_clock_that_is_set_on_a_running_loop_counts_at_once(loop_name: str) -> N
     loop.close()
 
 
-def test_clock_of_the_class_of_a_running_loop_counts_from_the_next_run_on(
+def test_clock_set_on_the_class_applies_from_the_next_run(
     loop_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loop_name == support.ORACLE:
@@ -190,14 +190,14 @@ def test_clock_of_the_class_of_a_running_loop_counts_from_the_next_run_on(
     loop.close()
 
 
-def test_subclass_that_leaves_time_alone_has_the_monotonic_clock(
+def test_subclass_without_time_uses_the_monotonic_clock(
     loop_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use: Callable[[Any], str] = lambda _self: "unrelated"  # noqa: E731
     loop = make_loop(loop_name, another=use)
     before = time.monotonic()
     assert before + 1 <= loop.call_later(1, print).when() <= time.monotonic() + 1
-    # A class that is patched later counts too.
+    # Patching a class later counts too.
     monkeypatch.setattr(type(loop), "time", lambda _self: 50.0, raising=False)
     assert loop.call_later(1, print).when() == 51.0
     loop.close()

@@ -28,7 +28,7 @@ CLOSED = "Event loop is closed"
 
 @pytest.fixture
 def shut(loop_factory: LoopFactory) -> Any:
-    """A loop that has run and was closed."""
+    """A loop that has run and is closed."""
     loop = loop_factory()
     loop.run_until_complete(asyncio.sleep(0.001))
     loop.close()
@@ -50,7 +50,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 @contextlib.contextmanager
 def half_made() -> Iterator[None]:
-    """Allow for what asyncio itself leaves unclosed when a loop is closed under it."""
+    """Ignore what asyncio itself leaves unclosed when a loop is closed during an operation."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
@@ -58,7 +58,7 @@ def half_made() -> Iterator[None]:
 
 
 def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end; one that waits for something fails."""
+    """Run a coroutine to its end; fail if it waits for something."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -88,7 +88,7 @@ def test_closed_loop_refuses(shut: Any, use: Callable[[Any], Any]) -> None:
         use(shut)
 
 
-def test_closed_loop_takes_no_coroutine(shut: Any) -> None:
+def test_closed_loop_refuses_coroutines(shut: Any) -> None:
     for use in (shut.create_task, shut.run_until_complete):
         coroutine = asyncio.sleep(0)
         with pytest.raises(RuntimeError, match=CLOSED):
@@ -104,7 +104,7 @@ def test_closed_loop_does_not_watch(shut: Any, pair: Pair) -> None:
     assert shut.remove_writer(pair[0]) is False
 
 
-def test_closed_loop_waits_for_no_socket(shut: Any, pair: Pair) -> None:
+def test_closed_loop_refuses_socket_operations(shut: Any, pair: Pair) -> None:
     left, right = pair
     address = ("127.0.0.1", 9)
     for begin in (
@@ -123,7 +123,7 @@ def test_closed_loop_waits_for_no_socket(shut: Any, pair: Pair) -> None:
         client.setblocking(False)
         with pytest.raises((RuntimeError, OSError)):
             step(shut.sock_connect(client, address))
-    # More than the kernel takes.
+    # More than the kernel accepts.
     with pytest.raises(RuntimeError, match=CLOSED):
         step(shut.sock_sendall(left, bytes(8 << 20)))
     del right
@@ -172,7 +172,7 @@ def test_closed_loop_makes_no_transport(shut: Any) -> None:
             right.close()
 
 
-def test_closed_loop_answers_what_needs_no_loop(shut: Any) -> None:
+def test_closed_loop_still_answers_queries(shut: Any) -> None:
     assert shut.is_closed()
     assert not shut.is_running()
     assert shut.time() > 0
@@ -251,7 +251,7 @@ def test_transport_of_a_closed_loop(loop_name: str, loop_factory: LoopFactory) -
         assert loop.is_closed()
         left.close()
         right.close()
-        # What was written late does not keep it, and it warns as asyncio's does.
+        # A late write does not keep it alive, and it warns as asyncio's does.
         kept = weakref.ref(transport)
         transport = protocol.transport = None
         del use

@@ -1,4 +1,4 @@
-"""Debug mode: the same checks, log lines, tracebacks and warnings as asyncio's, in the same words."""
+"""Debug mode: the same checks, log lines, tracebacks and warnings as asyncio's."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def slow(*_: Any) -> None:
 
 
 def slow_lines(caplog: pytest.LogCaptureFixture, what: str = "slow") -> list[str]:
-    """Return the log's lines on `what`: on a loaded machine others may be slow too."""
+    """Return the log's lines about `what`: on a loaded machine others may be slow too."""
     return [line for line in messages(caplog) if line.startswith("Executing") and what in line]
 
 
@@ -133,7 +133,7 @@ def test_slow_step_of_a_task_is_logged_as_the_task(
 
     task = debug_loop.create_task(dawdle(), name="the slow one")
     debug_loop.run_until_complete(task)
-    # The first step was slow, too, on a machine that had other things to do.
+    # On a busy machine the first step was slow, too.
     line = slow_lines(caplog)[-1]
     assert re.fullmatch(
         r"Executing <Task (pending|finished) name='the slow one' coro=<.*dawdle\(\) .*> .*"
@@ -162,7 +162,7 @@ def test_threshold_is_the_attribute(loop: Any, caplog: pytest.LogCaptureFixture)
     loop.call_soon(slow)
     loop.run_until_complete(asyncio.sleep(0.001))
     loop.set_debug(True)
-    # Above what a busy machine makes of `slow`.
+    # More than `slow` takes, even on a busy machine.
     loop.slow_callback_duration = support.PATIENCE_SECONDS
     loop.call_soon(slow)
     loop.run_until_complete(asyncio.sleep(0.001))
@@ -193,7 +193,7 @@ SCHEDULERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", SCHEDULERS)
-def test_coroutines_are_no_callbacks(debug_loop: Any, kind: str) -> None:
+def test_coroutines_are_refused_as_callbacks(debug_loop: Any, kind: str) -> None:
     schedule, name = SCHEDULERS[kind]
 
     async def coroutine() -> None:
@@ -217,11 +217,11 @@ def test_nothing_is_checked_outside_of_debug_mode(loop: Any) -> None:
     assert [type(context["exception"]) for context in contexts] == [TypeError]
 
 
-# --- who made it ----------------------------------------------------------------------------------
+# --- origin tracebacks ----------------------------------------------------------------------------
 
 
 def made_by(loop: Any, make: Callable[[Any], Any]) -> Any:
-    """Have `make` called by a function whose name shows in the stack."""
+    """Call `make` from a function whose name shows in the stack."""
     return make(loop)
 
 
@@ -235,11 +235,11 @@ ORIGINS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", ORIGINS)
-def test_handle_knows_who_made_it(debug_loop: Any, kind: str) -> None:
+def test_handle_has_the_traceback_of_its_creator(debug_loop: Any, kind: str) -> None:
     handle = made_by(debug_loop, ORIGINS[kind])
     stack = handle._source_traceback
     assert isinstance(stack, traceback.StackSummary)
-    # Not more than asyncio keeps, and the native method leaves no frame of its own.
+    # Not more than asyncio keeps, and the native method adds no frame.
     assert len(stack) <= constants.DEBUG_STACK_DEPTH
     assert [frame.name for frame in stack[-2:]] == ["made_by", "<lambda>"]
     assert f"created at {__file__}:{stack[-1].lineno}" in repr(handle)
@@ -257,7 +257,7 @@ def test_cancelled_handle_still_shows_what_it_was(debug_loop: Any) -> None:
     ), repr(handle)
 
 
-def test_future_and_task_know_who_made_them(debug_loop: Any) -> None:
+def test_future_and_task_have_the_traceback_of_their_creator(debug_loop: Any) -> None:
     future = made_by(debug_loop, lambda loop: loop.create_future())
     # asyncio's own create_future() is a frame of its stack.
     names = [frame.name for frame in future._source_traceback[-3:]]
@@ -277,7 +277,7 @@ def test_future_and_task_know_who_made_them(debug_loop: Any) -> None:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_exception_of_a_callback_is_told_with_its_origin(
+def test_exception_of_a_callback_is_reported_with_its_origin(
     loop: Any, caplog: pytest.LogCaptureFixture, debug: bool, loop_log: support.LoopLog
 ) -> None:
     def fail(number: int) -> None:
@@ -288,8 +288,8 @@ def test_exception_of_a_callback_is_told_with_its_origin(
         handle = loop.call_soon(fail, 1)
         loop.run_until_complete(asyncio.sleep(0))
     (context,) = contexts
-    name = "test_exception_of_a_callback_is_told_with_its_origin.<locals>.fail"
-    # Outside of debug mode, releases of asyncio from 3.13 on hide the arguments each in its own way.
+    name = "test_exception_of_a_callback_is_reported_with_its_origin.<locals>.fail"
+    # Outside debug mode, releases of asyncio since 3.13 hide the arguments, each in its own way.
     shown = "1" if debug or sys.version_info < (3, 13) else r"(1|\.\.\.)?"
     assert re.fullmatch(
         rf"Exception in callback {re.escape(name)}\({shown}\) at {HERE}:\d+",
@@ -298,7 +298,7 @@ def test_exception_of_a_callback_is_told_with_its_origin(
     assert context["handle"] is handle
     assert ("source_traceback" in context) == debug
     assert set(context) - {"source_traceback"} == {"message", "exception", "handle"}
-    # And in the words of the default handler:
+    # And with the message of the default handler:
     loop.call_soon(fail, 2)
     loop.run_until_complete(asyncio.sleep(0))
     (text,) = loop_log.take()
@@ -308,7 +308,7 @@ def test_exception_of_a_callback_is_told_with_its_origin(
     loop.set_debug(False)
 
 
-def test_default_handler_names_the_callback_that_runs(
+def test_default_handler_names_the_running_callback(
     debug_loop: Any, loop_log: support.LoopLog
 ) -> None:
     def complain() -> None:
@@ -391,7 +391,7 @@ def test_exception_never_retrieved_names_its_origin(
     assert "asyncio.ensure_future(fail())" in text
 
 
-# --- what was not closed --------------------------------------------------------------------------
+# --- unclosed resources ---------------------------------------------------------------------------
 
 
 def warnings_of(drop: Callable[[], None]) -> list[str]:
@@ -507,7 +507,7 @@ def test_closed_resources_are_silent(loop: Any, run: Run) -> None:
     assert warnings_of(lambda: run(main())) == []
 
 
-# --- how it is turned on --------------------------------------------------------------------------
+# --- enabling debug mode --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""getaddrinfo and getnameinfo: `socket`'s results, no thread for an address, no waiting at the end."""
+"""getaddrinfo and getnameinfo: results of `socket`, no thread for addresses, no waiting at close."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_names_are_those_of_the_socket_module(loop: Any, address: Any, flags: in
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Note which function of `socket` was called, and in which thread."""
+    """Record which functions of `socket` are called, and in which thread."""
     noted: list[tuple[str, str]] = []
 
     def spy(name: str) -> None:
@@ -158,7 +158,7 @@ def test_an_address_needs_no_thread(
     assert loop._default_executor is None
 
 
-def test_a_name_is_asked_for_in_a_thread(loop: Any, run: Run, calls: list[tuple[str, str]]) -> None:
+def test_name_is_resolved_in_a_thread(loop: Any, run: Run, calls: list[tuple[str, str]]) -> None:
     run(loop.getaddrinfo("localhost", 80))
     run(loop.getaddrinfo("127.0.0.1", "http"))
     run(loop.getnameinfo(("127.0.0.1", 80), socket.NI_NAMEREQD))
@@ -166,7 +166,7 @@ def test_a_name_is_asked_for_in_a_thread(loop: Any, run: Run, calls: list[tuple[
     assert "MainThread" not in {thread for _, thread in calls}
 
 
-def test_executor_of_the_user_is_asked(loop: Any, run: Run, calls: list[tuple[str, str]]) -> None:
+def test_users_executor_resolves_names(loop: Any, run: Run, calls: list[tuple[str, str]]) -> None:
     with ThreadPoolExecutor(1, thread_name_prefix="mine") as executor:
         loop.set_default_executor(executor)
         run(loop.getaddrinfo("localhost", 80))
@@ -199,7 +199,7 @@ def test_many_names_at_once_are_bounded(
     assert 1 <= most <= 32
 
 
-def test_errors_of_the_resolver_reach_who_asked(
+def test_errors_of_the_resolver_reach_the_caller(
     loop: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any) -> Any:
@@ -212,7 +212,7 @@ def test_errors_of_the_resolver_reach_who_asked(
         run(loop.create_connection(asyncio.Protocol, "name.invalid", 80))
 
 
-def test_threads_that_cannot_be_started_are_asked_for_again(
+def test_failed_thread_starts_are_retried(
     loop: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, refusals = threading.Thread.start, iter(range(40))
@@ -232,7 +232,7 @@ def test_threads_that_cannot_be_started_are_asked_for_again(
     run(main())
 
 
-def test_lookups_after_a_shortage_of_threads_have_one_each(
+def test_lookups_after_a_thread_shortage_run_in_parallel(
     loop: Any, loop_name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loop_name == "asyncio":
@@ -246,7 +246,7 @@ def test_lookups_after_a_shortage_of_threads_have_one_each(
         start(thread)
 
     def slow(*_: Any) -> Any:
-        # Four at once, or none comes back.
+        # Requires four threads at once.
         together.wait(support.PATIENCE_SECONDS)
         return []
 
@@ -258,7 +258,7 @@ def test_lookups_after_a_shortage_of_threads_have_one_each(
         await loop.getaddrinfo("localhost", 80)
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [])
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        # Those that get no thread of their own wait for the one that is there.
+        # Lookups that get no thread of their own wait for the existing one.
         await support.within(ask(5))
         for _ in refusals:
             pass
@@ -270,7 +270,7 @@ def test_lookups_after_a_shortage_of_threads_have_one_each(
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A name server that does not answer before the event is set."""
+    """A name server that does not answer until the event is set."""
     answer = threading.Event()
     real = socket.getaddrinfo
 
@@ -284,7 +284,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     answer.set()
 
 
-def test_slow_resolver_does_not_hold_up_close(
+def test_slow_resolver_does_not_block_close(
     loop_name: str, loop_factory: LoopFactory, stuck: threading.Event
 ) -> None:
     if loop_name == support.ORACLE:
@@ -301,7 +301,7 @@ def test_slow_resolver_does_not_hold_up_close(
     stuck.set()
 
 
-def test_slow_resolver_does_not_hold_up_other_lookups(
+def test_slow_resolver_does_not_block_other_lookups(
     loop: Any, run: Run, stuck: threading.Event
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Handles: true subclasses of asyncio's, with the same attributes, words and life."""
+"""Handles: true subclasses of asyncio's, with the same attributes, reprs and lifetime."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_arguments_come_back_as_given(loop: Loop, count: int) -> None:
     assert handle._args == args  # type: ignore[attr-defined]
 
 
-def test_cancelled_handle_lets_go_of_callback_and_arguments(loop: Loop) -> None:
+def test_cancelled_handle_releases_callback_and_arguments(loop: Loop) -> None:
     class Thing:
         def method(self, other: object) -> None:
             raise AssertionError
@@ -126,9 +126,7 @@ def test_context_is_a_copy_or_the_one_given(loop: Loop) -> None:
 
 
 @pytest.mark.loop_errors
-def test_context_that_is_entered_already_is_an_error_of_the_callback(
-    loop: Loop, loop_log: support.LoopLog
-) -> None:
+def test_entered_context_is_an_error_of_the_callback(loop: Loop, loop_log: support.LoopLog) -> None:
     context = contextvars.copy_context()
 
     def inside() -> None:
@@ -144,7 +142,7 @@ def test_context_that_is_entered_already_is_an_error_of_the_callback(
 
 
 def function(*args: object) -> None:
-    """Something with a name and a line."""
+    """A function with a name and a line."""
 
 
 def test_repr_is_asyncios(loop: Loop) -> None:
@@ -162,7 +160,7 @@ def test_repr_is_asyncios(loop: Loop) -> None:
         other.close()
 
 
-def test_debug_mode_keeps_who_scheduled_it(debug_loop: Loop) -> None:
+def test_debug_mode_keeps_the_source_traceback(debug_loop: Loop) -> None:
     for handle in (
         debug_loop.call_soon(function),
         debug_loop.call_later(1, function),
@@ -170,7 +168,7 @@ def test_debug_mode_keeps_who_scheduled_it(debug_loop: Loop) -> None:
         debug_loop.call_soon_threadsafe(function),
     ):
         last = handle._source_traceback[-1]  # type: ignore[attr-defined]
-        assert last.name == "test_debug_mode_keeps_who_scheduled_it"
+        assert last.name == "test_debug_mode_keeps_the_source_traceback"
         assert "created at" in repr(handle)
         handle.cancel()
         assert "cancelled" in repr(handle)
@@ -248,10 +246,10 @@ def test_run_method_calls_the_callback(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("count", range(6))
-def test_cancelled_in_debug_mode_keeps_its_looks(
+def test_handle_cancelled_in_debug_mode_keeps_its_repr(
     loop: asyncio.AbstractEventLoop, count: int
 ) -> None:
-    """The word that keeps the looks held an argument before; `remove_writer` failed in debug mode."""
+    """The field that keeps the repr used to hold an argument; `remove_writer` failed in debug mode."""
     loop.set_debug(True)
     handle = loop.call_soon(print, *range(count))
     shown = ", ".join(map(str, range(count)))

@@ -1,4 +1,4 @@
-"""What a loop that has nothing to do costs, however high its descriptors are numbered."""
+"""The memory of an idle loop, even with high descriptor numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests import support
 
 LOOPS = 100
 
-# Prints how many KiB of memory one of many loops takes that have run once and watch a descriptor.
+# Prints the KiB of memory per loop, for many loops that have run once and watch a descriptor.
 MEASURE = """
 import asyncio, fcntl, os, resource, sys
 import ringloop
@@ -42,7 +42,7 @@ for loop in [first, *loops]:
 
 
 @pytest.mark.parametrize(("driver", "kib_max"), [("uring", 120), ("epoll", 50)])
-def test_an_idle_loop_owns_little(driver: str, kib_max: int) -> None:
+def test_idle_loop_uses_little_memory(driver: str, kib_max: int) -> None:
     support.usable_loop(f"ringloop-{driver}")
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, driver, str(LOOPS)],

@@ -1,4 +1,4 @@
-"""What tools see: classes, reprs, weak references, call graphs, and `python -m asyncio ps`."""
+"""Introspection: classes, reprs, weak references, call graphs, and `python -m asyncio ps`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_weak_references_to_the_loop_and_what_it_makes(loop_factory: LoopFactory
 # --- extra info -----------------------------------------------------------------------------------
 
 
-def test_socket_of_a_transport_is_shown_and_not_lent(run: Run) -> None:
+def test_extra_info_socket_is_a_transport_socket(run: Run) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, _):
             shown: Any = transport.get_extra_info("socket")
@@ -175,7 +175,7 @@ def test_sockets_of_a_server(run: Run) -> None:
 
 
 def normal(text: str) -> str:
-    """Put our names and the numbers of this run out of the way."""
+    """Replace our names and the numbers of this run."""
     text = re.sub(r"_?(Unix)?(Selector)?(EventLoop|Loop)\b", "LOOP", text)
     text = re.sub(r"ringloop\.LOOP driver=\w+", "LOOP", text)
     text = re.sub(" reason='[^']*'", "", text)
@@ -206,7 +206,7 @@ def test_reprs_of_the_loop(loop_factory: LoopFactory) -> None:
 
 def test_reprs_of_handles(loop: Any) -> None:
     handle, timer = loop.call_soon(print, 1, "two"), loop.call_later(100, print)
-    # Releases from 3.13 on hide the arguments outside of debug mode, each in its own way.
+    # Releases since 3.13 hide the arguments outside debug mode, each in its own way.
     assert re.fullmatch(r"<Handle print\((1, 'two'|\.\.\.)?\)>", repr(handle)), repr(handle)
     assert re.fullmatch(r"<TimerHandle when=[\d.]+ print\(\)>", repr(timer)), repr(timer)
     handle.cancel()
@@ -242,7 +242,7 @@ def test_reprs_of_a_transport(run: Run) -> None:
 
 
 def test_members_of_a_native_type_take_only_its_instances() -> None:
-    """`Handle.cancel(something else)` is a TypeError, and no look at foreign memory."""
+    """`Handle.cancel(something else)` is a TypeError and does not read foreign memory."""
     from ringloop import _native
 
     natives = [value for value in vars(_native).values() if isinstance(value, type)]
@@ -266,7 +266,7 @@ def test_members_of_a_native_type_take_only_its_instances() -> None:
     assert {"cancel", "write", "call_soon", "is_closing"} <= set(refused), refused
 
 
-# --- what libraries poke at -----------------------------------------------------------------------
+# --- private attributes used by libraries ---------------------------------------------------------
 
 
 def test_private_names_that_libraries_read(loop: Any, run: Run) -> None:
@@ -293,7 +293,7 @@ def test_private_names_that_libraries_read(loop: Any, run: Run) -> None:
     run(loop.shutdown_default_executor())
 
 
-def test_queues_of_other_loops_are_not_pretended(loop_name: str, loop: Any) -> None:
+def test_queues_of_other_loops_are_absent(loop_name: str, loop: Any) -> None:
     """uvloop has none of these either; a list that is always empty would swallow callbacks."""
     if loop_name == support.ORACLE:
         pytest.skip("these are asyncio's own")
@@ -310,15 +310,13 @@ def test_queues_of_other_loops_are_not_pretended(loop_name: str, loop: Any) -> N
         loop._process_events([])
 
 
-def test_a_loop_that_runs_inside_of_itself_is_refused_before_it_is_patched(
-    loop_name: str, loop: Any
-) -> None:
-    """What nest_asyncio does with a loop: the mark first, then its class."""
+def test_patch_for_nested_runs_is_refused_before_it_is_applied(loop_name: str, loop: Any) -> None:
+    """What nest_asyncio does with a loop: it marks it first, then patches its class."""
     if loop_name == support.ORACLE:
         pytest.skip("asyncio's can be patched")
     with pytest.raises(ValueError, match=r"Can't patch loop of type .*SelectorEventLoop"):
         hasattr(loop, "_nest_patched")
-    # And nothing else that looks through a loop's attributes stumbles over it.
+    # And other code that reads a loop's attributes is not affected.
     assert "_nest_patched" not in dir(loop)
     assert not hasattr(type(loop), "_nest_patched")
     for kind in (loop, type(loop)):
@@ -332,7 +330,7 @@ def test_a_loop_that_runs_inside_of_itself_is_refused_before_it_is_patched(
 def test_replaced_task_and_future_classes_are_used(
     loop: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nest_asyncio and others put classes of their own into asyncio's modules."""
+    """nest_asyncio and others replace classes in asyncio's modules."""
 
     class Task(asyncio.Task[Any]):
         pass
@@ -350,7 +348,7 @@ def test_replaced_task_and_future_classes_are_used(
         assert type(loop.create_future()) is Future
         monkeypatch.undo()
         made.append(loop.create_task(asyncio.sleep(0)))
-        # What the package re-exports is not what a loop looks at.
+        # A loop does not use what the package re-exports.
         monkeypatch.setattr(asyncio, "Task", Task)
         made.append(loop.create_task(asyncio.sleep(0)))
         assert [type(task) is Task for task in made] == [False, True, True, False, False]
@@ -419,7 +417,7 @@ def test_call_graph_of_a_task(loop: Any, run: Run) -> None:
         assert "* Task(name='the waiter', id=" in text.getvalue()
         own: Any = asyncio.capture_call_graph()  # type: ignore[attr-defined]
         assert any(entry.frame.f_code.co_name == "main" for entry in own.call_stack)
-        # A future of the loop's takes part like a task.
+        # A future of the loop takes part like a task.
         asyncio.future_add_to_awaited_by(asleep, waiter)  # type: ignore[attr-defined]
         assert asyncio.capture_call_graph(asleep).awaited_by  # type: ignore[attr-defined]
         asyncio.future_discard_from_awaited_by(asleep, waiter)  # type: ignore[attr-defined]
@@ -453,7 +451,7 @@ with asyncio.Runner(loop_factory=support.loop_factory({loop_name!r})) as runner:
 
 
 def is_asleep(pid: int) -> bool:
-    """Say whether a process waits in the kernel (proc(5), stat: the state follows the name)."""
+    """Say whether a process sleeps in the kernel (proc(5), stat: the state follows the name)."""
     stat = Path(f"/proc/{pid}/stat").read_text()
     return stat.rpartition(")")[2].split()[0] == "S"
 
@@ -462,7 +460,7 @@ def is_asleep(pid: int) -> bool:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", ["ps", "pstree"])
 def test_tasks_of_another_process(loop_name: str, command: str) -> None:
-    """`python -m asyncio ps PID` reads the tasks out of the memory of a process that runs."""
+    """`python -m asyncio ps PID` reads the tasks from the memory of a running process."""
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PROGRAM.format(loop_name=loop_name))],
@@ -482,7 +480,7 @@ def test_tasks_of_another_process(loop_name: str, command: str) -> None:
                     timeout=60,
                     check=False,
                 )
-                # It may have slept on its way to the wait, which is over by the next time.
+                # It may have slept before reaching the wait; retry.
                 if "the sleeper" in done.stdout:
                     break
         finally:
@@ -513,7 +511,7 @@ print(len(left), [kept for kept in gc.get_objects() if isinstance(kept, asyncio.
 """
 
 
-def test_the_first_task_of_a_process_is_the_programs_own(loop_name: str) -> None:
+def test_first_task_of_a_process_is_the_programs(loop_name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST_TASK.format(loop_name=loop_name)],
         capture_output=True,
@@ -525,10 +523,10 @@ def test_the_first_task_of_a_process_is_the_programs_own(loop_name: str) -> None
     assert done.stdout.splitlines() == ["Task-1 1", "0 []"], done.stderr
 
 
-# --- deprecated ways ------------------------------------------------------------------------------
+# --- deprecations ---------------------------------------------------------------------------------
 
 
-def test_nothing_that_a_connection_does_is_deprecated(run: Run) -> None:
+def test_connections_use_nothing_deprecated(run: Run) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, peer):
             transport.write(b"x")

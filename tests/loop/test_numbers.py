@@ -1,4 +1,4 @@
-"""Numbers that asyncio takes, floats and the longest integers too; errors name the argument."""
+"""Numeric arguments: floats and the largest integers work as in asyncio; errors name the argument."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Any
 INFINITY = float("inf")
 NAN = float("nan")
 
-# What is given, and the (low, high) that come back.
+# The arguments, and the resulting (low, high).
 TAKEN: list[tuple[dict[str, Any], tuple[Any, Any]]] = [
     ({"high": 1e6}, (250_000.0, 1e6)),
     ({"high": 1.5}, (0.0, 1.5)),
@@ -54,7 +54,7 @@ KINDS = ["stream", "tls", "datagram", "pipe"]
 
 @contextlib.asynccontextmanager
 async def opened(kind: str, loop: Any, certificates: Certificates) -> AsyncIterator[Any]:
-    """Give a transport of this kind."""
+    """Open a transport of this kind."""
     async with contextlib.AsyncExitStack() as cleanup:
         if kind == "pipe":
             reader, writer = os.pipe()
@@ -113,7 +113,7 @@ def test_any_number_is_a_water_mark(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_number_is_named(
+def test_error_names_a_non_numeric_argument(
     loop: Any, run: Run, kind: str, loop_name: str, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -170,7 +170,7 @@ def test_a_fraction_is_a_mark_between_two_sizes(loop: Any, run: Run, high: Any) 
 
 
 @pytest.mark.parametrize("value", ["x", b"1", [], 1j])
-def test_timers_name_what_is_no_number(loop: Any, loop_name: str, value: Any) -> None:
+def test_timers_name_a_non_numeric_argument(loop: Any, loop_name: str, value: Any) -> None:
     if loop_name == ORACLE:
         pytest.skip("asyncio says which operand does not fit, or breaks its heap")
     for method, argument in ((loop.call_later, "delay"), (loop.call_at, "when")):
@@ -196,7 +196,7 @@ def test_a_missing_argument_is_named(
         getattr(loop, method)(*arguments, print, nonsense=1)
 
 
-def test_descriptors_that_no_system_has(loop: Any) -> None:
+def test_impossible_descriptors(loop: Any) -> None:
     for number in (1 << 31, 1 << 70):
         for direction in ("reader", "writer"):
             with pytest.raises(OverflowError):

@@ -1,6 +1,6 @@
-"""A machine that refuses io_uring: epoll takes its place, or an error names cause and remedy.
+"""If io_uring is refused, epoll is used, or an error names cause and remedy.
 
-Each test runs in a child process: what refuses a ring cannot be taken back.
+Each test runs in a child process: what refuses a ring cannot be undone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from tests import support
 from tests.support import refuse
 
-# Ends every child: what `ringloop` says now, and whether a loop moves bytes.
+# The end of every child: reports what `ringloop` says, and whether a loop transfers bytes.
 REPORT = """
 import asyncio, json, os, ringloop
 
@@ -52,7 +52,7 @@ async def echo():
 
 
 def child(code: str, **environment: str) -> Any:
-    """Run `code` after `REPORT` in a child; return what it printed as JSON."""
+    """Run `code` followed by `REPORT` in a child; return what it printed as JSON."""
     variables = {name: value for name, value in os.environ.items() if name != "RINGLOOP_DRIVER"}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", REPORT + textwrap.dedent(code)],
@@ -69,7 +69,7 @@ def child(code: str, **environment: str) -> Any:
 
 
 @pytest.mark.parametrize("word", ["EPERM", "ENOSYS", "EACCES"])
-def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
+def test_seccomp_filter_leaves_epoll_with_the_reason(word: str) -> None:
     auto, uring, epoll = child(f"""
         from tests.support import refuse
         refuse.deny_io_uring({getattr(errno, word)})
@@ -81,7 +81,7 @@ def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
     assert auto["reason"].endswith("; using epoll")
     assert uring["error"] in {"OSError", "PermissionError"}
     for words in (auto["reason"], uring["words"]):
-        # On a machine whose administrator has switched it off as well, that comes first.
+        # If the administrator has disabled it as well, that is reported first.
         if "kernel.io_uring_disabled" in words:
             continue
         assert "a seccomp filter" in words
@@ -89,7 +89,7 @@ def test_seccomp_filter_leaves_epoll_and_says_why(word: str) -> None:
     assert epoll == {"driver": "epoll", "reason": "epoll, as asked for", "echo": "bytes"}
 
 
-def test_a_refusal_is_logged_once_and_stands_in_the_repr() -> None:
+def test_refusal_is_logged_once_and_shown_in_the_repr() -> None:
     told, reason, shown = child("""
         import logging
         from tests.support import refuse
@@ -124,7 +124,7 @@ def test_refused_call_is_named_with_its_errno_and_the_remedy(call: str, word: st
         refuse.deny([refuse.NUMBERS["{call}"]], {getattr(errno, word)})
         print(json.dumps([attempt(), attempt(driver="uring"), attempt(driver="epoll")]))
     """)
-    # Each driver needs its own calls, and a loop an eventfd.
+    # Each driver needs its own calls, and a loop needs an eventfd.
     if call == "madvise":
         refused, fine = [uring], [auto, epoll]
         assert f"io_uring refused: {call} was refused" in auto["reason"]
@@ -156,7 +156,7 @@ def test_no_descriptor_for_a_ring_is_named_and_nothing_leaks() -> None:
     assert "no file descriptor is free" in uring["words"]
     assert "ulimit -n" in uring["words"]
     assert "64" in uring["words"]
-    # Here epoll does not fit either.
+    # Epoll has no descriptor either.
     assert uring["errno"] == errno.EMFILE
     for refused in (epoll, auto):
         assert refused["error"] == "OSError"
@@ -195,7 +195,7 @@ def test_no_locked_memory_is_named_or_needs_none() -> None:
     assert "RLIMIT_MEMLOCK" in uring["words"]
 
 
-def test_unknown_driver_is_a_value_error_with_the_words_that_are_known() -> None:
+def test_unknown_driver_is_a_value_error_with_the_known_names() -> None:
     by_environment, by_keyword, overruled = child(
         """
         report = [attempt(), attempt(driver="kqueue"), attempt(driver="epoll")]
@@ -210,11 +210,11 @@ def test_unknown_driver_is_a_value_error_with_the_words_that_are_known() -> None
     assert by_environment["words"].startswith("RINGLOOP_DRIVER names an unknown driver")
     assert by_keyword["words"].startswith("argument 'driver': unknown driver")
     assert "RINGLOOP" not in by_keyword["words"]
-    # What the program asks for is not the environment's affair.
+    # The driver passed by the program overrides the environment.
     assert overruled["driver"] == "epoll"
 
 
-def test_io_uring_is_a_word_for_the_ring() -> None:
+def test_io_uring_names_the_ring_driver() -> None:
     support.usable_loop("ringloop-uring")
     chosen = child(
         "print(json.dumps([attempt(), attempt(driver='io_uring'), attempt(driver='uring')]))",

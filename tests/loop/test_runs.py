@@ -1,4 +1,4 @@
-"""Runs one after another and inside each other: `asyncio.run`, runners, policies, factories."""
+"""Consecutive and nested runs: `asyncio.run`, runners, policies, factories."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_runner_keeps_its_loop_and_context_between_runs(loop_factory: LoopFactor
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="loop_factory is new in 3.12")
-def test_run_takes_a_loop_factory(loop_factory: LoopFactory) -> None:
+def test_run_accepts_a_loop_factory(loop_factory: LoopFactory) -> None:
     async def main() -> type:
         return type(asyncio.get_running_loop())
 
@@ -116,7 +116,7 @@ def test_run_takes_a_loop_factory(loop_factory: LoopFactory) -> None:
     made.close()
 
 
-def test_end_of_a_run_cancels_what_is_left(loop_factory: LoopFactory) -> None:
+def test_end_of_a_run_cancels_remaining_tasks(loop_factory: LoopFactory) -> None:
     ended: list[str] = []
 
     async def linger() -> None:
@@ -157,7 +157,7 @@ def test_shutdown_of_the_default_executor(loop: Any, run: Run, used: bool) -> No
 
 @pytest.mark.one_thread("looks at the executor's threads, which the other threads have too")
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="3.12 waits for the threads all the same")
-def test_shutdown_of_an_executor_that_does_not_end(loop: Any, run: Run) -> None:
+def test_shutdown_of_a_stuck_executor_times_out(loop: Any, run: Run) -> None:
     release = threading.Event()
 
     async def main() -> None:
@@ -178,7 +178,7 @@ def test_only_thread_pools_are_default_executors(loop: Any) -> None:
     assert loop._default_executor is None
 
 
-def test_asyncgens_after_their_shutdown_are_told_of(loop: Any, run: Run) -> None:
+def test_asyncgens_after_shutdown_are_reported(loop: Any, run: Run) -> None:
     async def generate() -> Any:
         yield 1
 
@@ -191,7 +191,7 @@ def test_asyncgens_after_their_shutdown_are_told_of(loop: Any, run: Run) -> None
     run(main())
 
 
-# --- inside each other ----------------------------------------------------------------------------
+# --- nested runs ----------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -224,7 +224,7 @@ def test_stop_before_and_during_a_run(loop: Any) -> None:
     assert order == [1, 2, 3]
 
 
-def test_future_of_a_stopped_run_is_told(loop: Any) -> None:
+def test_stopped_run_until_complete_raises(loop: Any) -> None:
     future = loop.create_future()
     loop.call_soon(loop.stop)
     with pytest.raises(RuntimeError, match=r"Event loop stopped before Future completed\."):
@@ -286,7 +286,7 @@ def test_ways_to_run(driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", support.DRIVERS)
-def test_the_repr_names_the_loop_and_its_driver(driver: str) -> None:
+def test_repr_names_the_loop_and_its_driver(driver: str) -> None:
     import ringloop
 
     class Mine(ringloop.Loop):
@@ -305,7 +305,7 @@ def test_the_repr_names_the_loop_and_its_driver(driver: str) -> None:
         )
 
 
-# What 3.16 has no longer, taken away before the package is imported.
+# What 3.16 no longer has, removed before the package is imported.
 WITHOUT_POLICIES = """
 import asyncio
 from asyncio import events, unix_events
@@ -342,7 +342,7 @@ def test_a_python_without_policies() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_the_package_does_not_have() -> None:
+def test_unknown_attribute_of_the_package() -> None:
     import ringloop
 
     with pytest.raises(AttributeError, match="module 'ringloop' has no attribute 'nonsense'"):

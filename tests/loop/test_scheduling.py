@@ -1,4 +1,4 @@
-"""call_soon and its turn: order, contexts, errors, stopping, tasks, debug mode."""
+"""call_soon and the iteration: order, contexts, errors, stopping, tasks, debug mode."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_stop_before_run_runs_one_iteration_with_io(loop: Loop) -> None:
         os.close(writer)
 
 
-def test_io_is_looked_at_between_the_links_of_a_chain(loop: Loop) -> None:
+def test_io_is_polled_between_the_links_of_a_chain(loop: Loop) -> None:
     reader, writer = os.pipe()
     links = 0
     stop = False
@@ -110,7 +110,7 @@ def test_io_is_looked_at_between_the_links_of_a_chain(loop: Loop) -> None:
         os.close(writer)
 
 
-def test_due_timer_cuts_into_a_chain(loop: Loop) -> None:
+def test_due_timer_interrupts_a_chain(loop: Loop) -> None:
     stop = False
     links_late = 0
     due = loop.time() + 0.02
@@ -125,14 +125,14 @@ def test_due_timer_cuts_into_a_chain(loop: Loop) -> None:
     loop.call_at(due, loop.stop)
     loop.run_forever()
     assert loop.time() >= due
-    # Counted and not timed: the machine may let the thread wait at any moment.
+    # Counted and not timed: the machine may suspend the thread at any moment.
     assert links_late < 1000, "a ready chain starved a timer"
     stop = True
     run_pending(loop)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_leaving_exception_keeps_the_rest_of_the_batch(
+def test_exception_that_leaves_the_loop_keeps_the_rest_of_the_batch(
     loop: Loop, error: type[BaseException]
 ) -> None:
     ran: list[int] = []
@@ -152,7 +152,7 @@ def test_leaving_exception_keeps_the_rest_of_the_batch(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_leaving_exception_of_a_task(loop: Loop, error: type[BaseException]) -> None:
+def test_exception_of_a_task_that_leaves_the_loop(loop: Loop, error: type[BaseException]) -> None:
     async def leave() -> None:
         raise error
 
@@ -183,7 +183,7 @@ def test_error_of_a_callback_goes_to_the_handler(loop: Loop, schedule: str) -> N
 
 
 @pytest.mark.loop_errors
-def test_error_is_logged_in_asyncios_words(loop: Loop, loop_log: support.LoopLog) -> None:
+def test_error_is_logged_as_by_asyncio(loop: Loop, loop_log: support.LoopLog) -> None:
     loop.call_soon(functools.partial(int, "no number"))
     run_pending(loop)
     (line,) = loop_log.take()
@@ -191,7 +191,7 @@ def test_error_is_logged_in_asyncios_words(loop: Loop, loop_log: support.LoopLog
     assert "\nhandle: <Handle int(" in line
 
 
-def test_error_in_debug_mode_names_who_scheduled_it(loop: Loop) -> None:
+def test_error_in_debug_mode_has_the_source_traceback(loop: Loop) -> None:
     contexts: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _loop, context: contexts.append(context))
     loop.set_debug(True)
@@ -199,7 +199,7 @@ def test_error_in_debug_mode_names_who_scheduled_it(loop: Loop) -> None:
     run_pending(loop)
     loop.set_debug(False)
     name = contexts[0]["source_traceback"][-1].name
-    assert name == "test_error_in_debug_mode_names_who_scheduled_it"
+    assert name == "test_error_in_debug_mode_has_the_source_traceback"
 
 
 def test_uncallable_callback_is_the_callbacks_error(loop: Loop) -> None:

@@ -1,4 +1,4 @@
-"""Timers: never early, in order, first in first out on ties, cheap to cancel."""
+"""Timers: never early, in order, FIFO on ties, cheap to cancel."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_timers_never_run_early_and_run_in_order(loop: Loop) -> None:
     early: list[float] = []
 
     def callback(when: float) -> None:
-        if loop.time() < when - 1e-9:  # asyncio's own clock resolution
+        if loop.time() < when - 1e-9:  # asyncio's clock resolution
             early.append(when)
         ran.append(when)
 
     now = loop.time()
-    # No two within a nanosecond, as finely as deadlines are kept: ties run as they were scheduled.
+    # No two within a nanosecond, the resolution of deadlines: ties run as they were scheduled.
     times = [now + tens * 1e-8 for tens in rng.sample(range(5_000_000), 500)]
     for when in times:
         loop.call_at(when, callback, when)
@@ -60,7 +60,7 @@ def test_ties_run_in_the_order_of_scheduling(loop_name: str, loop: Loop) -> None
     assert ran == list(range(1000))
 
 
-def test_zero_delays_keep_their_order_and_come_after_what_is_ready(loop: Loop) -> None:
+def test_zero_delays_keep_order_and_run_after_ready_callbacks(loop: Loop) -> None:
     ran: list[int] = []
     for number in range(100):
         loop.call_later(0, ran.append, number)
@@ -81,7 +81,7 @@ def test_zero_delay_does_not_overtake_an_older_deadline(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("delay", [math.inf, 1e300, 10**9])
-def test_absurd_delay_never_comes_and_does_no_harm(loop: Loop, delay: float) -> None:
+def test_absurd_delay_never_fires(loop: Loop, delay: float) -> None:
     ran: list[int] = []
     handle = loop.call_later(delay, ran.append, 1)
     loop.call_later(0.001, loop.stop)
@@ -100,7 +100,7 @@ def test_sleep_takes_at_least_as_long(loop: Loop, run: Callable[..., Any]) -> No
     run(main())
 
 
-def test_timer_scheduled_by_a_timer_waits_for_the_next_turn(loop: Loop) -> None:
+def test_timer_scheduled_by_a_timer_waits_for_the_next_iteration(loop: Loop) -> None:
     ran: list[str] = []
 
     def first() -> None:
@@ -124,7 +124,7 @@ def test_cancelled_timers_are_swept_out(loop: Loop) -> None:
     loop.run_forever()
     gc.collect()
     left = sum(ref() is not None for ref in refs)
-    # Half of the rest may still be marked, and nothing more.
+    # Up to half of the rest may still be marked as cancelled.
     assert 100 <= left <= 301
     for handle in handles:
         handle.cancel()
@@ -147,7 +147,7 @@ def test_cancelling_among_many_keeps_the_others(loop: Loop) -> None:
 
 def test_cancelling_while_the_heap_is_swept_may_reenter(loop: Loop) -> None:
     class Bomb:
-        """Cancels and schedules when it dies, which is while timers are swept."""
+        """Cancels and schedules in its finalizer, which runs while timers are swept."""
 
         def __init__(self, victim: asyncio.TimerHandle) -> None:
             self.victim = victim

@@ -1,4 +1,4 @@
-"""The order within a turn, as `_run_once` has it: what was ready, what the kernel brings, timers."""
+"""The order within an iteration, as in `_run_once`: ready callbacks, I/O, timers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def test_what_was_ready_runs_before_the_bytes_of_the_wait(run: Run) -> None:
+def test_ready_callbacks_run_before_polled_io(run: Run) -> None:
     async def main() -> None:
         first, second = Recorder(), Recorder()
         async with connected(first) as (transport, peer):
             peer.sock.sendall(b"first")
             await support.wait_until(lambda: first.data == b"first", "the first bytes")
-            # What was written has the loop ask the kernel before it runs more callbacks.
+            # After a write the loop polls the kernel before it runs more callbacks.
             transport.write(b"question")
             peer.sock.sendall(b"second")
             asyncio.get_running_loop().call_soon(transport.set_protocol, second)
@@ -35,7 +35,7 @@ def test_what_was_ready_runs_before_the_bytes_of_the_wait(run: Run) -> None:
     run(main())
 
 
-def test_timer_that_is_due_at_once_comes_behind_what_is_scheduled(run: Run) -> None:
+def test_immediately_due_timer_runs_after_ready_callbacks(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         order: list[str] = []
@@ -47,7 +47,7 @@ def test_timer_that_is_due_at_once_comes_behind_what_is_scheduled(run: Run) -> N
     run(main())
 
 
-def test_callbacks_run_in_the_order_in_which_they_were_scheduled_also_across_a_wait(
+def test_callbacks_run_in_scheduling_order_across_a_poll(
     run: Run,
 ) -> None:
     order: list[str] = []
@@ -65,11 +65,11 @@ def test_callbacks_run_in_the_order_in_which_they_were_scheduled_also_across_a_w
     async def main() -> None:
         loop = asyncio.get_running_loop()
         protocol = Scheduling()
-        # What is sent on a Unix socket is there when the send returns; TCP may deliver a little later.
+        # Data on a Unix socket is readable when the send returns; TCP may deliver a little later.
         ours, peer = socket.socketpair()
         transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
         await asyncio.sleep(0.01)
-        # What is written has the loop ask the kernel before it runs more, and this is found.
+        # After a write the loop polls the kernel before it runs more callbacks, and finds this.
         peer.sendall(b"x")
         transport.write(b"y")
         loop.call_at(loop.time() - 1, order.append, "timer")
@@ -82,7 +82,7 @@ def test_callbacks_run_in_the_order_in_which_they_were_scheduled_also_across_a_w
     run(main())
 
 
-def test_datagram_that_is_there_comes_before_the_timer_that_is_due(run: Run) -> None:
+def test_received_datagram_precedes_a_due_timer(run: Run) -> None:
     order: list[str] = []
 
     class Noting(asyncio.DatagramProtocol):
@@ -95,7 +95,7 @@ def test_datagram_that_is_there_comes_before_the_timer_that_is_due(run: Run) -> 
         transport, _ = await loop.create_datagram_endpoint(Noting, sock=ours)
         await asyncio.sleep(0.01)
         loop.call_later(0.01, order.append, "timer")
-        # A Unix socket delivers inside of the send: both have come when the loop looks.
+        # A Unix socket delivers within the send: both are readable when the loop polls.
         sender.send(b"x")
         sender.close()
         time.sleep(0.02)  # noqa: ASYNC251
@@ -107,7 +107,7 @@ def test_datagram_that_is_there_comes_before_the_timer_that_is_due(run: Run) -> 
     run(main())
 
 
-def test_kernel_is_asked_between_the_generations_of_a_turn_with_io(run: Run) -> None:
+def test_kernel_is_polled_between_generations_of_callbacks(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         order: list[str] = []
@@ -117,7 +117,7 @@ def test_kernel_is_asked_between_the_generations_of_a_turn_with_io(run: Run) -> 
             )
 
             def left_is_readable() -> None:
-                # No `remove_reader`: what changes a watcher has the loop ask the kernel anyway.
+                # No `remove_reader`: changing a watcher makes the loop poll anyway.
                 left.recv(1)
                 order.append("left")
                 to_right.send(b"x")

@@ -35,7 +35,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 Pair = tuple[socket.socket, socket.socket]
 
 
-def test_reader_is_called_again_until_the_data_is_taken(
+def test_reader_is_called_until_the_data_is_read(
     loop: Loop, run: Callable[..., Any], pair: Pair
 ) -> None:
     left, right = pair
@@ -163,7 +163,7 @@ def test_hang_up_is_readable(loop: Loop, run: Callable[..., Any], pair: Pair) ->
 
 
 def test_bad_descriptors_are_refused(loop: Loop) -> None:
-    # The last number there may be: one that was just closed could be another thread's by now.
+    # The highest possible number: another thread could reuse that of a file closed just before.
     closed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
     with pytest.raises(OSError, match="Bad file descriptor"):
         loop.add_reader(closed, print)
@@ -175,7 +175,9 @@ def test_bad_descriptors_are_refused(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("path", [__file__, "/", "/dev/null", "/dev/zero"])
-def test_what_is_always_ready_is_refused(loop: Loop, run: Callable[..., Any], path: str) -> None:
+def test_descriptors_that_cannot_be_polled_are_refused(
+    loop: Loop, run: Callable[..., Any], path: str
+) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         for add in (loop.add_reader, loop.add_writer):
@@ -190,7 +192,7 @@ def test_what_is_always_ready_is_refused(loop: Loop, run: Callable[..., Any], pa
 
 
 @pytest.mark.one_thread("counts on the numbers of new descriptors")
-def test_temporary_file_is_refused_and_its_number_is_good_afterwards(
+def test_temporary_file_is_refused_and_its_number_stays_usable(
     loop: Loop, run: Callable[..., Any]
 ) -> None:
     with tempfile.TemporaryFile() as file:
@@ -199,7 +201,7 @@ def test_temporary_file_is_refused_and_its_number_is_good_afterwards(
             loop.add_writer(file, print)
     left, right = socket.socketpair()
     try:
-        # The next descriptor has the file's number.
+        # The next descriptor reuses the file's number.
         assert left.fileno() == number
         future = loop.create_future()
         loop.add_reader(left, lambda: future.done() or future.set_result(None))

@@ -1,4 +1,4 @@
-"""The keywords of a child process: each reaches it, or is refused, as by asyncio of this version."""
+"""The keywords of a child process: each takes effect or is refused, as in this version's asyncio."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 from tests.support import within
 
 Run = Any
-# Without the types that each keyword should have.
+# Without the type annotations of the keywords.
 run_program: Any = asyncio.create_subprocess_exec
 run_line: Any = asyncio.create_subprocess_shell
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes user and group")
 
 
 async def output(*command: Any, **keywords: Any) -> str:
-    """Run a command to its end; return what it printed."""
+    """Run a command to its end; return its output."""
     keywords = {"stdin": DEVNULL, "stdout": PIPE} | keywords
     process = await run_program(*command, **keywords)
     printed, _ = await within(process.communicate())
@@ -53,7 +53,9 @@ def test_directory_environment_umask_and_program(run: Run, tmp_path: pathlib.Pat
 
 
 @pytest.mark.one_thread("writes a program and runs it: another child may hold it open")
-def test_program_is_looked_for_in_the_path_it_will_see(run: Run, tmp_path: pathlib.Path) -> None:
+def test_program_is_searched_in_the_path_of_its_environment(
+    run: Run, tmp_path: pathlib.Path
+) -> None:
     program = tmp_path / "a-program-of-this-test"
     program.write_text("#!/bin/sh\necho found\n")
     program.chmod(0o755)
@@ -80,7 +82,7 @@ def test_session_and_process_group(run: Run) -> None:
     run(main())
 
 
-def test_descriptors_that_are_passed_and_those_that_are_not(run: Run) -> None:
+def test_only_given_descriptors_are_passed(run: Run) -> None:
     async def main() -> None:
         ends = os.pipe()
         os.set_inheritable(ends[0], True)
@@ -107,7 +109,7 @@ def test_descriptors_that_are_passed_and_those_that_are_not(run: Run) -> None:
 
 
 def test_loop_and_pipe_descriptors_do_not_reach_the_child(run: Run) -> None:
-    # Without closing anything: every descriptor of ours is closed on exec.
+    # Without closing anything: all our descriptors are close-on-exec.
     listing = ["/bin/ls", "/proc/self/fd"]
     bare = subprocess.run(listing, stdin=DEVNULL, capture_output=True, close_fds=False, check=True)
 
@@ -227,7 +229,7 @@ def test_unusable_commands(run: Run) -> None:
 
 def test_errors_of_the_start_name_their_file(run: Run, tmp_path: pathlib.Path) -> None:
     async def failing(expected: type[OSError], *command: Any, **keywords: Any) -> OSError:
-        # With pipes, so that these are seen to be closed.
+        # With pipes, to see that they are closed.
         streams = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
         with pytest.raises(expected) as caught:
             await run_program(*command, **streams, **keywords)
@@ -265,7 +267,7 @@ def test_forbidden_directory_names_it(run: Run, tmp_path: pathlib.Path) -> None:
             parent.chmod(parent.stat().st_mode | 0o011)
 
     async def main() -> None:
-        # root may go anywhere, so the one who may not is the shell's child.
+        # root may enter any directory, so the unprivileged user is the shell's child.
         process = await run_line(f"cd {closed}", user=65534, cwd="/", stderr=DEVNULL)
         assert await within(process.wait()) != 0
 
@@ -283,7 +285,7 @@ def test_shell_takes_a_line_of_text_or_bytes(run: Run) -> None:
     run(main())
 
 
-def test_low_level_defaults_are_pipes_and_none_inherits(run: Run) -> None:
+def test_default_is_pipe_and_none_inherits(run: Run) -> None:
     class Protocol(asyncio.SubprocessProtocol):
         def __init__(self) -> None:
             self.ended = asyncio.Event()

@@ -1,7 +1,7 @@
-"""fork(2) in a process with loops: the child makes new ones, the parent does not notice.
+"""fork(2) in a process with loops: the child creates new ones, the parent is not affected.
 
-A child shares the parent's epoll instance and ring, so a loop from before the fork is of no use there:
-it says so, lets itself be closed, and never touches what it shares.
+A child shares the parent's epoll instance and ring, so it cannot use a loop created before the fork:
+the loop raises an error, can be closed, and never touches what is shared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GRACE_SECONDS = int(2 * support.PATIENCE_SECONDS)
 
 @pytest.fixture(autouse=True)
 def forks_are_meant() -> Iterator[None]:
-    """Python warns of a fork beside threads from 3.12 on, rightly."""
+    """Since 3.12 Python warns of a fork in a process with threads, rightly."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         yield
@@ -152,8 +152,8 @@ def test_loop_from_before_the_fork_names_the_remedy(loop_name: str, loop: Any, r
     os.close(write_end)
 
 
-def test_fork_that_python_does_not_hear_of(loop_name: str, loop: Any, run: Run) -> None:
-    """By a library in C, say: no hook of `os.register_at_fork` runs."""
+def test_fork_without_python_hooks(loop_name: str, loop: Any, run: Run) -> None:
+    """For example by a C library: no hook of `os.register_at_fork` runs."""
     if loop_name == support.ORACLE:
         pytest.skip("asyncio does not notice")
     run(asyncio.sleep(0))
@@ -179,7 +179,7 @@ def test_message_in_the_child_does_not_wake_the_parent(loop_name: str, loop: Any
         def body() -> None:
             with pytest.raises(RuntimeError) as caught:
                 loop.call_soon_threadsafe(print)
-            # In the thread that ran the loop it is a call_soon, and nobody will run it.
+            # In the thread that ran the loop it is a call_soon, which would never run.
             assert str(caught.value) == BELONGS_TO_PARENT
 
         def fork_there() -> None:
@@ -193,7 +193,7 @@ def test_message_in_the_child_does_not_wake_the_parent(loop_name: str, loop: Any
 def test_close_in_the_child_leaves_the_parents_descriptors_alone(
     loop_name: str, loop: Any, run: Run
 ) -> None:
-    """Watched descriptors, a server and a connection: the parent's go on after the child's close."""
+    """Watched descriptors, a server and a connection of the parent survive the close in the child."""
     if loop_name == support.ORACLE:
         pytest.skip(
             "asyncio's child unregisters the parent's descriptors from the epoll they share"
@@ -214,7 +214,7 @@ def test_close_in_the_child_leaves_the_parents_descriptors_alone(
             transport.write(b"unsent when the child begins")
 
             def body() -> None:
-                # As if it had left run_forever, which the child's frames are still in.
+                # As if it had left run_forever, which is still in the child's frames.
                 loop._thread_id = None
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ResourceWarning)
@@ -268,7 +268,7 @@ def test_child_that_returns_into_the_loop_is_stopped(
         try:
             result = loop.run_until_complete(main())
         except RuntimeError as error:
-            # The child: out of run_forever, and free to go on as a process of its own.
+            # The child: out of run_forever, and free to continue as a process of its own.
             assert str(error) == BELONGS_TO_PARENT
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -308,7 +308,7 @@ def test_fork_in_executor_threads_beside_the_loop(
 
 
 def test_signals_of_the_child_stay_there(loop_name: str, loop: Any, run: Run) -> None:
-    """The wake-up descriptor is shared; a number that the child wrote would be the parent's signal."""
+    """The wake-up descriptor is shared; a number written by the child would signal the parent."""
     if loop_name == support.ORACLE and sys.version_info < (3, 12):
         pytest.skip("asyncio's child gives the wake-up descriptor up from 3.12 on")
     got: list[int] = []
@@ -386,10 +386,10 @@ def test_multiprocessing(loop_name: str, loop: Any, run: Run, method: str) -> No
         resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
 
 
-def test_loop_that_nobody_closed_dies_with_the_child(
+def test_unclosed_loop_is_finalized_in_the_child(
     loop_factory: LoopFactory,
 ) -> None:
-    """The destructor runs in the child: it warns, and the parent's ring is still there."""
+    """The finalizer runs in the child: it warns, and the parent's ring still works."""
     loop = loop_factory()
     loop.run_until_complete(asyncio.sleep(0.001))
     held = [loop]
@@ -408,8 +408,8 @@ def test_loop_that_nobody_closed_dies_with_the_child(
     held[0].close()
 
 
-def test_threads_of_the_parent_are_not_missed(loop_factory: LoopFactory) -> None:
-    """A fork while another thread runs a loop, whose locks the child inherits as they are."""
+def test_child_works_without_threads_of_the_parent(loop_factory: LoopFactory) -> None:
+    """A fork while another thread runs a loop; the child inherits its locks in their current state."""
     loop = loop_factory()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -1,4 +1,4 @@
-"""How children end: signals, races, many at once, cancelled starts, loops that end before them."""
+"""How children end: signals, races, many at once, cancelled starts, loops that are closed first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_ours(loop_name: str) -> bool:
 
 
 def state_of(pid: int) -> str:
-    """Return the letter of a process's state; "" when there is none."""
+    """Return the letter of a process's state; "" if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -46,7 +46,7 @@ def state_of(pid: int) -> str:
         return ""
 
 
-def test_every_waiter_is_told(run: Run) -> None:
+def test_every_waiter_gets_the_exit_code(run: Run) -> None:
     async def main() -> None:
         process = await asyncio.create_subprocess_exec("cat", stdin=PIPE, stdout=DEVNULL)
         waiting = [asyncio.create_task(process.wait()) for _ in range(20)]
@@ -88,7 +88,7 @@ def test_signals_reach_the_child(run: Run) -> None:
         await within(process.stdout.readline())
         process.terminate()
         assert await within(process.wait()) == 5
-        # Until a child that another thread forks begins its program, it has the pipe open too.
+        # Until a child forked by another thread executes its program, it has the pipe open too.
         assert await within(process.stdout.read()) == b""
 
     run(main())
@@ -108,7 +108,7 @@ def test_stopped_child_has_not_ended(run: Run) -> None:
     run(main())
 
 
-def test_signal_to_a_zombie_is_no_error_and_loses_no_exit_code(run: Run, loop_name: str) -> None:
+def test_signal_to_a_zombie_keeps_the_exit_code(run: Run, loop_name: str) -> None:
     if loop_name == ORACLE and sys.version_info < (3, 14):
         pytest.skip("asyncio's send_signal reaps the child behind its watcher's back")
 
@@ -117,7 +117,7 @@ def test_signal_to_a_zombie_is_no_error_and_loses_no_exit_code(run: Run, loop_na
         process = await asyncio.create_subprocess_shell("read word; exit 9", stdin=gate)
         os.close(gate)
         os.close(opener)
-        # Dead, and the loop has not seen it.
+        # A zombie that the loop has not noticed.
         wait_until_blocking(lambda: state_of(process.pid) == "Z")
         process.send_signal(signal.SIGTERM)
         process.kill()
@@ -159,7 +159,7 @@ def test_groups_are_killed_together(run: Run) -> None:
         await within(process.stdout.readline())
         os.killpg(process.pid, signal.SIGKILL)
         assert await within(process.wait()) == -signal.SIGKILL
-        # The grandchildren held the pipe; its end says that they are gone.
+        # The grandchildren held the pipe; EOF shows that they are gone.
         assert await within(process.stdout.read()) == b""
 
     run(main())
@@ -167,7 +167,7 @@ def test_groups_are_killed_together(run: Run) -> None:
 
 @pytest.fixture
 def alone_with_children() -> Iterator[None]:
-    """Around all threads that play the test: it is meant to have so many children at once."""
+    """Around all threads that run the test: it needs the limit on processes for itself."""
     with alone_on_this_machine("thousand-children"):
         yield
 
@@ -193,7 +193,7 @@ def test_thousand_children_at_once(run: Run, alone_with_children: None) -> None:
         codes = await within(asyncio.gather(*(process.wait() for process in processes)), 300)
         assert codes == [n % 200 for n in range(count)]
 
-    # Shared with the other threads that play this test.
+    # Shared with the other threads that run this test.
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200
     count = min(1000, descriptors) // parallel.THREADS
     run(main())
@@ -201,11 +201,11 @@ def test_thousand_children_at_once(run: Run, alone_with_children: None) -> None:
 
 @pytest.fixture
 def few_descriptors() -> Iterator[Callable[[int], None]]:
-    """Leave only so many descriptors for the test."""
+    """Limit the free descriptors of the test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def leave(count: int) -> None:
-        # Looking takes a descriptor, too.
+        # Counting needs a descriptor, too.
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + count, hard))
 
@@ -334,7 +334,7 @@ assert not [name for name in left if "pipe:" in name], left
     assert done.returncode == 0, done.stderr
 
 
-def test_somebody_else_may_reap_a_child_by_popen(run: Run, loop_name: str) -> None:
+def test_child_may_be_reaped_by_popen(run: Run, loop_name: str) -> None:
     if not is_ours(loop_name):
         pytest.skip("asyncio says 255")
 
@@ -359,7 +359,7 @@ def test_ignored_sigchld_means_an_unknown_exit_code(
             process = await asyncio.create_subprocess_exec("cat", stdin=PIPE)
             assert process.stdin is not None
             process.stdin.close()
-            # The kernel reaps it; nobody can know.
+            # The kernel reaps it; the code is unknown.
             assert await within(process.wait()) == 255
         finally:
             signal.signal(signal.SIGCHLD, old)

@@ -1,4 +1,4 @@
-"""Programs that end while daemon threads run loops: their exit code is their own."""
+"""Programs that exit while daemon threads run loops keep their exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import support
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Each function is the life of a daemon thread, and says when it is at work.
+# Each function is the body of a daemon thread, and reports when it is running.
 THREADS = """
 import asyncio, socket, sys, threading, time
 from tests import support
@@ -151,8 +151,8 @@ def test_exit_code_is_the_programs_own(loop_name: str, end: str, code: int) -> N
 
 
 @pytest.mark.parametrize("life", ["busy", "quic", "configurations"])
-def test_exit_code_is_the_programs_own_whichever_thread_is_left(loop_name: str, life: str) -> None:
-    """One thread by itself has the lock nearly always."""
+def test_exit_code_is_the_programs_own_with_a_single_thread(loop_name: str, life: str) -> None:
+    """A thread by itself holds the GIL nearly always."""
     for _ in range(2):
         returned, told = ends_with(loop_name, [life], "time.sleep(0.05)")
         assert returned == 0, told

@@ -1,4 +1,4 @@
-"""Signals: handlers run in the loop, Ctrl-C ends a wait, the wake-up descriptor goes back."""
+"""Signals: handlers run in the loop, Ctrl-C ends a wait, the wake-up descriptor is restored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kill_later(number: int, loop: Loop) -> threading.Thread:
 
     def send() -> None:
         support.wait_until_blocking(loop.is_running)
-        time.sleep(0.01)  # let it fall asleep: either way the signal has to get through
+        time.sleep(0.01)  # let it fall asleep: the signal must arrive either way
         os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=send)
@@ -206,7 +206,7 @@ def test_interrupt_in_a_runner_cancels_the_main_task(loop_factory: LoopFactory) 
     threads[0].join()
 
 
-def test_wake_up_descriptor_is_handed_back(
+def test_wake_up_descriptor_is_restored(
     loop: Loop, loop_factory: LoopFactory, run: Callable[..., Any]
 ) -> None:
     got: list[int] = []
@@ -251,18 +251,20 @@ def test_interrupt_of_a_program(loop_name: str) -> None:
     assert process.returncode == -signal.SIGINT
 
 
-# --- who has the wake-up descriptor ---------------------------------------------------------------
+# --- ownership of the wake-up descriptor ----------------------------------------------------------
 
 
 def wakeup_fd() -> int:
-    """Say who has it, and leave it there."""
+    """Return the wake-up descriptor, and leave it unchanged."""
     fd = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
     return fd
 
 
-def test_descriptor_of_a_user_keeps_its_numbers(loop: Loop, run: Callable[..., Any]) -> None:
-    """A loop without handlers is in nobody's way, as where the loop does not take it at all."""
+def test_wake_up_descriptor_of_the_user_gets_all_signals(
+    loop: Loop, run: Callable[..., Any]
+) -> None:
+    """A loop without handlers does not interfere, as if it did not take the descriptor at all."""
     theirs_in, theirs_out = socket.socketpair()
     theirs_in.setblocking(False)
     theirs_out.setblocking(False)
@@ -322,7 +324,7 @@ def test_loops_with_handlers_in_sequence(loop_factory: LoopFactory) -> None:
 
 
 def test_loop_inside_a_loop(loop: Loop, loop_factory: LoopFactory, run: Callable[..., Any]) -> None:
-    """What some do to call a coroutine from a callback: hide the running loop, and run another."""
+    """What some do to call a coroutine from a callback: hide the running loop, and run another one."""
     got: list[str] = []
     inner = loop_factory()
 
@@ -337,12 +339,12 @@ def test_loop_inside_a_loop(loop: Loop, loop_factory: LoopFactory, run: Callable
         finally:
             asyncio._set_running_loop(outer)
 
-    # In a callback: a task would not let another one in.
+    # In a callback: a task would not allow another one inside.
     loop.call_soon(nested)
     loop.call_soon(loop.stop)
     loop.run_forever()
     inner.close()
-    # The outer one still has an ear of its own.
+    # The outer loop still receives signals.
     loop.add_signal_handler(signal.SIGUSR1, got.append, "outer")
     os.kill(os.getpid(), signal.SIGUSR1)
     run(support.wait_until(lambda: got == ["inner", "outer"]))
@@ -373,7 +375,7 @@ def test_loop_closed_with_handlers(loop_factory: LoopFactory) -> None:
     assert wakeup_fd() == -1
 
 
-# --- handlers of others ---------------------------------------------------------------------------
+# --- handlers of the application ------------------------------------------------------------------
 
 
 def test_loop_with_handlers_closed_in_another_thread(loop_factory: LoopFactory) -> None:
@@ -391,14 +393,12 @@ def test_loop_with_handlers_closed_in_another_thread(loop_factory: LoopFactory) 
     thread.start()
     thread.join(support.PATIENCE_SECONDS)
     signal.set_wakeup_fd(-1)
-    # The handlers are the main thread's: that is told, and the loop is closed all the same.
+    # The handlers belong to the main thread: that is an error, and the loop is closed nevertheless.
     assert [type(error) for error in errors] == [ValueError]
     assert loop.is_closed()
 
 
-def test_number_counts_also_when_the_user_has_put_a_handler_of_his_own(
-    loop: Loop, run: Callable[..., Any]
-) -> None:
+def test_handler_runs_next_to_a_handler_of_the_user(loop: Loop, run: Callable[..., Any]) -> None:
     """uvicorn calls signal.signal() over a loop's handler: both run."""
     got: list[str] = []
     loop.add_signal_handler(signal.SIGUSR1, got.append, "loop")
@@ -429,7 +429,7 @@ def test_child_signal_is_the_users(loop: Loop, run: Callable[..., Any]) -> None:
     signal.signal(signal.SIGCHLD, before)
 
 
-def test_ignored_child_signal_loses_the_code_and_no_child(
+def test_ignored_child_signal_loses_only_the_exit_code(
     loop: Loop, loop_name: str, run: Callable[..., Any]
 ) -> None:
     """With SIG_IGN the kernel reaps; asyncio reports 255 with a warning."""
@@ -446,7 +446,7 @@ def test_ignored_child_signal_loses_the_code_and_no_child(
 
 
 def test_slow_calls_are_not_interrupted(loop: Loop) -> None:
-    """siginterrupt(False): a read in progress goes on, for C code that does not retry."""
+    """siginterrupt(False): a read in progress continues, for C code that does not retry."""
     loop.add_signal_handler(signal.SIGUSR1, print)
     libc = ctypes.CDLL(None, use_errno=True)
     read_end, write_end = os.pipe()
@@ -492,9 +492,7 @@ def test_rest_of_the_batch_stays_queued(loop: Loop, error: type[BaseException]) 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.loop_errors
-def test_interrupt_in_a_task_leaves_and_the_others_go_on(
-    loop: Loop, error: type[BaseException]
-) -> None:
+def test_interrupt_in_a_task_leaves_the_loop_usable(loop: Loop, error: type[BaseException]) -> None:
     async def leave() -> None:
         await asyncio.sleep(0)
         raise error
@@ -511,7 +509,7 @@ def test_interrupt_in_a_task_leaves_and_the_others_go_on(
     assert loop.run_until_complete(going_on) == 7
 
 
-def test_handler_that_raises_an_interrupt_leaves(loop: Loop) -> None:
+def test_handler_may_interrupt_the_run(loop: Loop) -> None:
     def handler() -> None:
         raise KeyboardInterrupt
 
@@ -522,10 +520,10 @@ def test_handler_that_raises_an_interrupt_leaves(loop: Loop) -> None:
     loop.remove_signal_handler(signal.SIGUSR1)
 
 
-# --- many of them ---------------------------------------------------------------------------------
+# --- many signals ---------------------------------------------------------------------------------
 
 
-def test_storm_of_signals_beside_traffic(loop: Loop, run: Callable[..., Any]) -> None:
+def test_storm_of_signals_during_traffic(loop: Loop, run: Callable[..., Any]) -> None:
     counts = {signal.SIGUSR1: 0, signal.SIGUSR2: 0}
 
     def count(number: signal.Signals) -> None:
@@ -558,8 +556,8 @@ def test_storm_of_signals_beside_traffic(loop: Loop, run: Callable[..., Any]) ->
         loop.remove_signal_handler(number)
 
 
-def test_signals_meet_a_wait_at_every_moment(loop: Loop, run: Callable[..., Any]) -> None:
-    """Before the wait, in it and after it: none is slept over."""
+def test_signals_at_any_moment_of_a_wait_are_handled(loop: Loop, run: Callable[..., Any]) -> None:
+    """Before the wait, in it and after it: none is missed."""
     got: list[int] = []
     loop.add_signal_handler(signal.SIGUSR1, got.append, 1)
     rounds = 300
@@ -587,7 +585,7 @@ def test_signals_meet_a_wait_at_every_moment(loop: Loop, run: Callable[..., Any]
 # --- other threads --------------------------------------------------------------------------------
 
 
-def test_other_threads_are_refused_and_run_without(loop_factory: LoopFactory) -> None:
+def test_other_threads_cannot_add_handlers_but_run_loops(loop_factory: LoopFactory) -> None:
     said: list[str] = []
 
     def other() -> None:
@@ -607,7 +605,7 @@ def test_other_threads_are_refused_and_run_without(loop_factory: LoopFactory) ->
     assert wakeup_fd() == -1
 
 
-def test_interrupt_is_the_main_threads_while_a_loop_runs_in_another(
+def test_interrupt_goes_to_the_main_thread(
     loop_factory: LoopFactory,
 ) -> None:
     loop = loop_factory()

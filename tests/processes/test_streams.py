@@ -15,7 +15,7 @@ import pytest
 from tests.support import TEST_BYTES, wait_until, within
 
 Run = Any
-# typeshed says that both outputs are always bytes.
+# typeshed declares both outputs as bytes.
 run_program: Any = asyncio.create_subprocess_exec
 run_line: Any = asyncio.create_subprocess_shell
 MIB = 1 << 20
@@ -35,7 +35,7 @@ def test_many_mebibytes_through_many_children_at_once(run: Run) -> None:
     run(main())
 
 
-def test_what_a_child_has_written_comes_before_its_end(run: Run) -> None:
+def test_output_of_a_child_is_delivered_before_its_exit(run: Run) -> None:
     class Noting(asyncio.SubprocessProtocol):
         def __init__(self) -> None:
             self.notes: list[str] = []
@@ -51,7 +51,7 @@ def test_what_a_child_has_written_comes_before_its_end(run: Run) -> None:
         transport, protocol = await loop.subprocess_shell(
             Noting, "sleep 0.05; echo hi", stdin=None, stderr=None
         )
-        # Output and end have both come when the loop looks.
+        # Output and exit are both pending when the loop polls.
         time.sleep(0.2)  # noqa: ASYNC251
         await wait_until(lambda: len(protocol.notes) == 2, "the child")
         assert protocol.notes == ["data", "end"]
@@ -81,7 +81,7 @@ def test_writer_is_paused_by_a_child_that_does_not_read(run: Run) -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(process.stdin.drain(), 0.05)
         process.kill()
-        # The reader is gone: whoever drains is told so.
+        # The reader is gone: drain() raises.
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             await within(process.stdin.drain())
         assert await within(process.wait()) == -9
@@ -89,11 +89,11 @@ def test_writer_is_paused_by_a_child_that_does_not_read(run: Run) -> None:
     run(main())
 
 
-def test_input_that_the_child_does_not_want_is_dropped(run: Run) -> None:
+def test_input_that_the_child_does_not_read_is_dropped(run: Run) -> None:
     async def main() -> None:
         for command in ("exec <&-; exit 3", "exit 3"):
             process = await run_line(command, stdin=PIPE, stdout=PIPE)
-            # communicate() swallows the broken pipe.
+            # communicate() ignores the broken pipe.
             assert await within(process.communicate(b"x" * 4 * MIB)) == (b"", None)
             assert process.returncode == 3
 
@@ -129,7 +129,7 @@ def test_input_by_lines_is_answered_by_lines(run: Run) -> None:
 
 def test_empty_and_missing_input(run: Run) -> None:
     async def main() -> None:
-        # Before 3.12 only an input that is given closes the stream.
+        # Before 3.12 the stream is closed only if there is input.
         for data in (None, b"") if sys.version_info >= (3, 12) else (b"",):
             process = await run_program("cat", stdin=PIPE, stdout=PIPE)
             assert await within(process.communicate(data)) == (b"", None)
@@ -152,7 +152,7 @@ def test_outputs_into_files_nothing_and_each_other(run: Run) -> None:
             file.seek(0)
             process = await run_program("cat", stdin=file, stdout=PIPE)
             assert await within(process.communicate()) == (b"out\nerr\n", None)
-            # By number too.
+            # Also by number.
             file.truncate(0)
             process = await run_line(script, stdout=DEVNULL, stderr=file.fileno())
             await within(process.wait())
@@ -189,7 +189,7 @@ def test_two_children_in_a_pipeline(run: Run) -> None:
     run(main())
 
 
-def test_output_that_a_grandchild_still_holds_is_read_to_its_end(run: Run) -> None:
+def test_output_held_by_a_grandchild_is_read_to_eof(run: Run) -> None:
     async def main() -> None:
         process = await run_line("(sleep 0.2; echo late) & echo early", stdout=PIPE)
         assert await within(process.stdout.readline()) == b"early\n"
@@ -200,7 +200,7 @@ def test_output_that_a_grandchild_still_holds_is_read_to_its_end(run: Run) -> No
     run(main())
 
 
-def test_long_lines_are_refused_and_the_child_goes_on(run: Run) -> None:
+def test_long_lines_are_refused_and_the_child_continues(run: Run) -> None:
     async def main() -> None:
         process = await run_line(
             "head -c 10000 /dev/zero; echo; echo short", stdout=PIPE, limit=1000
@@ -214,7 +214,7 @@ def test_long_lines_are_refused_and_the_child_goes_on(run: Run) -> None:
     run(main())
 
 
-def test_protocol_hears_every_stream_in_order(run: Run) -> None:
+def test_protocol_gets_every_stream_in_order(run: Run) -> None:
     calls: list[Any] = []
 
     class Protocol(asyncio.SubprocessProtocol):

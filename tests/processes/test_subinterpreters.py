@@ -1,4 +1,4 @@
-"""Sub-interpreters: refused with a remedy, whatever lock they have, and the main one is not harmed."""
+"""Sub-interpreters are refused with a remedy, with any kind of GIL, and the main one is not affected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMEDY = (
     "(under mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
 )
 
-# In the sub-interpreter: say what the import did, and that asyncio's own loop works there.
+# In the sub-interpreter: print the result of the import, and that asyncio's own loop works there.
 IMPORT = """
 import sys
 sys.path[:] = {path!r}
@@ -76,7 +76,7 @@ def test_sub_interpreter_is_refused_and_the_main_one_works_after_it(isolated: bo
 
 
 @pytest.mark.parametrize("isolated", [False, True], ids=["shared lock", "own lock"])
-def test_sub_interpreter_is_refused_beside_a_main_one_that_works(isolated: bool) -> None:
+def test_sub_interpreter_is_refused_next_to_a_working_main_one(isolated: bool) -> None:
     said = output_of(f"{WORKS}\nrun({isolated})\nrun({isolated})\n{WORKS}")
     assert said == ["main works", REMEDY, REMEDY, "main works"]
 

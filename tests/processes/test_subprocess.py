@@ -1,4 +1,4 @@
-"""Child processes: exit codes, pipes, signals, many at once; SIGCHLD is the user's."""
+"""Child processes: exit codes, pipes, signals, many at once; SIGCHLD belongs to the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_exit_code_and_signal_are_reported(loop_factory: Any) -> None:
         process = await asyncio.create_subprocess_exec("sleep", "100")
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == -signal.SIGTERM
-        # After the end a signal goes to nobody.
+        # After the end a signal has no receiver.
         with pytest.raises(ProcessLookupError):
             process.kill()
 
@@ -117,7 +117,7 @@ def test_sigchld_handler_of_the_user_is_called(loop_factory: Any) -> None:
     run(loop_factory, main)
 
 
-def test_child_reaped_by_somebody_else_is_reported_as_255(
+def test_child_reaped_elsewhere_is_reported_as_255(
     loop_factory: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_child_reaped_by_somebody_else_is_reported_as_255(
     assert "exit status already read" in caplog.text
 
 
-def test_thread_waits_where_pidfds_are_refused(
+def test_thread_waits_if_pidfds_are_refused(
     loop_factory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(pid: int, flags: int = 0) -> int:
@@ -151,7 +151,7 @@ def test_thread_waits_where_pidfds_are_refused(
     def ended() -> bool:
         return not [t for t in threading.enumerate() if t.name.startswith("ringloop-wait")]
 
-    # It has told the loop just before it ends.
+    # It has notified the loop just before it ends.
     support.wait_until_blocking(ended, "the thread's end")
 
 

@@ -1,7 +1,7 @@
 """What the tests share: the loops under test, waiting for a state, and the leak check.
 
-Used by `conftest.py` and by the tests themselves; holds nothing that belongs to one topic. It never
-sleeps a fixed time: every wait names the state it waits for and fails when that does not come.
+Used by `conftest.py` and by the tests; contains nothing specific to one topic. It never sleeps a
+fixed time: every wait names its condition and fails when that does not become true.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ LOOPS = tuple(
     os.environ.get("RINGLOOP_TEST_LOOPS", "").split()
     or [ORACLE, *(f"ringloop-{driver}" for driver in DRIVERS)]
 )
-# What the large transfers move, in bytes; `make test` sets 1 GiB.
+# Bytes of the large transfers; `make test` sets 1 GiB.
 TEST_BYTES = int(os.environ.get("RINGLOOP_TEST_BYTES", str(16 << 20)))
 
 _POLL_SECONDS = 0.002
-# How long a state may take to come. Only what fails waits so long: on a machine that tests several
+# How long to wait for a condition. Only failures wait that long: on a machine that tests several
 # interpreters at once a thread, a child or a whole process may not run for seconds.
 PATIENCE_SECONDS = 40.0
 
@@ -57,9 +57,9 @@ def loop_factory(name: str) -> LoopFactory:
 
 @functools.cache
 def refusal(name: str) -> str | None:
-    """Say why this machine cannot run the loop called `name`; None where it can.
+    """Say why this machine cannot run the loop called `name`; None if it can.
 
-    Only the ring may be refused, and not on CI: there a missing ring would pass for a tested one.
+    Only the ring may be refused, and not on CI: a missing ring would pass for a tested one there.
     """
     if name != "ringloop-uring":
         return None
@@ -73,7 +73,7 @@ def refusal(name: str) -> str | None:
 
 
 def usable_loop(name: str) -> str:
-    """Return `name`, or skip the test with the machine's reason."""
+    """Return `name`, or skip the test with the reason."""
     if reason := refusal(name):
         pytest.skip(reason)
     return name
@@ -108,16 +108,17 @@ async def within(awaitable: Awaitable[T], timeout: float = PATIENCE_SECONDS) -> 
 
 @contextlib.contextmanager
 def alone_on_this_machine(what: str) -> Iterator[None]:
-    """Wait for other interpreters' tests that use the same of the machine, such as a port."""
+    """Wait for tests of other interpreters that use the same machine resource, such as a port."""
     with open(Path(tempfile.gettempdir(), f"ringloop-tests-{what}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 async def while_scheduled(attempt: Callable[[], Awaitable[None]], stall_seconds: float) -> None:
-    """Await `attempt()`; again if it fails and the loop ran late meanwhile, by `stall_seconds` in all.
+    """Await `attempt()`; retry if it fails and the loop was late by `stall_seconds` in total.
 
-    For promises that hold only for a process that the machine lets run: a peer's timeout is kept off.
+    For guarantees that hold only while the machine lets the process run, such as preventing a peer's
+    timeout.
     """
     failure: BaseException | None = None
     for _ in range(20):
@@ -140,7 +141,7 @@ async def while_scheduled(attempt: Callable[[], Awaitable[None]], stall_seconds:
 
 
 class _Ticker:
-    """Sum up how late the loop came back to its timers."""
+    """Sums up how late the loop returned to its timers."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -148,7 +149,7 @@ class _Ticker:
 
     def late_seconds(self) -> float:
         now = time.monotonic()
-        # A timer that waits for the end of a turn, or of the kernel's tick, is not late.
+        # A timer that waits for the end of an iteration, or of the kernel's tick, is not late.
         self._late += max(0.0, now - self._last - 2 * _POLL_SECONDS)
         self._last = now
         return self._late
@@ -160,16 +161,16 @@ class _Ticker:
 
 
 def resident_bytes() -> int:
-    """Memory that this process has for itself: files that it maps come and go with what others do."""
+    """Anonymous memory of this process: its mapped files vary with what other processes do."""
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
     return int(line.split()[1]) << 10
 
 
 def until_memory_stays(growth_bytes_max: int) -> Iterator[None]:
-    """Let a `for` loop play its body until its memory grows by less, three times at most.
+    """Let a `for` loop run its body until its memory grows by less, three times at most.
 
-    What leaks does so each time; the allocator's own tables and thresholds grow once.
+    A leak shows each time; the allocator's own tables and thresholds grow once.
     """
     for last in (False, False, True):
         gc.collect()
@@ -183,7 +184,7 @@ def until_memory_stays(growth_bytes_max: int) -> Iterator[None]:
 
 
 def open_descriptors() -> dict[int, str]:
-    """Map each open descriptor of this process to what it is."""
+    """Map each open descriptor of this process to its file."""
     found = {}
     for entry in os.listdir("/proc/self/fd"):
         try:
@@ -194,7 +195,7 @@ def open_descriptors() -> dict[int, str]:
 
 
 def native_threads() -> set[str]:
-    """Name the kernel's view of our threads, without the kernel's own io_uring workers."""
+    """Names of our threads as the kernel sees them, without its io_uring workers."""
     names = set()
     for task in Path("/proc/self/task").iterdir():
         try:
@@ -207,7 +208,7 @@ def native_threads() -> set[str]:
 
 
 def doing(thread: str) -> str:
-    """Say what the kernel knows of one of `native_threads`: whether it runs, or where it waits."""
+    """The kernel's state of one of `native_threads`: running, or where it waits."""
     task = Path("/proc/self/task", thread.split(maxsplit=1)[0])
     try:
         stat = (task / "stat").read_text()
@@ -217,7 +218,7 @@ def doing(thread: str) -> str:
 
 
 def children() -> set[int]:
-    """Return the processes that this one started and has not reaped."""
+    """Return the child processes that have not been reaped."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
@@ -226,7 +227,7 @@ def children() -> set[int]:
 
 
 class LoopLog(logging.Handler):
-    """The errors that a loop logged: exceptions nobody retrieved, tasks destroyed while pending."""
+    """The errors that a loop logged: exceptions never retrieved, tasks destroyed while pending."""
 
     def __init__(self) -> None:
         super().__init__(level=logging.ERROR)
@@ -236,7 +237,7 @@ class LoopLog(logging.Handler):
         self.records.append(record)
 
     def take(self) -> list[str]:
-        """Return the messages so far, and forget them."""
+        """Return the messages so far, and clear them."""
         messages = [record.getMessage() for record in self.records]
         self.records.clear()
         return messages
@@ -244,7 +245,7 @@ class LoopLog(logging.Handler):
 
 @dataclass
 class LeakCheck:
-    """A picture of the process before a test, compared with the one after it."""
+    """A snapshot of the process before a test, compared with one after it."""
 
     descriptors: Collection[tuple[int, str]]
     threads: Collection[threading.Thread]
@@ -262,7 +263,7 @@ class LeakCheck:
         )
 
     def leaks(self) -> list[str]:
-        """Name what is there now and was not before, once garbage is collected."""
+        """Name what exists now and did not before, after a garbage collection."""
         gc.collect()
         found = [
             f"descriptor {fd} -> {target}"
@@ -270,14 +271,14 @@ class LeakCheck:
             if (fd, target) not in self.descriptors
         ]
         found += [f"thread {t.name}" for t in threading.enumerate() if t not in self.threads]
-        # A Python thread is gone from `enumerate` a moment before the kernel forgets it.
+        # A Python thread leaves `enumerate` slightly before the kernel removes it.
         left = native_threads() - set(self.native)
         found += [f"native thread {name} ({doing(name)})" for name in left]
         found += [f"child process {pid}" for pid in children() - set(self.children)]
         return found
 
     def assert_clean(self, timeout: float = PATIENCE_SECONDS) -> None:
-        """Fail unless all of it is gone within `timeout` seconds; threads end late on a busy machine."""
+        """Fail unless all leaks are gone within `timeout` seconds; a busy machine ends threads late."""
         deadline = time.monotonic() + timeout
         while leaks := self.leaks():
             if time.monotonic() > deadline:
@@ -286,7 +287,7 @@ class LeakCheck:
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> list[str]:
-    """Close `loop` the way `asyncio.run` does; return what the test had left running on it."""
+    """Close `loop` the way `asyncio.run` does; return what the test left running on it."""
     if loop.is_closed():
         return []
     left = [repr(task) for task in asyncio.all_tasks(loop)]

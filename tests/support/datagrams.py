@@ -1,4 +1,4 @@
-"""Datagram endpoints that tests talk to: a protocol that keeps what it is told, and its end."""
+"""Datagram endpoints of the tests: a recording protocol, and an endpoint that is closed at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[Coroutine[Any, Any, None]], None]
 
-# Both came with 3.13: "Changed in version 3.13" of DatagramTransport.sendto.
+# Both since 3.13: "Changed in version 3.13" of DatagramTransport.sendto.
 SENDS_EMPTY = sys.version_info >= (3, 13)
 HEADER_LEN = 8 if SENDS_EMPTY else 0
 LARGEST = 65507  # an IPv4 datagram's payload
@@ -27,7 +27,7 @@ BURST = 10_000
 
 
 class Recorder(asyncio.DatagramProtocol):
-    """Keep what the loop tells."""
+    """Records the callbacks."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -69,7 +69,7 @@ class Echo(Recorder):
 
 @contextlib.asynccontextmanager
 async def endpoint(factory: type[Recorder] = Recorder, **options: Any) -> AsyncIterator[Any]:
-    """An endpoint, closed at the end; 127.0.0.1 where the options say nothing."""
+    """An endpoint, closed at the end; on 127.0.0.1 unless the options say otherwise."""
     if not options:
         options["local_addr"] = ("127.0.0.1", 0)
     loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ _numbers = itertools.count()
 
 
 def unix_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets with names: to asyncio a peer without a name is none."""
+    """Two connected sockets with names: asyncio ignores peers without a name."""
     pair = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
     for sock in pair:
         sock.bind(b"\0ringloop-pair-%d-%d" % (os.getpid(), next(_numbers)))
@@ -101,7 +101,7 @@ def unix_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def fill(transport: Any, until: Callable[[], bool]) -> int:
-    """Send 100 bytes again and again; return how often."""
+    """Send 100 bytes repeatedly; return how often."""
     for count in range(BURST):
         if until():
             return count

@@ -1,11 +1,11 @@
-"""Random sequences of operations: asyncio plays them first, and ours has to call the protocols alike.
+"""Random sequences of operations: asyncio and our loops must call the protocols alike.
 
-Each sequence is played step by step, and after each step the loop runs until nothing more happens, so
-that what is compared is what was called and in which order, not how fast. A failure prints the seed and
-the sequence; `RINGLOOP_TEST_SEED` plays one again.
+Each sequence is run step by step, and after each step the loop runs until nothing more happens, so
+that the comparison covers calls and their order, not speed. A failure prints the seed and the
+sequence; `RINGLOOP_TEST_SEED` repeats it.
 
-Owns: the seeds, how a sequence is drawn and compared, and what every play can do to a transport.
-Called by: the `test_differential_*` modules, which say what a sequence is made of.
+Owns: the seeds, drawing and comparing sequences, and the operations common to all of them.
+Called by: the `test_differential_*` modules, which define the steps of a sequence.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.support import LoopFactory
 
 SEED = os.environ.get("RINGLOOP_TEST_SEED")
-# The same sequences in every run, so that a failure is the change's and not the day's;
-# `RINGLOOP_TEST_SEED=random` plays others.
+# The same sequences in every run, so that a failure comes from a change and not from chance;
+# `RINGLOOP_TEST_SEED=random` draws others.
 SEEDS = (
     [random.SystemRandom().randrange(1 << 32) for _ in range(60)]
     if SEED == "random"
@@ -35,15 +35,15 @@ SEEDS = (
     else list(range(60))
 )
 
-# What came late is no difference: a sequence that differs is played again with more patience, and the
-# last decides. On a busy machine the kernel's thread that delivers on loopback may have to wait.
+# Late events are not a difference: a sequence that differs is run again with more patience, and the
+# last run decides. On a busy machine the kernel thread that delivers on loopback may have to wait.
 PATIENCE_TURNS = (50, 500)
 
 Step = tuple[str, int]
 
 
 class Reacting(Recorder):
-    """Note callbacks, and do something in the next `data_received`."""
+    """Records callbacks, and performs an action in the next `data_received`."""
 
     reaction = "nothing"
 
@@ -66,7 +66,7 @@ class Reacting(Recorder):
 
 
 def draw(chance: random.Random, weights: dict[str, int], count: int) -> list[str]:
-    """Draw names, each as often as its weight says."""
+    """Draw names by weight."""
     return chance.choices(list(weights), list(weights.values()), k=count)
 
 
@@ -76,9 +76,9 @@ def sized(chance: random.Random, names: list[str], exponent: int) -> list[Step]:
 
 
 class Play:
-    """What a sequence is played on, one step after another."""
+    """The target of a sequence, one step after another."""
 
-    # Turns of half a millisecond without a change: the kernel's loopback is immediate, unless the
+    # Rounds of half a millisecond without a change: the kernel's loopback is immediate, unless the
     # machine is busy.
     quiet_turns = 4
 
@@ -92,34 +92,34 @@ class Play:
             quiet = quiet + 1 if before == self.progress() else 0
 
     def progress(self) -> tuple[object, ...]:
-        """Return what changes while something happens."""
+        """Return counters that change while something happens."""
         raise NotImplementedError
 
     def take(self) -> None:
-        """Take what has come to the other ends."""
+        """Receive what has arrived at the peers."""
 
 
 class TransportPlay(Play):
-    """A sequence on one transport, whose protocol may be swapped."""
+    """A sequence on one transport, whose protocol may be replaced."""
 
     transport: Any
     protocol: Any
     reactions: tuple[str, ...]
 
     def act_on_transport(self, name: str, number: int) -> None:
-        """Do one step on the transport; the names of its methods are steps too."""
+        """Perform one step on the transport; its method names are steps too."""
         transport = self.transport
         match name:
             case "write":
                 transport.write(pattern(number, number))
             case "writelines" if transport.is_closing():
-                pass  # since 3.12, asyncio fails inside
+                pass  # since 3.12, asyncio raises inside
             case "writelines":
                 transport.writelines([b"<", pattern(number // 2), bytearray(b">")])
             case "react":
                 self.protocol.reaction = self.reactions[number % len(self.reactions)]
             case "pause" | "resume" if "eof_received" in self.protocol.events:
-                pass  # asyncio's resume_reading() finds the end of the stream once more
+                pass  # asyncio's resume_reading() finds EOF once more
             case "pause" | "resume":
                 getattr(transport, f"{name}_reading")()
             case "swap":
@@ -132,7 +132,7 @@ class TransportPlay(Play):
                 getattr(transport, name)()
 
     def swap(self, after: Recorder) -> None:
-        """Go on with another protocol, which takes over what was noted."""
+        """Switch to another protocol, which takes over the records."""
         after.__dict__.update(self.protocol.__dict__)
         self.protocol = after
         self.transport.set_protocol(after)
@@ -156,9 +156,9 @@ def compare(
     steps: Callable[[int], object],
     oracle: Callable[[int], list[Any]] | None = None,
 ) -> None:
-    """Play every seed on asyncio and on ours; the traces have to be equal.
+    """Run every seed on asyncio and on ours; the traces must be equal.
 
-    `steps` shows the sequence of a seed; `oracle` is what asyncio does, where that is known already.
+    `steps` shows the sequence of a seed; `oracle` is the result of asyncio, if already known.
     """
     factory = support.loop_factory(support.usable_loop(f"ringloop-{driver}"))
     asyncio_factory = support.loop_factory(support.ORACLE)
@@ -178,7 +178,7 @@ def compare(
 
 @contextlib.contextmanager
 def patience(turns: int) -> Iterator[None]:
-    """Have every step settle for so many turns of half a millisecond."""
+    """Make every step settle for this many rounds of half a millisecond."""
     before, Play.quiet_turns = Play.quiet_turns, turns
     try:
         yield

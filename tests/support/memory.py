@@ -1,8 +1,7 @@
-"""Failing one allocation of the interpreter's after the other, all through what a loop does.
+"""Fails the interpreter's allocations one after the other, throughout a scenario on the loop.
 
-`every_allocation` runs a scenario again and again, each time with another allocation failing, until
-there are no more of them. The interpreter's own allocators are made to fail by `_testcapi`, for the
-whole process.
+`every_allocation` runs a scenario repeatedly, each time with another allocation failing, until there
+are no more of them. `_testcapi` makes the interpreter's own allocators fail, for the whole process.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ if TYPE_CHECKING:
     from tests.support import LoopFactory
 
     Steps = Generator[None, None, None]
-    # Prepares, yields while the loop is to run with an allocation failing, and looks at what came of it.
+    # Prepares, yields while the loop runs with an allocation failing, and checks the result.
     Scenario = Callable[["Failing"], Steps]
 
 # More than any scenario has: one that never ends is stuck.
 _ALLOCATIONS_MAX = 10_000
-# asyncio makes many more of them, most in Python, and is looked at here and there.
+# asyncio makes many more allocations, most of them in Python: only a sample is tested.
 _ORACLE_STEP = 29
-# What gives a run up in which the end was lost, as asyncio's is at times.
+# Time limit of a run whose end was lost, as asyncio's is at times.
 _RUN_SECONDS = 0.2
 
 
 class Failing:
-    """A loop in which the allocation of a chosen number fails, once, counted from the start of `run`."""
+    """A loop in which the allocation of the given number fails once, counted from the start of `run`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         self._testcapi = pytest.importorskip("_testcapi", reason="allocations fail by _testcapi")
         self.loop = loop
         self.number = number
-        # Whether so many allocations were made.
+        # Whether that many allocations were made.
         self.reached = True
         self.running = False
         self._looked = False
@@ -60,7 +59,7 @@ class Failing:
         timer.cancel()
 
     def halt(self) -> None:
-        """Stop failing, and the loop."""
+        """Stop failing, and stop the loop."""
         if self.running:
             self._look()
             self.loop.stop()
@@ -76,14 +75,14 @@ class Failing:
         self._testcapi.remove_mem_hooks()
 
     def turn(self, condition: Callable[[], object], what: str) -> None:
-        """Let the loop go on until `condition()` is true."""
+        """Run the loop until `condition()` is true."""
         self.loop.run_until_complete(support.wait_until(condition, what))
 
 
 def every_allocation(
     loop_factory: LoopFactory, monkeypatch: pytest.MonkeyPatch, scenario: Scenario
 ) -> int:
-    """Play `scenario` with each of its allocations failing; returns how many those are."""
+    """Run `scenario` with each of its allocations failing; return their number."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     step = _ORACLE_STEP if loop_factory is asyncio.SelectorEventLoop else 1
     for number in range(0, _ALLOCATIONS_MAX, step):

@@ -1,12 +1,12 @@
-"""Each test in several threads at once, each with loops of its own: `RINGLOOP_TEST_THREADS=4`.
+"""Runs each test in several threads at once, each with its own loops: `RINGLOOP_TEST_THREADS=4`.
 
-For builds without the interpreter lock, where the threads really run at the same time; it works with
-the lock too. A thread makes the fixtures of the test suite for itself, so that it has its own loop,
-sockets and files; what pytest itself provides is shared. The leak check stands around all of them.
+For free-threaded builds, where the threads really run in parallel; it works with the GIL too. Each
+thread sets up the fixtures of this suite for itself, so it has its own loop, sockets and files; what
+pytest itself provides is shared. The leak check surrounds all of them.
 
-A test that looks at something that the process has once cannot run so: the log, warnings, signals,
-children, a patched class. It is known by the fixtures that it asks for, by what it calls, or by the mark
-`one_thread` with the reason. Such tests run in one thread and are counted at the end of the run.
+A test that uses process-global state cannot run this way: the log, warnings, signals, children, a
+patched class. It is recognized by its fixtures, by what it calls, or by the mark `one_thread` with the
+reason. Such tests run in one thread and are counted at the end of the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 THREADS = int(os.environ.get("RINGLOOP_TEST_THREADS", "1"))
 
-# Fixtures that show what the process has once.
+# Fixtures that use process-global state.
 _OF_THE_PROCESS = {
     "caplog": "reads the process's log",
     "capfd": "reads the process's output",
@@ -38,7 +38,7 @@ _OF_THE_PROCESS = {
     "loop_log": "reads the process's log",
     "monkeypatch": "patches what all threads use",
 }
-# Names in a test's code that do so.
+# Names in a test's code that use such state.
 _CALLS = {
     "MonkeyPatch": "replaces what the process has",
     "collect": "waits for the collector, which runs in one thread at a time",
@@ -54,7 +54,7 @@ _CALLS = {
     "add_signal_handler": "signals arrive in the main thread",
     "warns": "catches the process's warnings",
 }
-# Fixtures that stand around all threads.
+# Fixtures that surround all threads.
 _AROUND = {"alone_with_children", "leak_check", "loop_log"}
 # Modules below `tests`, and why their tests run once.
 OF_ONE_THREAD = {
@@ -82,14 +82,14 @@ excluded: collections.Counter[str] = collections.Counter()
 
 
 def reason_for_one_thread(item: pytest.Function) -> str | None:
-    """Say why a test cannot run in several threads; None where it can."""
+    """Say why a test cannot run in several threads; None if it can."""
     if mark := item.get_closest_marker("one_thread"):
         return str(mark.args[0])
     if item.get_closest_marker("loop_errors"):
         return "reads the process's log"
     if reason := OF_ONE_THREAD.get(item.module.__name__.removeprefix("tests.")):
         return reason
-    # `loop_log` stands around every test; only who asks for it reads it.
+    # `loop_log` surrounds every test; only tests that request it read it.
     for name in item._fixtureinfo.argnames:
         if reason := _OF_THE_PROCESS.get(name):
             return reason
@@ -100,7 +100,7 @@ def reason_for_one_thread(item: pytest.Function) -> str | None:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Name every global and attribute that a function uses, with the functions inside of it."""
+    """Yield every global and attribute name used by a function and by its nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -109,7 +109,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run the test in threads, unless it needs to be alone."""
+    """Run the test in threads, unless it needs to run alone."""
     if THREADS == 1:
         return None
     if reason := reason_for_one_thread(pyfuncitem):
@@ -138,7 +138,7 @@ def _run_in_threads(item: pytest.Function) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    # One that only found the others gone is not the cause.
+    # A broken barrier is only the consequence of another failure.
     failures.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
     if failures:
         raise failures[0]
@@ -181,7 +181,7 @@ class Arguments:
 
 
 class Request:
-    """What the suite's own fixtures ask of pytest's `request`."""
+    """The part of pytest's `request` that the suite's fixtures use."""
 
     def __init__(self, item: pytest.Function, fixture: str) -> None:
         callspec = getattr(item, "callspec", None)
@@ -190,7 +190,7 @@ class Request:
 
 
 def _is_ours(definition: Any) -> bool:
-    """Say whether a fixture is made for each thread."""
+    """Say whether a fixture is set up for each thread."""
     function, scope = definition.func, definition.scope
     ours: bool = function.__module__.startswith("tests.")
     return ours and scope == "function" and function.__name__ not in _AROUND
@@ -199,7 +199,7 @@ def _is_ours(definition: Any) -> bool:
 @contextlib.contextmanager
 def _as_context(fixture: Iterator[Any]) -> Iterator[Any]:
     made = next(fixture)
-    # A fixture ends also where its test failed or was skipped.
+    # A fixture is torn down even if its test failed or was skipped.
     try:
         yield made
     finally:
@@ -207,7 +207,7 @@ def _as_context(fixture: Iterator[Any]) -> Iterator[Any]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts of a worker of xdist to the process that reports."""
+    """Pass the counts of an xdist worker to the process that reports."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["excluded"] = dict(excluded)
@@ -215,12 +215,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Add the counts of a worker of xdist; one that died has none."""
+    """Add the counts of an xdist worker; a crashed one has none."""
     excluded.update(getattr(node, "workeroutput", {}).get("excluded", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests did not run in threads, and why."""
+    """Report how many tests did not run in threads, and why."""
     if THREADS == 1:
         return
     total = sum(excluded.values())

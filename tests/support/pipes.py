@@ -1,4 +1,4 @@
-"""What the tests of pipe transports share: a recording protocol, and connecting one."""
+"""Shared by the tests of pipe transports: a recording protocol, and connecting it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Recorder(asyncio.Protocol):
-    """Keeps what it was told, in order."""
+    """Records its callbacks, in order."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []

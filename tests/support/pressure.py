@@ -1,13 +1,13 @@
 """A process without memory for seconds: `python -m tests.support.pressure LOOP FOLDER`.
 
-Its address space is limited to a little more than it has, and a thread takes all of that again and
-again, gives a little back, and takes it again, while streams of every kind, datagrams, timers, tasks,
-`sock_*` and children go on. Then the memory is there again, and everything must come to its end: each
-stream is complete, or one of its two ends was told of an error, with no hole in what came; the loop
-works as before.
+Its address space is limited to a little more than it uses, and a thread repeatedly allocates all of
+that, frees a little, and allocates it again, while streams of every kind, datagrams, timers, tasks,
+`sock_*` calls and children run. Then the memory is available again, and everything must come to an
+end: each stream is complete, or one of its two ends got an error, with no hole in what arrived; the
+loop works as before.
 
-Prints one line of JSON: what was carried, what ended in an error, and `faults`, which must be empty.
-A hang ends the process with the stacks of its threads. Run by `test_pressure.py`, and by hand.
+Prints one line of JSON: what was transferred, what ended in an error, and `faults`, which must be
+empty. A hang ends the process with the stacks of its threads. Run by `test_pressure.py`, and by hand.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from tests import support
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-# What is sent, from the place that a stream has come to: a prime, so that each place of a chunk differs.
+# The data of a stream, by its position: a prime period, so that chunks at any offset differ.
 PERIOD = 65_521
 PATTERN = random.Random(1).randbytes(PERIOD) * 6
 CHUNKS = (1, 40, 700, 3000, 20_000, 70_000, 200_000)
-# Timers that are due at once, and messages of another thread, while memory is short: more than fit into
-# what the loop has at hand.
+# Timers due at once, and messages of another thread, while memory is short: more than the loop has
+# preallocated.
 FLOOD = 20_000
 FLOOD_SECONDS = 0.3
-# Blocks by which memory is used up, the largest first. Smaller ones are the interpreter's own, of which
-# it keeps some: without them it ends the process by itself, being unable to make a MemoryError.
+# Blocks that use up the memory, the largest first. Smaller ones are the interpreter's own, and it
+# needs some of them: without, it cannot create a MemoryError and aborts.
 BLOCKS = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 600)
 SLACKS = (0, 0, 2000, 20_000, 200_000, 2 << 20)
 STREAMS_OF_A_KIND = 3
@@ -57,21 +57,21 @@ HANG_SECONDS = 60.0
 
 
 def is_of_the_interpreter(error: BaseException) -> bool:
-    """Whether an error is CPython's own for want of memory; others are faults, such as a panic."""
+    """Whether an error is CPython's own for lack of memory; others are faults, such as a panic."""
     if isinstance(error, SystemError) and sys.version_info < (3, 14):
-        # It loses the exception where it cannot make a traceback (python/cpython#131173).
+        # It loses the exception if it cannot create a traceback (python/cpython#131173).
         return "without exception set" in str(error)
     return isinstance(error, RuntimeError) and "thread" in str(error)
 
 
 class Hog:
-    """Take all memory there is, and give a part back, until told to stop; a thread of its own."""
+    """Allocates all memory and frees a part of it, repeatedly, in a thread of its own."""
 
     def __init__(self, seed: int, seconds: float, tick: Callable[[], None]) -> None:
         numbers = random.Random(seed)
         self.end = time.monotonic() + seconds
         self.tick = tick
-        # All numbers are there before memory is short; a small one is made of nothing.
+        # All numbers exist before memory is short; small integers are preallocated.
         self.slacks = itertools.cycle(numbers.choices(SLACKS, k=1000))
         self.rests = itertools.cycle([numbers.randrange(1, 12) for _ in range(997)])
         self.blocks: list[bytes] = []
@@ -88,7 +88,7 @@ class Hog:
                 self._rest()
                 self.rounds += 1
             except MemoryError:
-                # This thread itself has too little to go on.
+                # Too little memory for this thread itself.
                 self.blocks.clear()
         self.blocks.clear()
 
@@ -117,14 +117,14 @@ class Hog:
 
 
 class Stream:
-    """One direction of a connection: what was written, what came, and how both ends ended."""
+    """One direction of a connection: what was sent, what arrived, and how both ends ended."""
 
     def __init__(self, kind: str, number: int) -> None:
         self.kind = kind
         self.number = number
         self.sent = 0
         self.got = 0
-        # It was begun to be made, and nothing else is known yet.
+        # Its creation has started, and nothing else is known yet.
         self.is_making = True
         self.ends: list[End] = []
         self.is_told = False
@@ -134,7 +134,7 @@ class Stream:
         return not self.is_making and all(end.lost for end in self.ends)
 
     def check(self, data: Any) -> None:
-        """Compare what has come with what was sent there."""
+        """Compare received data with what was sent at its position."""
         if self.fault is not None:
             return
         start = self.got % PERIOD
@@ -149,7 +149,7 @@ class Stream:
         if not self.is_over():
             return f"never ended: {[(type(end).__name__, end.lost) for end in self.ends]}"
         if self.kind in SERVED and len(self.ends) < 2:
-            # Its other end has ended before it knew whose it was.
+            # Its other end was closed before it received the stream's number.
             return None
         if not self.is_told and self.got != self.sent:
             return f"cut at {self.got} of {self.sent}, and no error says so"
@@ -200,7 +200,7 @@ class BufferedEnd(End, asyncio.BufferedProtocol):
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Numbers that may be lost and may not come back."""
+    """Numbers that may be lost but never repeated."""
 
     def __init__(self) -> None:
         self.last = -1
@@ -220,7 +220,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 class Work:
-    """Everything that goes on in the loop."""
+    """Everything that runs on the loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, folder: Path, seed: int, patience: float
@@ -257,21 +257,21 @@ class Work:
             "child": self.make_child,
             "quic": self.make_quic,
         }
-        # In the interpreter's `ssl` a connection that has no memory to be made ends the process; in
-        # asyncio up to 3.11 a thread that waits for a child and has none waits for ever.
+        # In the interpreter's `ssl` a connection without memory to be created aborts the process;
+        # in asyncio up to 3.11 a thread that waits for a child hangs without memory.
         self.remade = [kind for kind in self.makers if kind != "tls"]
         if not self.is_native and sys.version_info < (3, 12):
             self.remade.remove("child")
         self.streams: list[Stream] = []
         self.over: list[Stream] = []
-        # What the servers accept finds its stream here, by the number it begins with.
+        # Accepted connections find their stream here, by the number they start with.
         self.accepted: dict[int, Stream] = {}
         self.servers: dict[str, Any] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.datagrams = Datagrams()
         self.datagrams_sent = 0
         self.datagrams_making: asyncio.Task[None] | None = None
-        # Each call takes one, and needs no memory for it.
+        # Each call takes one, and allocates nothing.
         self.flood = iter(bytes(2 * FLOOD))
         self.quic_errors: dict[str, int] = {}
         self.refused = 0
@@ -297,7 +297,7 @@ class Work:
             self.loop.call_later(FLOOD_SECONDS, self.flood.__next__)
 
     async def make_datagrams(self) -> None:
-        """Make the two ends, and again whenever one has ended."""
+        """Create both endpoints, and again whenever one has ended."""
         self.receiver, _ = await self.loop.create_datagram_endpoint(
             lambda: self.datagrams, ("127.0.0.1", 0)
         )
@@ -305,7 +305,7 @@ class Work:
             asyncio.DatagramProtocol, remote_addr=self.receiver.get_extra_info("sockname")
         )
 
-    # What the thread asks for, in the loop's own thread.
+    # Called for the memory thread, in the loop's own thread.
 
     def tick(self) -> None:
         if self.is_ending:
@@ -359,7 +359,7 @@ class Work:
         try:
             end.transport.write(data)
         except MemoryError:
-            # asyncio does not say whether it has sent a part of it; ours has taken nothing.
+            # asyncio does not say whether it has sent a part; ours has accepted nothing.
             if not self.is_native:
                 stream.is_told = True
                 end.transport.abort()
@@ -397,7 +397,7 @@ class Work:
 
     def give_up(self, stream: Stream) -> None:
         for end in stream.ends:
-            # One that was never made has nothing to lose.
+            # An end without a transport cannot lose a connection.
             if end.lost or end.transport is None:
                 end.lost = True
             elif hasattr(end.transport, "abort"):
@@ -479,7 +479,7 @@ class Work:
             raise
         stream.sent = len(data)
         stream.check(answer)
-        # `communicate` says nothing of a pipe that was cut; its transport has heard of it.
+        # `communicate` does not report a truncated pipe; its transport has.
         if stream.got < stream.sent and PATTERN.startswith(answer):
             stream.is_told = True
 
@@ -496,7 +496,7 @@ class Work:
                 await ours.send(PATTERN[start : start + size])
                 stream.sent += size
             ours.finish()
-            # What the handler has read to the end it answers.
+            # The handler answers what it has read to the end.
             await ours.read_to_end(100)
         except MemoryError:
             connection.close(1)
@@ -510,10 +510,10 @@ class Work:
             stream.check(chunk)
         await theirs.send(b"all")
 
-    # After it.
+    # After the pressure.
 
     async def finish(self) -> None:
-        """Close every stream once what was written has come, and wait for their ends."""
+        """Close every stream once the written data has arrived, and wait for the ends."""
         self.is_ending = True
         deadline = time.monotonic() + HANG_SECONDS / 2
         while not all(stream.is_over() for stream in self.streams) and time.monotonic() < deadline:
@@ -536,7 +536,7 @@ class Work:
 
 
 class Accepted(End):
-    """A server's end, which learns from its first bytes whose it is."""
+    """A server's end, which learns its stream's number from the first bytes."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -560,7 +560,7 @@ class Accepted(End):
 
 
 def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: Any) -> Hog:
-    """Let the loop run while memory is short; MemoryErrors may leave it, as they leave asyncio's."""
+    """Run the loop while memory is short; MemoryErrors may leave it, as they leave asyncio's."""
 
     left = [None] * FLOOD
 
@@ -578,7 +578,7 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
         nonlocal is_pressed
         while not loop.is_running():
             time.sleep(0.001)
-        # The C library gives a thread its part of a library's variables when it first needs it, or ends
+        # The C library allocates a thread's part of a library's variables on first use, or aborts
         # the process.
         tick()
         resource.setrlimit(resource.RLIMIT_AS, (used + options.left * 1024, hard))
@@ -591,7 +591,7 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     gc.collect()
-    # Room among the interpreter's small objects.
+    # Free room in the interpreter's small-object pools.
     small = [bytes(size) for _ in range(2000) for size in range(16, 480, 16)]
     small = small[::2]
     _thread.start_new_thread(press, ())
@@ -605,7 +605,7 @@ def run_short(loop: asyncio.AbstractEventLoop, work: Work, seed: int, options: A
 
 
 def figures(work: Work) -> dict[str, dict[str, int]]:
-    """Count, by kind, the streams, those of which an error was told, and the bytes that came."""
+    """Count, by kind, the streams, the failed ones, and the received bytes."""
     table: dict[str, dict[str, int]] = {}
     for stream in work.over:
         row = table.setdefault(stream.kind, {"streams": 0, "told": 0, "got": 0, "stuck": 0})
@@ -617,10 +617,10 @@ def figures(work: Work) -> dict[str, dict[str, int]]:
 
 
 def faults_of(work: Work, *, is_short: bool) -> list[str]:
-    """Say what should not be; nothing is told of an error where memory was there."""
+    """List the faults; an error is one if memory was available."""
     faults = []
     for stream in work.over:
-        # A future that has no memory to wake its task loses it, in asyncio as here.
+        # A future without memory to wake its task loses it, in asyncio and here.
         if is_short and stream.is_making:
             continue
         fault = stream.verdict()
@@ -634,7 +634,7 @@ def faults_of(work: Work, *, is_short: bool) -> list[str]:
 
 
 async def play(work: Work) -> None:
-    """All of it once more, with memory."""
+    """The same work once more, with memory."""
     await work.begin()
     for _ in range(FLOOD):
         work.loop.call_soon(work.flood.__next__)
@@ -683,7 +683,7 @@ def main() -> None:
     }
     sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()
-    # What was lost for want of memory is not looked for at the end.
+    # Skip the checks at exit: what was lost for lack of memory would fail them.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What a kernel refuses, for tests of their own process or thread: it cannot be undone."""
+"""Makes the kernel refuse calls, for tests in a process or thread of their own: it is irreversible."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class _Program(ctypes.Structure):
 
 
 def deny_io_uring(errno: int) -> None:
-    """Have io_uring_setup(2) fail with `errno`, as container runtimes do."""
+    """Make io_uring_setup(2) fail with `errno`, as container runtimes do."""
     deny([IO_URING_SETUP], errno)
 
 
 def deny(numbers: Iterable[int], errno: int) -> None:
-    """Have these calls of the calling thread, and of threads that it starts, fail with `errno`."""
+    """Make these system calls fail with `errno` in the calling thread and in threads it starts."""
     steps = [(BPF_LOAD_WORD, 0, 0, 0)]  # seccomp_data.nr
     for number in numbers:
         steps += [(BPF_JUMP_EQUAL, 0, 1, number), (BPF_RETURN, 0, 0, RETURN_ERRNO | errno)]
@@ -76,12 +76,12 @@ def deny(numbers: Iterable[int], errno: int) -> None:
 
 
 def limit_locked_memory() -> None:
-    """Let the process lock no memory, which older kernels charge for a ring."""
+    """Forbid the process to lock memory, which older kernels charge for a ring."""
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 
 
 def leave_descriptors(count: int) -> list[int]:
-    """Let the process open `count` more descriptors; the others are returned, to be closed again."""
+    """Limit the process to `count` more descriptors; return the used ones for the caller to close."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     fillers = []
     while True:

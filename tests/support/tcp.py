@@ -1,7 +1,7 @@
-"""What the TCP tests share: a protocol that records, and a connection to a plain socket.
+"""Shared by the TCP tests: a recording protocol, and a connection to a plain socket.
 
-The other end is an ordinary non-blocking `socket.socket`, served from the test itself, so that what
-is on the wire is what the test sees and never another transport's idea of it.
+The peer is an ordinary non-blocking `socket.socket`, driven by the test itself, so that the test
+sees what is on the wire, independent of any transport.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tests import support
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-# Small kernel buffers: what a test calls "more than the kernel takes" stays cheap.
+# Small kernel buffers: keeps "more than the kernel takes" cheap.
 SOCKET_BUFFER_BYTES = 32 * 1024
 MORE_THAN_THE_KERNEL_TAKES = 4 << 20
 
 
 class Recorder(asyncio.Protocol):
-    """Note each callback by name, and what it brought."""
+    """Records each callback by name, with its data."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -41,7 +41,7 @@ class Recorder(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.data += data
         self.chunks.append(data)
-        # How the bytes were cut is the kernel's affair.
+        # How the data was split depends on the kernel.
         if not self.events or self.events[-1] != "data_received":
             self.note("data_received")
 
@@ -78,7 +78,7 @@ class Peer:
         self.sock = sock
 
     async def send(self, data: bytes) -> None:
-        """Send everything, letting the loop run while the kernel is full."""
+        """Send everything, running the loop while the kernel's buffer is full."""
         view = memoryview(data)
         while view:
             try:
@@ -87,14 +87,14 @@ class Peer:
                 await asyncio.sleep(0.001)
 
     def received(self) -> bytes | None:
-        """Take what has arrived; None: nothing has, b"": the stream has ended."""
+        """Read what has arrived; None: nothing yet, b"": EOF."""
         try:
             return self.sock.recv(1 << 20)
         except BlockingIOError:
             return None
 
     async def receive(self, count: int) -> bytes:
-        """Take exactly `count` bytes."""
+        """Receive exactly `count` bytes."""
         data = bytearray()
 
         def complete() -> bool:
@@ -107,7 +107,7 @@ class Peer:
         return bytes(data)
 
     async def receive_all(self) -> bytes:
-        """Take everything up to the end of the stream."""
+        """Receive everything until EOF."""
         data = bytearray()
 
         def complete() -> bool:
@@ -133,8 +133,8 @@ class Peer:
 
 
 def socket_pair(buffer_bytes: int | None = None) -> tuple[socket.socket, socket.socket]:
-    """Make two connected TCP sockets."""
-    # With the protocol's number, as getaddrinfo() gives it: asyncio looks for it.
+    """Create two connected TCP sockets."""
+    # With the protocol number, as from getaddrinfo(): asyncio checks it.
     kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     with socket.socket(*kind) as listening:
         if buffer_bytes is not None:
@@ -159,7 +159,7 @@ def socket_pair(buffer_bytes: int | None = None) -> tuple[socket.socket, socket.
 async def connected(
     protocol: asyncio.BaseProtocol, buffer_bytes: int | None = None
 ) -> AsyncIterator[tuple[Any, Peer]]:
-    """Connect `protocol`; both ends are closed afterwards, and the loss is waited for."""
+    """Connect `protocol`; close both ends afterwards, and wait for `connection_lost`."""
     ours, theirs = socket_pair(buffer_bytes)
     peer = Peer(theirs)
     loop = asyncio.get_running_loop()
@@ -174,7 +174,7 @@ async def connected(
 
 
 async def closed(transport: Any) -> None:
-    """Wait until the transport has let go of its socket."""
+    """Wait until the transport has released its socket."""
     await support.wait_until(
         lambda: transport.get_extra_info("socket").fileno() == -1, "the socket to be closed"
     )
@@ -196,7 +196,7 @@ async def serving(
 
 @contextlib.contextmanager
 def exceptions_of(loop: asyncio.AbstractEventLoop) -> Any:
-    """Collect the contexts given to the loop's exception handler."""
+    """Collect the contexts passed to the loop's exception handler."""
     contexts: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _loop, context: contexts.append(context))
     try:
@@ -206,7 +206,7 @@ def exceptions_of(loop: asyncio.AbstractEventLoop) -> Any:
 
 
 def pattern(count: int, seed: int = 0) -> bytes:
-    """Bytes in which any lost, repeated or swapped piece shows."""
+    """Bytes in which any lost, repeated or swapped part shows."""
     words = (count + 3) // 4
     return struct.pack(f"<{words}I", *((seed + 2654435761 * i) & 0xFFFFFFFF for i in range(words)))[
         :count
@@ -220,7 +220,7 @@ class Echo(Recorder):
 
 
 class Factory:
-    """Make protocols and remember them."""
+    """Creates protocols and keeps them."""
 
     def __init__(self, kind: type[Recorder] = Echo) -> None:
         self.kind = kind
@@ -231,7 +231,7 @@ class Factory:
         return self.made[-1]
 
     async def connections(self, count: int) -> list[Recorder]:
-        """Wait until so many are connected."""
+        """Wait until `count` are connected."""
         await support.wait_until(
             lambda: sum(bool(protocol.events) for protocol in self.made) >= count,
             f"{count} connections",
@@ -240,7 +240,7 @@ class Factory:
 
 
 async def ask(address: Any, question: bytes = b"ping") -> bytes:
-    """Connect, send, and take back what the server echoes."""
+    """Connect, send, and return what the server echoes."""
     loop = asyncio.get_running_loop()
     transport, protocol = await support.within(loop.create_connection(Recorder, *address[:2]))
     transport.write(question)
@@ -256,7 +256,7 @@ def is_refused(address: Any) -> bool:
 
 
 async def a_few_turns() -> None:
-    """Give bytes that are already in the kernel every chance to be delivered."""
+    """Give data that is already in the kernel every chance to be delivered."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -1,7 +1,7 @@
-"""What the TLS tests share: certificates made for the run, and a plain end that speaks TLS by itself.
+"""Shared by the TLS tests: certificates made for the run, and a plain peer with its own TLS.
 
-The other end is `ssl.SSLObject` over a plain socket, pumped from the test: no loop's TLS is ever tested
-against itself. The certificates come from the `openssl` command and are trusted by nobody else.
+The peer is `ssl.SSLObject` over a plain socket, driven by the test: no loop's TLS is ever tested
+against itself. The certificates come from the `openssl` command and are trusted only here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def openssl(*arguments: str) -> None:
 
 
 class Certificates:
-    """An authority and what it has signed, as files in one folder."""
+    """A CA and the certificates it has signed, as files in one folder."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("openssl") is None:
@@ -60,7 +60,7 @@ class Certificates:
         days: int = 2,
         password: str = "",
     ) -> tuple[Path, Path]:
-        """Make a certificate and its key, once a name, for whichever thread asks first."""
+        """Create a certificate and its key, once per name, by the first thread that needs it."""
         certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         with self._lock:
             if not certificate.exists():
@@ -87,13 +87,13 @@ class Certificates:
         )
 
     def server(self, name: str = "localhost", alternative: str = NAMES) -> ssl.SSLContext:
-        """Make the context of a server that is called `name`."""
+        """Create the context of a server called `name`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(name, alternative))
         return context
 
     def client(self, name: str | None = None) -> ssl.SSLContext:
-        """Make the context of a client that trusts the authority, and is called `name`."""
+        """Create the context of a client called `name` that trusts the CA."""
         context = ssl.create_default_context(cafile=self.authority)
         if name is not None:
             context.load_cert_chain(*self.issue(name))
@@ -123,7 +123,7 @@ class TlsPeer(Peer):
             view = view[count:]
 
     async def receive_tls(self, count: int) -> bytes:
-        """Take exactly `count` bytes of plaintext."""
+        """Receive exactly `count` bytes of plaintext."""
         data = bytearray()
         while len(data) < count:
             chunk = await self._do(self.tls.read, count - len(data))
@@ -132,7 +132,7 @@ class TlsPeer(Peer):
         return bytes(data)
 
     async def receive_tls_end(self) -> bytes:
-        """Take all plaintext up to the peer's close_notify."""
+        """Receive all plaintext up to the peer's close_notify."""
         data = bytearray()
         while chunk := await self._do(self.tls.read, 65536):
             data += chunk
@@ -143,13 +143,13 @@ class TlsPeer(Peer):
         await self._do(self.tls.unwrap)
 
     async def send_close_notify(self) -> None:
-        """Send close_notify and wait for nothing."""
+        """Send close_notify without waiting for the other one."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self.tls.unwrap()
         await self._flush()
 
     def encrypted(self, *messages: bytes) -> bytes:
-        """Make records without sending them."""
+        """Create records without sending them."""
         for message in messages:
             self.tls.write(message)
         return self.outgoing.read()
@@ -162,7 +162,7 @@ class TlsPeer(Peer):
                 await self._flush()
                 await self._more()
             except ssl.SSLError:
-                # The alert is what the other end waits for.
+                # The other end waits for the alert.
                 await self._flush()
                 raise
             else:
@@ -197,7 +197,7 @@ async def connected_tls(
     peer_context: ssl.SSLContext | None = None,
     **arguments: Any,
 ) -> AsyncIterator[tuple[Any, TlsPeer]]:
-    """Connect `protocol` as a client; both ends are closed afterwards, and the loss is waited for."""
+    """Connect `protocol` as a client; close both ends afterwards, and wait for `connection_lost`."""
     ours, theirs = socket_pair(buffer_bytes)
     peer = TlsPeer(theirs, peer_context or certificates.server(), server_side=True)
     arguments.setdefault("ssl", certificates.client())
@@ -221,7 +221,7 @@ async def connected_tls(
 async def accepted_tls(
     protocol: asyncio.BaseProtocol, certificates: Certificates, **arguments: Any
 ) -> AsyncIterator[tuple[Any, TlsPeer]]:
-    """Accept a connection for `protocol`; otherwise as `connected_tls`."""
+    """Accept a connection for `protocol`; otherwise like `connected_tls`."""
     ours, theirs = socket_pair()
     peer = TlsPeer(theirs, certificates.client(), server_hostname="localhost")
     arguments.setdefault("ssl", certificates.server())
@@ -242,7 +242,7 @@ async def accepted_tls(
 async def handshaking(
     protocol: asyncio.BaseProtocol, context: ssl.SSLContext, **arguments: Any
 ) -> AsyncIterator[tuple[asyncio.Task[Any], Peer]]:
-    """Begin a client's handshake with an end that says nothing by itself."""
+    """Begin a client's handshake with a peer that sends nothing by itself."""
     ours, theirs = socket_pair()
     peer = Peer(theirs)
     loop = asyncio.get_running_loop()
@@ -261,7 +261,7 @@ async def handshaking(
 
 
 async def connect(address: tuple[str, int], context: ssl.SSLContext, **arguments: Any) -> Any:
-    """Connect to a server of the loop under test; returns the transport."""
+    """Connect to a server of the loop under test; return the transport."""
     arguments.setdefault("server_hostname", "localhost")
     loop = asyncio.get_running_loop()
     connection = loop.create_connection(Recorder, *address, ssl=context, **arguments)
@@ -278,7 +278,7 @@ async def close(transport: Any) -> None:
 async def plain_client(
     address: tuple[str, int], context: ssl.SSLContext, session: ssl.SSLSession | None = None
 ) -> TlsPeer:
-    """Connect the test's own client; it is closed where its handshake fails."""
+    """Connect the test's own client; it is closed if its handshake fails."""
     sock = socket.create_connection(address)
     peer = TlsPeer(sock, context, server_hostname="localhost", session=session)
     try:
@@ -290,7 +290,7 @@ async def plain_client(
 
 
 class Servers:
-    """A factory that remembers what it made."""
+    """A factory that keeps its protocols."""
 
     def __init__(self) -> None:
         self.made: list[Recorder] = []

@@ -1,7 +1,7 @@
-"""Loops in several threads at once, and one loop used from several: nothing is lost, nothing crashes.
+"""Loops in several threads, and one loop used from several: nothing is lost, nothing crashes.
 
-With the interpreter lock these tests say little; without it the threads really meet. Each runs for a
-fixed amount of work, and `RINGLOOP_STRESS=10` makes it ten times as much.
+With the GIL these tests show little; without it the threads really run in parallel. Each runs for a
+fixed amount of work, and `RINGLOOP_STRESS=10` multiplies it by ten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.one_thread("has threads of its own")
 
 
 def in_threads(bodies: list[Callable[[], T]]) -> list[T]:
-    """Run each body in a thread of its own, all at once; return what they returned."""
+    """Run each body in its own thread, all at once; return their results."""
     results: dict[int, T] = {}
     failures: list[BaseException] = []
     start = threading.Barrier(len(bodies))
@@ -59,9 +59,9 @@ def in_threads(bodies: list[Callable[[], T]]) -> list[T]:
 
 
 def rounds_of(count: int) -> Iterator[int]:
-    """Count, and stop earlier where that takes long: a busy machine gets less done.
+    """Count, and stop early if that takes long: a busy machine gets less done.
 
-    Without the interpreter lock a thread that waits for a lock gives its turn away to whatever runs.
+    Without the GIL a thread that waits for a lock yields the CPU to whatever runs.
     """
     deadline = time.monotonic() + 15 * STRESS
     for number in range(count):
@@ -73,7 +73,7 @@ def rounds_of(count: int) -> Iterator[int]:
 def in_loops(
     loop_factory: LoopFactory, mains: list[Callable[[], Coroutine[Any, Any, T]]]
 ) -> list[T]:
-    """Run each coroutine on a loop of its own in a thread of its own, all at once."""
+    """Run each coroutine on its own loop in its own thread, all at once."""
 
     def body(main: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], T]:
         def run() -> T:
@@ -107,7 +107,7 @@ def test_interpreter_lock_stays_off() -> None:
     import ringloop
 
     ringloop.Loop().close()
-    # By now, the modules of all tests of this run are imported too.
+    # By now the modules of all tests of this run are imported too.
     assert sys._is_gil_enabled() is False
 
 
@@ -178,7 +178,7 @@ def test_tasks_in_every_loop(loop_factory: LoopFactory) -> None:
     assert in_loops(loop_factory, [main] * THREADS) == [5 * STRESS * 4950] * THREADS
 
 
-def test_each_loop_is_sent_to_by_every_other(loop_factory: LoopFactory) -> None:
+def test_every_loop_sends_to_every_other(loop_factory: LoopFactory) -> None:
     messages = 1000 * STRESS
     loops: list[Any] = [None] * THREADS
     ready = threading.Barrier(THREADS)
@@ -195,14 +195,14 @@ def test_each_loop_is_sent_to_by_every_other(loop_factory: LoopFactory) -> None:
                 if number % 50 == 0:
                     await asyncio.sleep(0)
             await support.wait_until(lambda: all(len(one) == messages for one in got))
-            ready.wait(support.PATIENCE_SECONDS)  # nobody ends before all have sent
+            ready.wait(support.PATIENCE_SECONDS)  # no thread ends before all have sent
             return got
 
         return main
 
     inboxes: list[list[list[int]]] = [[] for _ in range(THREADS)]
     results = in_loops(loop_factory, [main_of(me) for me in range(THREADS)])
-    # Of each sender every message once, in its order.
+    # Every message of each sender once, in order.
     assert results == [[list(range(messages))] * THREADS] * THREADS
 
 
@@ -242,7 +242,7 @@ def test_results_of_executors(loop_factory: LoopFactory) -> None:
 def test_handles_are_cancelled_by_other_threads(
     loop_name: str, loop_log: support.LoopLog, kind: str
 ) -> None:
-    """A cancelled handle has run or has not; each other one runs once."""
+    """A cancelled handle runs at most once; each other one runs exactly once."""
     if loop_name == support.ORACLE:
         pytest.skip("asyncio's handles are emptied while they run: it promises nothing here")
     loop_factory = support.loop_factory(loop_name)
@@ -259,7 +259,7 @@ def test_handles_are_cancelled_by_other_threads(
                 batch_ready.wait(support.PATIENCE_SECONDS)
                 if over.is_set():
                     return
-                # All cancel the same ones, so that they meet.
+                # All threads cancel the same ones, so that they race.
                 for handle in handles[me % 2 :: 2]:
                     repr(handle)
                     handle.cancel()
@@ -300,7 +300,7 @@ def test_handles_are_cancelled_by_other_threads(
 
 
 def test_last_handle_is_cancelled_while_it_runs(loop_factory: LoopFactory) -> None:
-    """The callable and its arguments outlive the call, whoever empties the handle."""
+    """The callable and its arguments outlive the call, whichever thread clears the handle."""
 
     class Callback:
         def __call__(self, *args: object) -> None:
@@ -328,10 +328,10 @@ def test_last_handle_is_cancelled_while_it_runs(loop_factory: LoopFactory) -> No
 
 
 class Onlookers:
-    """Threads that look at a server's transports, and how often each has."""
+    """Threads that inspect a server's transports, and how often each has."""
 
     def __init__(self, loop_name: str) -> None:
-        # asyncio's own finds its loop closed in the middle of the sentence.
+        # asyncio's repr fails if its loop is closed meanwhile.
         self.sees_repr = loop_name != support.ORACLE
         self.transports: list[Any] = []
         self.looks = [0, 0]
@@ -351,7 +351,7 @@ class Onlookers:
 
 
 class Echo(asyncio.Protocol):
-    """Echo, and show its transport to the onlookers."""
+    """Echoes, and passes its transport to the onlookers."""
 
     def __init__(self, onlookers: Onlookers) -> None:
         self.onlookers = onlookers
@@ -373,8 +373,8 @@ async def converse(port: int) -> None:
     await writer.wait_closed()
 
 
-def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
-    """What only asks may be asked from anywhere, and answers what it would."""
+def test_transport_is_inspected_by_other_threads(loop_name: str) -> None:
+    """Methods that only read may be called from any thread, and return what they should."""
     loop_factory = support.loop_factory(loop_name)
     onlookers = Onlookers(loop_name)
 
@@ -384,7 +384,7 @@ def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
         port = server.sockets[0].getsockname()[1]
         for _ in range(20 * STRESS):
             await converse(port)
-        # A busy machine may not have let a looking thread run at all until now.
+        # A busy machine may not have run an inspecting thread yet.
         while not all(onlookers.looks):
             await converse(port)
         server.close()
@@ -402,10 +402,10 @@ def test_transport_is_looked_at_by_other_threads(loop_name: str) -> None:
     onlookers.transports.clear()
 
 
-def test_wrong_thread_is_refused_or_served_and_never_hurts_the_loop(
+def test_use_from_a_wrong_thread_does_not_harm_the_loop(
     loop_factory: LoopFactory,
 ) -> None:
-    """Misuse that asyncio only sees in debug mode: the loop's own work goes on."""
+    """Misuse that asyncio detects only in debug mode: the loop keeps working."""
     wrong = 200 * STRESS
     ran: list[int] = []
 
@@ -460,7 +460,7 @@ def test_only_one_thread_runs_a_loop(loop_name: str) -> None:
 
 
 def test_call_before_the_loop_runs_elsewhere_wakes_it(loop_factory: LoopFactory) -> None:
-    """The loop begins to run, and to sleep, in the very moment of the call."""
+    """The loop starts to run, and to sleep, at the moment of the call."""
     for _ in range(50 * STRESS):
         loop: Any = loop_factory()
         stop = functools.partial(loop.call_soon_threadsafe, loop.stop)
@@ -469,7 +469,7 @@ def test_call_before_the_loop_runs_elsewhere_wakes_it(loop_factory: LoopFactory)
 
 
 def test_collector_runs_while_loops_do(loop_factory: LoopFactory) -> None:
-    """It stops all threads wherever they are and looks into every queue."""
+    """The collector stops all threads wherever they are and visits every queue."""
     import gc
 
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""Other threads run beside a loop that is never idle, also where its callbacks are compiled code."""
+"""Other threads get to run next to a loop that is never idle, even with compiled callbacks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Loop = asyncio.AbstractEventLoop
 
 SPAN_SECONDS = 0.3
-# A thread that gets the interpreter every 5 ms, on a machine that has other things to do.
+# A thread that gets the GIL every 5 ms, on a busy machine.
 TICKS_MIN = 8
 
 
 class Ticker:
-    """A thread that counts how often it gets the interpreter."""
+    """A thread that counts how often it gets the GIL."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -55,7 +55,7 @@ def ticks(loop: Loop, ticker: Ticker) -> int:
 
 
 def again(schedule: str, loop: Loop, *arguments: Any) -> Callable[..., Any]:
-    """A callback without a Python frame that schedules itself."""
+    """A callback without a Python frame that reschedules itself."""
     callback = functools.partial(print)
     caller = operator.methodcaller(schedule, *arguments, callback)
     callback.__setstate__((caller, (loop,), {}, {}))  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def test_beside_one_long_batch(loop: Loop, ticker: Ticker) -> None:
 
 
 @pytest.mark.parametrize("kind", ["reader", "writer"])
-def test_beside_watchers_that_are_always_ready(loop: Loop, ticker: Ticker, kind: str) -> None:
+def test_beside_always_ready_watchers(loop: Loop, ticker: Ticker, kind: str) -> None:
     left, right = socket.socketpair()
     right.send(b"x")
     getattr(loop, f"add_{kind}")(left, int)
@@ -94,7 +94,7 @@ def test_beside_watchers_that_are_always_ready(loop: Loop, ticker: Ticker, kind:
 
 
 def test_beside_tasks_of_compiled_coroutines(loop: Loop, ticker: Ticker) -> None:
-    """Steps without bytecode: an iterator in C that is awaited for ever."""
+    """Steps without bytecode: an iterator in C that is awaited forever."""
 
     class Forever:
         def __await__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Loops and threads: built in one and run in another, several at once, and used from a wrong one."""
+"""Loops and threads: created in one and run in another, several at once, and used from a wrong one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOT_THREAD_SAFE = "Non-thread-safe operation invoked on an event loop other than
 
 
 def in_thread(use: Callable[[], Any]) -> Any:
-    """Call `use` in a thread of its own; return or raise what it did."""
+    """Call `use` in a new thread; return or raise its result."""
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         return executor.submit(use).result(timeout=support.PATIENCE_SECONDS)
 
@@ -79,7 +79,7 @@ def test_loop_built_and_scheduled_on_runs_in_another_thread(loop_factory: LoopFa
     os.close(write_end)
 
 
-def test_loop_goes_on_in_one_thread_after_another(loop_factory: LoopFactory) -> None:
+def test_loop_continues_in_one_thread_after_another(loop_factory: LoopFactory) -> None:
     loop = loop_factory()
     for _ in range(3):
         assert in_thread(lambda: loop.run_until_complete(echo_once())) == b"ping"
@@ -100,7 +100,7 @@ def test_loop_that_ran_in_a_thread_is_closed_in_another(loop_factory: LoopFactor
 def test_open_connections_do_not_move_between_rings(
     loop_name: str, loop_factory: LoopFactory
 ) -> None:
-    """On asyncio and on epoll they do; the kernel ties a ring to its thread, and the error says so."""
+    """On asyncio and on epoll they do; the kernel ties a ring to its thread, as the error says."""
     loop: Any = loop_factory()
     ours, theirs = socket_pair()
     peer, protocol = Peer(theirs), Recorder()
@@ -117,7 +117,7 @@ def test_open_connections_do_not_move_between_rings(
         assert not loop.is_running()
     else:
         assert in_thread(lambda: loop.run_until_complete(exchange())) == b"there"
-    # In the first thread it goes on in either case.
+    # In the first thread it keeps working in either case.
     assert loop.run_until_complete(exchange()) == b"there"
     transport.abort()
     loop.run_until_complete(closed(transport))
@@ -214,7 +214,7 @@ def test_stop_from_another_thread(loop: Any) -> None:
 
 
 def from_a_thread(use: Callable[[], Any]) -> list[BaseException]:
-    """Call `use` in a thread of its own; return what it raised."""
+    """Call `use` in a new thread; return what it raised."""
     try:
         in_thread(use)
     except BaseException as error:
@@ -239,12 +239,12 @@ def test_debug_mode_names_the_wrong_thread(loop: Any, run: Run, use: Callable[[A
     (error,) = run(main())
     assert type(error) is RuntimeError
     assert str(error) == NOT_THREAD_SAFE
-    # A loop that does not run belongs to nobody.
+    # A loop that does not run has no thread.
     assert from_a_thread(lambda: use(loop).cancel()) == []
     loop.set_debug(False)
 
 
-def test_debug_mode_lets_threads_use_what_is_made_for_them(loop: Any, run: Run) -> None:
+def test_debug_mode_allows_call_soon_threadsafe(loop: Any, run: Run) -> None:
     loop.set_debug(True)
     ran: list[int] = []
 
@@ -272,7 +272,7 @@ def test_debug_mode_names_the_wrong_thread_of_a_transport(
             (error,) = from_a_thread(lambda: getattr(transport, method)(*arguments))
             assert type(error) is RuntimeError
             assert str(error) == NOT_THREAD_SAFE
-            # Nothing of it was done.
+            # It had no effect.
             transport.write(b"right")
             assert await peer.receive(5) == b"right"
             assert transport.is_reading()
@@ -291,7 +291,7 @@ def test_write_in_a_wrong_thread_arrives(run: Run, kind: Callable[[bytes], Any])
                 transport.write(data)
                 transport.writelines([kind(b", and"), kind(b" more")])
 
-            # The loop sleeps meanwhile: only the write itself may wake it.
+            # The loop is asleep: only the write itself may wake it.
             await asyncio.to_thread(use)
             assert await peer.receive(24) == b"from elsewhere, and more"
 
@@ -306,7 +306,7 @@ def test_write_in_a_wrong_thread_wakes_a_loop_that_sleeps(loop: Any) -> None:
 
     def other() -> None:
         support.wait_until_blocking(loop.is_running)
-        time.sleep(0.02)  # so that it sleeps, for ever
+        time.sleep(0.02)  # so that it sleeps, without a timeout
         transport.write(b"wake up")
         got.append(theirs.recv(100))
         loop.call_soon_threadsafe(loop.stop)
@@ -347,7 +347,7 @@ def test_other_transports_in_a_wrong_thread_wake_the_loop(loop: Any, kind: str) 
 
     def other() -> None:
         support.wait_until_blocking(loop.is_running)
-        time.sleep(0.02)  # so that it sleeps, for ever
+        time.sleep(0.02)  # so that it sleeps, without a timeout
         send(b"wake up")
         got.append(read())
         transport.abort()
@@ -365,7 +365,7 @@ def test_other_transports_in_a_wrong_thread_wake_the_loop(loop: Any, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["pipe", "tls"])
-def test_late_writes_of_a_wrong_thread_are_counted_in_the_loops_own(
+def test_late_writes_of_a_wrong_thread_are_counted_in_the_loop_thread(
     loop_name: str,
     loop: Any,
     run: Run,
@@ -400,7 +400,7 @@ def test_late_writes_of_a_wrong_thread_are_counted_in_the_loops_own(
         await check(transport)
         right.close()
 
-    # More than asyncio lets pass in silence.
+    # More than asyncio ignores silently.
     limit = 8
     run(over_a_pipe() if kind == "pipe" else over_tls())
     assert {record.thread for record in caplog.records} == {threading.get_ident()}
@@ -425,7 +425,7 @@ def test_writes_of_a_wrong_thread_keep_their_order(loop_name: str, run: Run) -> 
     run(main())
 
 
-def test_wrong_data_in_a_wrong_thread_is_told_there(run: Run) -> None:
+def test_wrong_data_in_a_wrong_thread_raises_there(run: Run) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, peer):
             (error,) = from_a_thread(lambda: transport.write("text"))
@@ -464,7 +464,7 @@ def test_transport_in_many_threads_at_once(loop_name: str, loop: Any, run: Run) 
                 use()
             except BaseException as error:
                 errors.append(error)
-            # Now and then while the loop sleeps.
+            # Sometimes while the loop sleeps.
             time.sleep(0.0001)
 
     async def main() -> None:
@@ -500,12 +500,12 @@ def test_transport_in_many_threads_at_once(loop_name: str, loop: Any, run: Run) 
     run(support.within(main(), 60))
     right.close()
     assert errors == []
-    # The loop is whole.
+    # The loop still works.
     assert run(asyncio.sleep(0.001, "alive")) == "alive"
 
 
-def test_thread_switches_do_not_tear_a_turn(loop: Any, run: Run) -> None:
-    """Threads that take the interpreter lock at every chance, beside a loop with traffic."""
+def test_thread_switches_do_not_corrupt_an_iteration(loop: Any, run: Run) -> None:
+    """Threads that take the GIL at every opportunity, next to a loop with traffic."""
     over = threading.Event()
     interval = sys.getswitchinterval()
     spinning = [

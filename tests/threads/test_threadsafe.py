@@ -1,4 +1,4 @@
-"""Other threads: nothing is lost, a sleeping loop wakes, a closed one refuses."""
+"""call_soon_threadsafe: nothing is lost, a sleeping loop wakes, a closed one refuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Loop = asyncio.AbstractEventLoop
 def test_message_wakes_a_sleeping_loop(loop: Loop) -> None:
     def send() -> None:
         support.wait_until_blocking(loop.is_running)
-        time.sleep(0.01)  # let it fall asleep: either way it has to end
+        time.sleep(0.01)  # let it fall asleep: it must end either way
         loop.call_soon_threadsafe(loop.stop)
 
     thread = threading.Thread(target=send)
@@ -197,7 +197,7 @@ def bounded_loop(loop_name: str, inbox_messages: int) -> Any:
     return factory(inbox_messages=inbox_messages)
 
 
-def test_full_inbox_refuses_and_loses_nothing_that_it_took(loop_name: str) -> None:
+def test_full_inbox_refuses_and_loses_nothing_accepted(loop_name: str) -> None:
     loop = bounded_loop(loop_name, 100)
     ran: list[int] = []
     accepted: list[int] = []
@@ -213,7 +213,7 @@ def test_full_inbox_refuses_and_loses_nothing_that_it_took(loop_name: str) -> No
                 accepted.append(number)
 
     def block() -> None:
-        # The loop does not take anything while this callback runs.
+        # The loop takes nothing from the inbox while this callback runs.
         thread = threading.Thread(target=send)
         thread.start()
         thread.join()
@@ -232,7 +232,7 @@ def test_full_inbox_refuses_and_loses_nothing_that_it_took(loop_name: str) -> No
     loop.close()
 
 
-def test_many_senders_on_a_small_inbox_each_keep_what_was_taken_in_order(loop_name: str) -> None:
+def test_senders_on_a_small_inbox_keep_their_order(loop_name: str) -> None:
     loop = bounded_loop(loop_name, 8)
     senders, messages = 4, 5000
     got: list[list[int]] = [[] for _ in range(senders)]
@@ -282,7 +282,7 @@ def test_the_loops_own_thread_is_not_bounded(loop_name: str) -> None:
     assert ran == list(range(1000))
 
 
-def test_full_inbox_refuses_no_answer_to_the_loop_itself(loop_name: str) -> None:
+def test_full_inbox_accepts_results_for_the_loop_itself(loop_name: str) -> None:
     loop = bounded_loop(loop_name, 1)
     filled, looked_up = threading.Event(), threading.Event()
 
@@ -302,7 +302,7 @@ def test_full_inbox_refuses_no_answer_to_the_loop_itself(loop_name: str) -> None
         thread.start()
         thread.join()
         assert looked_up.wait(support.PATIENCE_SECONDS)
-        # Until it is handed over the loop takes nothing, so that the inbox stays full.
+        # The loop takes nothing until the lookup has finished, so the inbox stays full.
         support.wait_until_blocking(lambda: loop._resolver._idle == 1, "the lookup's end")
 
     async def main() -> None:
@@ -317,7 +317,7 @@ def test_full_inbox_refuses_no_answer_to_the_loop_itself(loop_name: str) -> None
     loop.close()
 
 
-def test_bound_of_the_inbox_moves_with_the_loop_to_another_thread(loop_name: str) -> None:
+def test_inbox_limit_follows_the_loop_to_another_thread(loop_name: str) -> None:
     loop = bounded_loop(loop_name, 2)
     loop.run_until_complete(asyncio.sleep(0.001))
     errors: list[str] = []
@@ -343,6 +343,6 @@ def test_bound_of_the_inbox_moves_with_the_loop_to_another_thread(loop_name: str
 
 
 @pytest.mark.parametrize("bad", [0, -1, "many", 1.5])
-def test_bound_of_the_inbox_is_a_count(loop_name: str, bad: Any) -> None:
+def test_inbox_limit_is_a_count(loop_name: str, bad: Any) -> None:
     with pytest.raises(ValueError if isinstance(bad, int) else TypeError):
         bounded_loop(loop_name, bad)

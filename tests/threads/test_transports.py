@@ -1,4 +1,4 @@
-"""Transports in threads that do not run their loop: answered at once, work handed over, nothing torn.
+"""Transports used from other threads than their loop's: immediate answers, work handed to the loop.
 
 Streams under more threads than these are in `test_threads.py`.
 """
@@ -33,7 +33,7 @@ CALLS = 400
 
 @contextlib.contextmanager
 def threads(count: int, use: Callable[[int], None]) -> Iterator[Callable[[], bool]]:
-    """Have `use` called in `count` threads; gives a function that says whether one still runs."""
+    """Call `use` in `count` threads; yield a function that says whether any still runs."""
     started = [threading.Thread(target=use, args=(number,)) for number in range(count)]
     for thread in started:
         thread.start()
@@ -45,13 +45,13 @@ def threads(count: int, use: Callable[[int], None]) -> Iterator[Callable[[], boo
 
 
 class Busy(asyncio.Protocol):
-    """Keeps its thread busy in each callback until another thread has asked the transport something."""
+    """Keeps its thread busy in each callback until another thread has queried the transport."""
 
     transport: Any
 
     def __init__(self) -> None:
         self.questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        # The callback, and whether the transport was closing meanwhile.
+        # The callback, and whether the transport was closing during it.
         self.heard: list[tuple[str, bool]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +75,7 @@ class Busy(asyncio.Protocol):
         self.heard += [(callback, answer) for answer in answers]
 
     def ask(self) -> None:
-        """Ask, in another thread, until there is no more to ask."""
+        """Query, in another thread, until there are no more questions."""
         while question := self.questions.get():
             transport, answers = question
             answers.append(transport.is_closing())
@@ -93,7 +93,7 @@ class Busy(asyncio.Protocol):
 
 @pytest.mark.parametrize("kind", ["stream", "read pipe", "write pipe"])
 def test_transport_answers_while_its_protocol_is_busy(loop: Any, kind: str) -> None:
-    """Callbacks take as long as they like and need not give way: who asks is not kept waiting."""
+    """Callbacks may take arbitrarily long without yielding: queries are not delayed."""
     protocol = Busy()
     expected: list[tuple[str, bool]] = []
 
@@ -122,7 +122,7 @@ def test_transport_answers_while_its_protocol_is_busy(loop: Any, kind: str) -> N
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Takes what comes."""
+    """Discards what it receives."""
 
 
 def datagram_pair() -> tuple[socket.socket, socket.socket]:
@@ -134,7 +134,7 @@ def datagram_pair() -> tuple[socket.socket, socket.socket]:
 
 @contextlib.asynccontextmanager
 async def connected(kind: str, certificates: Certificates) -> AsyncIterator[Any]:
-    """A transport of one kind, and another end that sends and takes nothing."""
+    """A transport of one kind, and a peer that neither sends nor receives."""
     loop: Any = asyncio.get_running_loop()
     if kind == "tls":
         async with connected_tls(Recorder(), certificates) as (transport, _peer):
@@ -158,11 +158,11 @@ async def connected(kind: str, certificates: Certificates) -> AsyncIterator[Any]
 
 
 def methods_of(kind: str, transport: Any) -> list[Callable[[], Any]]:
-    """What a thread may call, of what this kind has."""
+    """The methods that a thread may call on this kind of transport."""
     asks = ["is_closing", "get_protocol", "get_write_buffer_size", "get_write_buffer_limits"]
     asks += ["__repr__"]
     if kind != "write pipe":
-        # There they are inherited and answer NotImplementedError.
+        # There they are inherited and raise NotImplementedError.
         asks += ["is_reading", "pause_reading", "resume_reading"]
     found = [getattr(transport, name) for name in asks if hasattr(transport, name)]
     found.append(lambda: transport.get_extra_info("sockname"))
@@ -204,12 +204,12 @@ def test_every_method_in_four_threads(
 
     loop.run_until_complete(main())
     assert errors == []
-    # The loop is whole.
+    # The loop still works.
     assert loop.run_until_complete(asyncio.sleep(0.001, "alive")) == "alive"
 
 
 def in_another_thread(use: Callable[[], None]) -> None:
-    """Have `use` called in another thread; this one does nothing meanwhile."""
+    """Call `use` in another thread and wait for it."""
     with threads(1, lambda _: use()):
         pass
 

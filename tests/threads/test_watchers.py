@@ -1,4 +1,4 @@
-"""What asyncio lets other threads do to a loop that waits: watch descriptors, schedule, create."""
+"""Calls that asyncio allows from other threads while the loop waits: watching, scheduling, creating."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rounds(loop_name: str) -> int:
 
 
 def in_thread(run: Callable[..., Any], loop: Loop, work: Callable[[], None]) -> None:
-    """Do `work` in another thread while the loop waits; what it raises is raised here."""
+    """Do `work` in another thread while the loop waits; raise here what it raises."""
 
     async def main() -> None:
         done = asyncio.Event()
@@ -79,7 +79,7 @@ def wait_for(flag: threading.Event) -> None:
     assert flag.wait(support.PATIENCE_SECONDS)
 
 
-def test_watcher_of_another_thread_hears_of_data_and_is_removed_there(
+def test_watcher_of_another_thread_is_called_and_removed_there(
     loop: Loop, run: Callable[..., Any], pair: Pair, rounds: int
 ) -> None:
     left, right = pair
@@ -102,7 +102,7 @@ def test_watcher_of_another_thread_hears_of_data_and_is_removed_there(
     in_thread(run, loop, work)
 
 
-def test_watcher_that_is_removed_in_another_thread_is_silent(
+def test_watcher_removed_in_another_thread_is_not_called(
     loop: Loop, run: Callable[..., Any], pair: Pair
 ) -> None:
     left, right = pair
@@ -144,7 +144,7 @@ def test_both_directions_are_watched_from_another_thread(
 def test_descriptor_is_closed_right_after_its_watcher_was_removed(
     loop: Loop, run: Callable[..., Any], rounds: int
 ) -> None:
-    """Its number is another's at once, which is watched too: as tornado does at its zmq sockets."""
+    """Its number is reused at once and watched again, as tornado does with zmq sockets."""
 
     def work() -> None:
         for _ in range(rounds):
@@ -161,7 +161,7 @@ def test_descriptor_is_closed_right_after_its_watcher_was_removed(
     in_thread(run, loop, work)
 
 
-def test_wrong_descriptors_are_wrong_there_too(loop: Loop, run: Callable[..., Any]) -> None:
+def test_bad_descriptors_are_refused_in_other_threads(loop: Loop, run: Callable[..., Any]) -> None:
     def work() -> None:
         with pytest.raises(ValueError, match="Invalid file descriptor: -1"):
             loop.add_reader(-1, print)
@@ -196,7 +196,7 @@ def test_threads_watch_at_once(loop: Loop, run: Callable[..., Any], rounds: int)
     in_thread(run, loop, work)
 
 
-def test_removal_does_not_wait_for_a_callback_that_waits_for_its_thread(
+def test_removal_does_not_deadlock_with_a_callback(
     loop: Loop, run: Callable[..., Any], pair: Pair
 ) -> None:
     left, _ = pair
@@ -206,14 +206,16 @@ def test_removal_does_not_wait_for_a_callback_that_waits_for_its_thread(
     async def main() -> None:
         thread = threading.Thread(target=lambda: removed.append(loop.remove_reader(left)))
         thread.start()
-        # In a callback: nobody waits in the kernel meanwhile.
+        # The loop is in a callback, so it does not wait in the kernel.
         thread.join(support.PATIENCE_SECONDS)
         assert removed == [True]
 
     run(main())
 
 
-def test_what_else_asyncio_takes_from_another_thread(loop: Loop, run: Callable[..., Any]) -> None:
+def test_other_methods_that_asyncio_allows_from_threads(
+    loop: Loop, run: Callable[..., Any]
+) -> None:
     """Each takes effect at the latest when the loop wakes."""
     done: list[str] = []
 
