@@ -1,4 +1,4 @@
-"""What the programs in aioquic's shape are played on."""
+"""The packages that the aioquic-style tests run on."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A transfer whose sendmsg(2) the kernel refuses now and then: a child of `test_refused_sends.py`.
+"""A transfer during which the kernel refuses some sendmsg(2): a child of `test_refused_sends.py`.
 
     python -m tests.quic.refused_sends LOOP CERTIFICATE KEY AUTHORITY
 
-A filter of seccomp has each call wait for a thread of this process, which lets it through or has it
-fail (seccomp_unotify(2)). That cannot be undone, so it is a process of its own.
+A seccomp filter makes each call wait for a thread of this process, which allows it or makes it fail
+(seccomp_unotify(2)). The filter cannot be removed, so it needs a process of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ RECEIVE, SEND = 0xC0502100, 0xC0182101
 NOTIFICATION, RESPONSE = struct.Struct("QIIiIQ6Q"), struct.Struct("QqiI")
 PR_SET_NO_NEW_PRIVS = 38
 
-# What becomes of a call, by its number among twenty: a full socket, several times in a row, and what
-# networks answer.
+# The result of a call, by its number among twenty: a full socket, several times in a row, and
+# errors of networks.
 REFUSALS = {
     **dict.fromkeys((3, 4, 5, 11), errno.EAGAIN),
     13: errno.ENOBUFS,
@@ -48,7 +48,7 @@ class _Program(ctypes.Structure):
 
 
 class Judge:
-    """Decides about each call, in a thread that the filter does not see."""
+    """Decides about each call, in a thread without the filter."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -57,7 +57,7 @@ class Judge:
         threading.Thread(target=self._run, daemon=True).start()
 
     def begin(self) -> None:
-        """Have the calling thread's messages judged from now on."""
+        """Put the calling thread's messages under the filter."""
         seccomp, *messages = NUMBERS[platform.machine()]
         steps = [
             (LOAD_WORD, 0, 0, 0),  # seccomp_data.nr
@@ -97,7 +97,7 @@ async def echo(stream: quic.Stream) -> None:
 
 
 async def main(certificate: str, key: str, authority: str, judge: Judge) -> None:
-    """Move bytes both ways, and ask the judge whether it has refused each kind."""
+    """Transfer bytes both ways, and check that the judge has refused each kind."""
     server = await quic.serve(
         host="127.0.0.1",
         stream_handler=echo,

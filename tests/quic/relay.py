@@ -1,7 +1,7 @@
-"""A small network in the test's own process: UDP between two addresses, with faults on request.
+"""A small network in the test's process: UDP between two addresses, with faults on request.
 
-The relay runs on the loop under test. What a fault does is decided by a seeded generator, so a
-failure can be played again with the seed that it prints.
+The relay runs on the loop under test. A seeded generator decides the faults, so a failure can be
+repeated with the seed that it prints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass
 class Faults:
-    """Shares of the datagrams, both ways."""
+    """Shares of the datagrams, in both directions."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -29,7 +29,7 @@ class Faults:
 
 
 class Relay:
-    """Passes datagrams between clients, each by a socket of its own, and one server."""
+    """Passes datagrams between one server and clients, each on its own socket."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, server: Any, faults: Faults, seed: int
@@ -50,7 +50,7 @@ class Relay:
         return self._front.getsockname()
 
     def rebind(self) -> None:
-        """Give every client another address, as a NAT that was started again does."""
+        """Give every client another address, as a restarted NAT does."""
         for client, old in list(self._back.items()):
             self._loop.remove_reader(old.fileno())
             old.close()
@@ -108,7 +108,7 @@ class Relay:
 
 
 def _received(sock: socket.socket) -> list[tuple[bytes, Any]]:
-    """Take what has come, up to a bound, so that others get their turn."""
+    """Receive what has arrived, up to a limit, so that others get their turn."""
     datagrams = []
     for _ in range(64):
         try:
@@ -121,7 +121,7 @@ def _received(sock: socket.socket) -> list[tuple[bytes, Any]]:
 
 
 def main(host: str, port: str, loss: str, seed: str) -> None:
-    """Relay in a process of its own, until standard input ends; prints the port."""
+    """Relay in a process of its own until EOF on standard input; print the port."""
     loop = asyncio.new_event_loop()
     relay = Relay(loop, (host, int(port)), Faults(loss=float(loss)), int(seed))
     sys.stdout.write(f"{relay.address[1]}\n")

@@ -1,6 +1,6 @@
-"""What programs in aioquic's shape are made of, for any package that has that shape.
+"""Building blocks of aioquic-style applications, for any package with that interface.
 
-Owns: the modules of a package under the names that programs import, both ends with their events.
+Owns: a package's modules under the names that applications import, both ends with their events.
 Called by: `test_scenarios`, on aioquic and on ours.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.tls import Certificates
 
-# aioquic's writers warn of themselves when they are dropped, and finish streams that are finished.
+# aioquic's writers warn when they are dropped, and finish streams that are already finished.
 AIOQUIC = pytest.param(
     "aioquic",
     marks=[
@@ -28,12 +28,12 @@ AIOQUIC = pytest.param(
         pytest.mark.filterwarnings("ignore::ResourceWarning"),
     ],
 )
-# Where it has to be there, its absence is an error.
+# If it is required, its absence is an error.
 WITH_AIOQUIC = os.environ.get("RINGLOOP_TEST_AIOQUIC") or importlib.util.find_spec("aioquic")
 
 
 class Shape:
-    """The modules of a package, under the names that its programs import."""
+    """The modules of a package, under the names that its users import."""
 
     def __init__(self, package: str) -> None:
         inner = {"ringloop": "ringloop.quic", "aioquic": "aioquic.quic"}[package]
@@ -70,7 +70,7 @@ def server_side(shape: Shape, certificates: Certificates, **fields: Any) -> Any:
 
 
 def recording(shape: Shape, seen: list[Any], made: list[Any] | None = None) -> Any:
-    """A protocol that keeps its events; its base is given them where there are readers."""
+    """A protocol class that records its events; its base gets them if there are readers."""
 
     class Recording(shape.asyncio.QuicConnectionProtocol):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -92,7 +92,7 @@ def recording(shape: Shape, seen: list[Any], made: list[Any] | None = None) -> A
 
 
 class Both:
-    """What a scenario has in hand: the client's protocol, both ends' events, the server's protocols."""
+    """What a scenario works with: the client's protocol, both ends' events, the server's protocols."""
 
     def __init__(self) -> None:
         self.up: list[Any] = []
@@ -102,7 +102,7 @@ class Both:
         self.port = 0
 
     def kinds(self, *, at_server: bool) -> list[str]:
-        """The kinds of events without those of connection ids, each run of one kind once."""
+        """The kinds of events without those of connection ids; consecutive equal kinds count once."""
         names: list[str] = []
         for event in self.up if at_server else self.down:
             name = type(event).__name__
@@ -165,7 +165,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 def echo_handler(tasks: list[Any]) -> Any:
-    """A `stream_handler` of aioquic's: it is called, and starts a task."""
+    """A `stream_handler` for aioquic: it is called, and starts a task."""
 
     def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.append(asyncio.ensure_future(echo(reader, writer)))
@@ -201,7 +201,7 @@ class SansIO:
         self.client, self.server = client, server
 
     def exchange(self) -> None:
-        """Carry what both have to say."""
+        """Deliver what both have to send."""
         ends = ((self.server, self.client, SERVER), (self.client, self.server, CLIENT))
         for _ in range(6):
             self.now += 0.01
@@ -211,7 +211,7 @@ class SansIO:
             self.turn()
 
     def turn(self) -> None:
-        """Do what is due, and take what has happened."""
+        """Handle due timers, and take the events."""
         for name, end in (("client", self.client), ("server", self.server)):
             if (timer := end.get_timer()) is not None and timer <= self.now:
                 end.handle_timer(now=self.now)
@@ -219,7 +219,7 @@ class SansIO:
                 self.seen[name].append(event)
 
     def wait(self) -> None:
-        """Let time pass until nothing is due any more."""
+        """Advance the clock until nothing is due any more."""
         for _ in range(20):
             timers = [self.client.get_timer(), self.server.get_timer()]
             self.now = max([self.now, *[timer for timer in timers if timer is not None]])

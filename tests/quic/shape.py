@@ -1,4 +1,4 @@
-"""A server and a client in aioquic's shape, for the tests of `ringloop.quic.asyncio`."""
+"""A server and a client in aioquic's style, for the tests of `ringloop.quic.asyncio`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[A
 
 
 def port_of(server: AsyncEndpoint) -> int:
-    # As programs that come from aioquic look it up.
+    # As applications written for aioquic look it up.
     port: int = server._transport.get_extra_info("sockname")[1]
     return port
 

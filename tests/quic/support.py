@@ -1,4 +1,4 @@
-"""What the QUIC tests share: two endpoints without I/O and the network between them, certificates."""
+"""Shared by the QUIC tests: two endpoints without I/O and the network between them, certificates."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def client_config(certificates: Certificates, **keywords: Any) -> native.ClientC
 
 @dataclass
 class Pair:
-    """A client and a server without I/O, and a clock that only the test moves."""
+    """A client and a server without I/O, and a clock that only the test advances."""
 
     client: native.Endpoint
     server: native.Endpoint
     now: float = 100.0
-    # What becomes of each datagram: (datagram, is from the client) -> those that arrive.
+    # The fate of each datagram: (datagram, is from the client) -> the datagrams that arrive.
     network: Callable[[bytes, bool], list[bytes]] = lambda datagram, _from_client: [datagram]
     accepted: list[native.EventConnection] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    # The server speaks to others too, of whom nobody hears.
+    # The server also sends to other peers, whose datagrams are ignored.
     has_strangers: bool = False
 
     @classmethod
@@ -61,7 +61,7 @@ class Pair:
         return native.EventConnection(self.client, key)
 
     def exchange(self) -> None:
-        """Carry what both have to send, until neither has."""
+        """Deliver what both have to send, until neither has anything."""
         moved = True
         while moved:
             moved = False
@@ -87,11 +87,11 @@ class Pair:
             self.gone += news[2]
 
     def is_over(self) -> bool:
-        """Tell whether neither end has a connection any more."""
+        """Tell whether both ends have dropped all connections."""
         return self.client.connection_count == self.server.connection_count == 0
 
     def run_until(self, condition: Callable[[], object], seconds: float = 60) -> None:
-        """Move the clock from deadline to deadline until `condition()` is true."""
+        """Advance the clock from deadline to deadline until `condition()` is true."""
         end = self.now + seconds
         while True:
             self.exchange()
@@ -108,7 +108,7 @@ class Pair:
 
 @asynccontextmanager
 async def served(certificates: Certificates, **keywords: Any) -> AsyncIterator[quic.Endpoint]:
-    """Serve on the loop under test; handlers are among the keywords."""
+    """Serve on the loop under test; the keywords include the handlers."""
     certificate, key = certificates.issue()
     keywords = {"certificate": certificate, "private_key": key, "alpn": ["test"], **keywords}
     if "configuration" in keywords:
@@ -130,7 +130,7 @@ async def both(
     address: Any = None,
     **client: Any,
 ) -> AsyncIterator[tuple[quic.Connection, quic.Connection]]:
-    """Give both ends of a connection, which are closed at the end."""
+    """Open both ends of a connection, and close them at the end."""
     async with served(certificates, **(server or {})) as endpoint:
         async with dialled(certificates, address or endpoint.address, **client) as connection:
             yield connection, await within(endpoint.accept())

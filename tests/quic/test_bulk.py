@@ -1,4 +1,4 @@
-"""Much through a network that loses a hundredth, every byte compared.
+"""A bulk transfer over a network that loses one per cent, with every byte compared.
 
 `make quic-bulk` moves a gigabyte each way.
 """
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
     Run = Callable[[Any], Any]
 
-# Bytes each way. `make quic-bulk` says more; the ordinary tests move at most this, on every loop.
+# Bytes each way. `make quic-bulk` sets more; ordinary runs transfer at most this, on every loop.
 ORDINARY = 16 << 20
 TOTAL = int(
     os.environ.get("RINGLOOP_QUIC_BYTES")
     or min(int(os.environ.get("RINGLOOP_TEST_BYTES", ORDINARY)), ORDINARY)
 )
 PIECE = 256 << 10
-# A prime, so that no two pieces are alike for a gigabyte, and none is like its neighbour.
+# A prime length, so that no two parts of a gigabyte are equal.
 NOISE = random.Random(7).randbytes(1_048_573)
 NOISE += NOISE[:PIECE]
 
 
 def piece(at: int) -> bytes:
-    """The bytes that belong at an offset."""
+    """The bytes at an offset."""
     start = at % 1_048_573
     return NOISE[start : start + min(PIECE, TOTAL - at)]
 
@@ -59,7 +59,7 @@ async def verify(stream: quic.Stream) -> None:
 
 @asynccontextmanager
 async def lossy(server: Any, loss: float) -> AsyncIterator[tuple[str, int]]:
-    """A relay in a process of its own, which ends with its standard input."""
+    """A relay in a process of its own, which ends at EOF on its standard input."""
     program = (sys.executable, "-m", "tests.quic.relay", *map(str, server[:2]), str(loss), "9")
     process = await asyncio.create_subprocess_exec(
         *program, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Certificates of one's own: whoever verifies takes them, and keys' files are made with care."""
+"""Self-made certificates: all verifiers accept them, and key files are created safely."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def shown(files: quic.CertificateFiles) -> dict[str, Any]:
-    """What a server, or a client that is asked, shows."""
+    """The keywords of a server, or of a client with a certificate."""
     return {"certificate": files.certificate, "private_key": files.private_key, "alpn": ["test"]}
 
 
 def verified(run: Run, files: quic.CertificateFiles, name: str, host: str = "127.0.0.1") -> None:
-    """Connect with our own two ends, each of which verifies the other."""
+    """Connect our own two ends, each of which verifies the other."""
 
     async def main() -> None:
         known: dict[str, Any] = {"ca_file": files.ca_file}
@@ -46,10 +46,10 @@ def verified(run: Run, files: quic.CertificateFiles, name: str, host: str = "127
     run(main())
 
 
-# --- who verifies ---------------------------------------------------------------------------------
+# --- verifiers ------------------------------------------------------------------------------------
 
 
-def test_our_own_ends(run: Run, tmp_path: Path) -> None:
+def test_our_own_ends_verify_each_other(run: Run, tmp_path: Path) -> None:
     names = ("localhost", "127.0.0.1", "::1", "*.example.org", "bücher.example", "a_b.example")
     files = quic.make_certificate(*names, directory=tmp_path)
     asked = ("localhost", "127.0.0.1", "::1", "any.example.org", "bücher.example", "a_b.example")
@@ -73,7 +73,7 @@ def test_the_longest_names(run: Run, tmp_path: Path) -> None:
         verified(run, files, name)
 
 
-def test_as_many_names_as_may_be(run: Run, tmp_path: Path) -> None:
+def test_largest_number_of_names(run: Run, tmp_path: Path) -> None:
     names = [f"host{number}.example" for number in range(100)]
     files = quic.make_certificate(*names, directory=tmp_path)
     verified(run, files, names[-1])
@@ -125,7 +125,7 @@ def test_openssl(tmp_path: Path) -> None:
     openssl(*verify, "sslserver", "-attime", str(later(days=364)), str(files.certificate))
     with pytest.raises(subprocess.CalledProcessError):
         openssl(*verify, "sslserver", "-attime", str(later(days=366)), str(files.certificate))
-    # The authority signs no further ones.
+    # The CA may not sign intermediate CAs.
     with pytest.raises(subprocess.CalledProcessError):
         openssl(*verify, "sslserver", str(files.ca_file))
 
@@ -136,7 +136,7 @@ def later(*, days: int) -> int:
     return int(time.time()) + days * 24 * 3600
 
 
-def test_aioquic_takes_it(run: Run, tmp_path: Path) -> None:
+def test_aioquic_accepts_the_certificate(run: Run, tmp_path: Path) -> None:
     client = pytest.importorskip("aioquic.asyncio.client")
     configuration = pytest.importorskip("aioquic.quic.configuration")
     files = quic.make_certificate("localhost", directory=tmp_path)
@@ -163,7 +163,7 @@ def test_configuration_in_aioquics_shape(tmp_path: Path) -> None:
     assert configuration.server_config() is not None
 
 
-# --- the authority --------------------------------------------------------------------------------
+# --- the CA ---------------------------------------------------------------------------------------
 
 
 def test_further_certificates_are_of_the_same_authority(run: Run, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_further_certificates_are_of_the_same_authority(run: Run, tmp_path: Path
         verified(run, files, name)
 
 
-def test_authorities_are_not_mistaken_for_each_other(run: Run, tmp_path: Path) -> None:
+def test_authorities_of_one_name_are_distinguished(run: Run, tmp_path: Path) -> None:
     files = quic.make_certificate("localhost", directory=tmp_path / "one")
     other = quic.make_certificate("localhost", directory=tmp_path / "other")
 
@@ -205,7 +205,7 @@ def test_half_an_authority(tmp_path: Path, half: str) -> None:
 
 
 @pytest.mark.parametrize("days", [1, 397])
-def test_authority_that_was_made_elsewhere(tmp_path: Path, days: int) -> None:
+def test_authority_from_another_tool(tmp_path: Path, days: int) -> None:
     certificate, key = tmp_path / "authority.pem", tmp_path / "authority.key"
     openssl(
         *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -215,7 +215,7 @@ def test_authority_that_was_made_elsewhere(tmp_path: Path, days: int) -> None:
         quic.make_certificate("localhost", directory=tmp_path, days=days)
 
 
-def test_authority_that_ends_too_early(tmp_path: Path) -> None:
+def test_authority_that_expires_too_early(tmp_path: Path) -> None:
     files = quic.make_certificate("localhost", directory=tmp_path)
     reissue(files, days=30)
     with pytest.raises(quic.ConfigurationError, match="it ends before the certificate would"):
@@ -224,7 +224,7 @@ def test_authority_that_ends_too_early(tmp_path: Path) -> None:
 
 
 def reissue(files: quic.CertificateFiles, *, days: int) -> None:
-    """Give the authority another end, as one has that was made long ago."""
+    """Give the CA another expiry date, like a CA made long ago."""
     subject = subprocess.run(
         [
             "openssl",
@@ -248,7 +248,7 @@ def reissue(files: quic.CertificateFiles, *, days: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "no PEM", "é", "-----BEGIN PRIVATE KEY-----\nAAAA\n"])
 @pytest.mark.parametrize("half", ["ca_file", "ca_key"])
-def test_authority_that_is_none(tmp_path: Path, half: str, text: str) -> None:
+def test_invalid_authority_files(tmp_path: Path, half: str, text: str) -> None:
     files = quic.make_certificate("localhost", directory=tmp_path)
     damaged: Path = getattr(files, half)
     damaged.write_bytes(text.encode())
@@ -270,7 +270,7 @@ def test_key_of_another_authority(tmp_path: Path) -> None:
 
 @pytest.mark.one_thread("the mask of modes is the process's")
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077])
-def test_keys_are_for_their_owner_alone(tmp_path: Path, mask: int) -> None:
+def test_keys_are_readable_by_their_owner_only(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         for overwrite in (False, True):
@@ -284,7 +284,7 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path, mask: int) -> None:
 
 
 @pytest.mark.parametrize("which", ["certificate", "private_key"])
-def test_nothing_is_replaced_unasked(tmp_path: Path, which: str) -> None:
+def test_existing_files_are_not_replaced(tmp_path: Path, which: str) -> None:
     files = quic.make_certificate("localhost", directory=tmp_path)
     there: Path = getattr(files, which)
     other = files.private_key if which == "certificate" else files.certificate
@@ -297,7 +297,7 @@ def test_nothing_is_replaced_unasked(tmp_path: Path, which: str) -> None:
     assert not other.exists()
 
 
-def test_replaced_where_it_is_asked_for(run: Run, tmp_path: Path) -> None:
+def test_files_are_replaced_on_request(run: Run, tmp_path: Path) -> None:
     files = quic.make_certificate("localhost", directory=tmp_path)
     before = files.certificate.read_bytes(), files.private_key.read_bytes()
     again = quic.make_certificate("localhost", directory=tmp_path, overwrite=True)
@@ -338,7 +338,7 @@ def test_directory_that_is_a_file(tmp_path: Path) -> None:
     assert str(place) in inside.value.filename
 
 
-def test_leaf_that_is_called_as_the_authority(run: Run, tmp_path: Path) -> None:
+def test_leaf_with_the_name_of_the_authority(run: Run, tmp_path: Path) -> None:
     files = quic.make_certificate("authority", directory=tmp_path)
     assert files.certificate.name == "_authority.pem"
     verified(run, files, "authority")
@@ -352,7 +352,7 @@ def test_files_are_neither_hidden_nor_options(tmp_path: Path) -> None:
         assert not set(stem) & set("*:%/")
 
 
-def test_makers_in_one_directory_at_once(tmp_path: Path) -> None:
+def test_concurrent_makers_in_one_directory(tmp_path: Path) -> None:
     made: list[quic.CertificateFiles] = []
 
     def make(number: int) -> None:
@@ -394,21 +394,21 @@ def test_makers_in_one_directory_at_once(tmp_path: Path) -> None:
         *("x" * 64, ".".join(["x" * 63] * 4), "ü" * 64, "a@b.example", "1.2.3", "\u2024.example"),
     ],
 )
-def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+def test_invalid_names_of_certificates(tmp_path: Path, name: str) -> None:
     with pytest.raises(quic.ConfigurationError, match="is no name for a certificate") as caught:
         quic.make_certificate("localhost", name, directory=tmp_path / "certificates")
     assert repr(name) in str(caught.value)
     assert not (tmp_path / "certificates").exists()
 
 
-def test_wildcards_that_nobody_takes(tmp_path: Path) -> None:
+def test_unsupported_wildcards(tmp_path: Path) -> None:
     for name in ("*.localhost", "*.org"):
         with pytest.raises(quic.ConfigurationError, match="two labels or more follow it"):
             quic.make_certificate(name, directory=tmp_path)
 
 
 @pytest.mark.parametrize("name", [b"localhost", None, 1, ["localhost"], Path("localhost")])
-def test_names_that_are_no_text(tmp_path: Path, name: Any) -> None:
+def test_names_of_other_types(tmp_path: Path, name: Any) -> None:
     with pytest.raises(TypeError, match="each as text"):
         quic.make_certificate(name, directory=tmp_path)
 
@@ -418,7 +418,7 @@ def test_no_name(tmp_path: Path) -> None:
         quic.make_certificate(directory=tmp_path)
 
 
-def test_names_as_they_stand_in_the_certificate(tmp_path: Path) -> None:
+def test_names_are_encoded_in_the_certificate(tmp_path: Path) -> None:
     names = ("LocalHost", "localhost", "BÜCHER.example", "*.Example.org", "fe80::1%lo", "0::1")
     files = quic.make_certificate(*names, ip_address("127.0.0.1"), directory=tmp_path)
     assert files.names == (
@@ -427,13 +427,13 @@ def test_names_as_they_stand_in_the_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("days", [0, -1, 398, 10**30])
-def test_days_that_cannot_be(tmp_path: Path, days: int) -> None:
+def test_days_out_of_range(tmp_path: Path, days: int) -> None:
     with pytest.raises(quic.ConfigurationError, match=rf"days is {days}: give 1 to 397"):
         quic.make_certificate("localhost", directory=tmp_path, days=days)
 
 
 @pytest.mark.parametrize("days", [1.5, "30", None, True, float("nan")])
-def test_days_that_are_no_number(tmp_path: Path, days: Any) -> None:
+def test_days_of_other_types(tmp_path: Path, days: Any) -> None:
     with pytest.raises(TypeError, match="days is a whole number"):
         quic.make_certificate("localhost", directory=tmp_path, days=days)
 
@@ -470,7 +470,7 @@ def test_command(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.one_thread("it looks at what the process prints")
-def test_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--directory", str(tmp_path)]
     for words, status, text in (
         (["certificate", *place], 2, "NAME"),

@@ -1,9 +1,8 @@
-"""What goes before a close that comes at once.
+"""What is sent before an immediate close.
 
-A client's close that leaves with the last flight of the handshake does so in a packet of the
-handshake's, in which no program's code may stand (RFC 9000 §10.2.3): the server hears
-APPLICATION_ERROR, and never of a connection that was established. And a close drops what waits to
-be sent: of either end, what was written goes first.
+A client's close that is sent with the last flight of the handshake goes in a handshake packet, which
+may not carry an application's code (RFC 9000 §10.2.3): the server would see APPLICATION_ERROR, and no
+established connection. And a close drops queued data: on either end, written data must be sent first.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     Run = Callable[[Any], Any]
 
 
-def test_the_code_of_a_close_at_once_arrives(run: Run, certificates: Certificates) -> None:
+def test_code_of_an_immediate_close_arrives(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         heard: asyncio.Future[ConnectionError | None] = asyncio.get_running_loop().create_future()
 
@@ -48,7 +47,7 @@ async def heard(connection: quic.Connection) -> bytes:
     return await stream.read_to_end()
 
 
-def test_what_a_handler_writes_before_it_returns_arrives(
+def test_data_written_before_a_handler_returns_arrives(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -71,7 +70,7 @@ def test_what_a_handler_writes_before_it_returns_arrives(
     run(main())
 
 
-def test_what_a_handler_writes_at_once_arrives(run: Run, certificates: Certificates) -> None:
+def test_data_written_at_once_by_a_handler_arrives(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async def handle(connection: quic.Connection) -> None:
             stream = await connection.open_stream(unidirectional=True)
@@ -85,13 +84,13 @@ def test_what_a_handler_writes_at_once_arrives(run: Run, certificates: Certifica
     run(main())
 
 
-def test_what_a_handler_has_begun_to_write_does_not_look_complete(
+def test_partial_data_of_a_failed_handler_is_not_complete(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
         reported: list[type[BaseException]] = []
         asyncio.get_running_loop().set_exception_handler(
-            # The error itself would keep the stream.
+            # The exception itself would keep the stream alive.
             lambda _loop, context: reported.append(type(context["exception"]))
         )
 
@@ -115,7 +114,7 @@ def test_what_a_handler_has_begun_to_write_does_not_look_complete(
 
 @pytest.mark.parametrize("end", ["close", "context", "endpoint"])
 @pytest.mark.parametrize("is_server", [False, True])
-def test_what_was_written_goes_before_every_close(
+def test_written_data_is_sent_before_any_close(
     run: Run, certificates: Certificates, end: str, is_server: bool
 ) -> None:
     async def main() -> None:
@@ -131,7 +130,7 @@ def test_what_was_written_goes_before_every_close(
                 await within(client.ping())
                 closes, hears = (accepted, client) if is_server else (client, accepted)
                 stream = await closes.open_stream(unidirectional=True)
-                # A small one behind another is gathered.
+                # A small write after another one is gathered.
                 stream.write(b"last ")
                 stream.write(b"words")
                 stream.finish()

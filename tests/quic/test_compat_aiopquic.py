@@ -1,4 +1,4 @@
-"""Programs of aiopquic: stream numbers, queues that are full, servers' connections made by hand."""
+"""Applications written for aiopquic: stream numbers, full queues, server connections made by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PIECE = bytes(range(256)) * 256
 
 
 class Noting(QuicConnectionProtocol):
-    """Keeps what has come."""
+    """Records its events."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -61,7 +61,7 @@ def client_configuration(**settings: Any) -> QuicConfiguration:
 
 
 def by_hand(certificates: Certificates) -> tuple[QuicConnection, Noting, int]:
-    """A server's connection, made ahead of its client."""
+    """A server's connection, created before its client."""
     connection = QuicConnection(configuration=server_configuration(certificates))
     connection._start_transport()
     protocol = Noting(connection)
@@ -71,7 +71,7 @@ def by_hand(certificates: Certificates) -> tuple[QuicConnection, Noting, int]:
 
 
 @pytest.mark.parametrize("is_client", [True, False])
-def test_numbers_are_taken_when_they_are_asked_for(is_client: bool) -> None:
+def test_stream_numbers_are_reserved_on_request(is_client: bool) -> None:
     first = 0 if is_client else 1
     connection = QuicConnection(configuration=QuicConfiguration(is_client=is_client))
     assert [connection.get_next_available_stream_id() for _ in range(3)] == [
@@ -88,7 +88,7 @@ def test_server_connection_made_by_hand(run: Run, certificates: Certificates) ->
         connection, protocol, port = by_hand(certificates)
         async with connect("127.0.0.1", port, configuration=client_configuration()) as client:
             quic: Any = client._quic
-            # Streams are opened by their numbers, in any order of the first writes.
+            # Streams are opened by number, in any order of the first writes.
             one, other = (quic.get_next_available_stream_id() for _ in range(2))
             quic.send_stream_data(other, b"other")
             quic.send_stream_data(one, b"one", end_stream=True)
@@ -103,7 +103,7 @@ def test_server_connection_made_by_hand(run: Run, certificates: Certificates) ->
         assert sorted(
             bytes(it.data) for it in protocol.events if isinstance(it, events.StreamDataReceived)
         ) == [b"one", b"other"]
-        # Both are over: nothing happens.
+        # Both have ended: nothing happens.
         connection.send_stream_data(1, b"late")
         await within(connection.send_stream_data_drained(1, b"late"))
         connection.stop()
@@ -145,7 +145,7 @@ def test_client_connection_made_by_hand(run: Run, certificates: Certificates) ->
     run(main())
 
 
-def test_full_queue_says_so_and_is_waited_for(run: Run, certificates: Certificates) -> None:
+def test_full_queue_is_reported_and_awaited(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         connection, protocol, port = by_hand(certificates)
         configuration = client_configuration(stream_ring_cap=1 << 20, send_window=1 << 20)
@@ -157,7 +157,7 @@ def test_full_queue_says_so_and_is_waited_for(run: Run, certificates: Certificat
                 for _ in range(1000):
                     quic.send_stream_data(stream_id, PIECE)
                     count += 1
-            # All of it or nothing was taken, and the event tells when there is room.
+            # All or nothing was accepted, and the event tells when there is room.
             assert 0 < quic.tx_data_ring_used(stream_id) <= 1 << 20
             await within(quic.get_tx_data_drain_event(stream_id).wait())
             for _ in range(50):
@@ -172,9 +172,7 @@ def test_full_queue_says_so_and_is_waited_for(run: Run, certificates: Certificat
     run(main())
 
 
-def test_end_of_the_connection_wakes_who_waits_for_room(
-    run: Run, certificates: Certificates
-) -> None:
+def test_end_of_the_connection_wakes_waiters_for_room(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         server = await serve("127.0.0.1", 0, configuration=server_configuration(certificates))
         configuration = client_configuration(stream_ring_cap=1 << 16, send_window=1 << 16)
@@ -195,18 +193,18 @@ def test_end_of_the_connection_wakes_who_waits_for_room(
     run(main())
 
 
-def test_clients_verify_whom_they_were_told_to(run: Run, certificates: Certificates) -> None:
+def test_clients_verify_as_configured(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         server = await serve("127.0.0.1", 0, configuration=server_configuration(certificates))
         port = server.sockname[1]
         trusting = client_configuration()
         trusting.load_verify_locations(cafile=str(certificates.authority))
         for configuration in (client_configuration(), trusting):
-            # By default nobody is verified; with an authority, by its certificates.
+            # By default nothing is verified; with a CA, its certificates are.
             configuration.server_name = "localhost"
             async with connect("127.0.0.1", port, configuration=configuration):
                 pass
-        # An authority does not make another name good, and `verify_mode` asks for one.
+        # A CA does not make another name valid, and `verify_mode` requires one.
         other = client_configuration(server_name="other.example")
         other.load_verify_locations(cafile=str(certificates.authority))
         asked = client_configuration(server_name="localhost", verify_mode=ssl.CERT_REQUIRED)

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     Run = Callable[[Any], Any]
 
 
-def test_what_was_known_of_a_connection_that_is_forgotten(
-    run: Run, certificates: Certificates
-) -> None:
+def test_extra_info_of_a_forgotten_connection(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(
             certificates, handler=lambda connection: connection.wait_closed()
@@ -45,9 +43,7 @@ def test_what_was_known_of_a_connection_that_is_forgotten(
     run(main())
 
 
-def test_clients_that_are_gone_before_they_are_accepted_are_not_given(
-    run: Run, certificates: Certificates
-) -> None:
+def test_clients_closed_before_accept_are_skipped(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates) as server:
             for _client in range(3):
@@ -64,7 +60,7 @@ def test_clients_that_are_gone_before_they_are_accepted_are_not_given(
     run(main())
 
 
-def test_all_of_many_clients_hear_of_the_end(run: Run, certificates: Certificates) -> None:
+def test_closing_a_server_closes_many_clients(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         endpoint = quic.Endpoint(_driver.bind("127.0.0.1"))
         config = client_config(certificates, idle_timeout=600.0)
@@ -93,7 +89,7 @@ def test_all_of_many_clients_hear_of_the_end(run: Run, certificates: Certificate
     run(main())
 
 
-def test_close_tells_code_and_reason_to_whoever_waits(run: Run, certificates: Certificates) -> None:
+def test_close_passes_code_and_reason_to_waiters(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream = await client.open_stream()
@@ -120,7 +116,7 @@ def test_close_tells_code_and_reason_to_whoever_waits(run: Run, certificates: Ce
     run(main())
 
 
-def test_silence_ends_a_connection_and_keep_alive_does_not_let_it(
+def test_idle_timeout_ends_a_connection_without_keep_alive(
     run: Run, certificates: Certificates
 ) -> None:
     async def attempt() -> None:
@@ -136,11 +132,11 @@ def test_silence_ends_a_connection_and_keep_alive_does_not_let_it(
                 await within(kept.wait_closed())
                 assert isinstance(kept.error, TimeoutError)
 
-    # Who sends nothing for so long because it does not run is silent, too.
+    # A process that is suspended for long is silent, too.
     run(while_scheduled(attempt, 0.1))
 
 
-def test_server_refuses_more_than_it_was_told_to_have(run: Run, certificates: Certificates) -> None:
+def test_server_refuses_connections_past_its_limit(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates, max_connections=2) as server:
             async with (
@@ -213,14 +209,15 @@ def test_lingering_ends_with_the_connections_own_socket(
             async with dialled(certificates, server.address) as connection:
                 lingering = asyncio.ensure_future(connection.wait_closed(linger=True))
                 connection.close()
-                # It waits for the peer to forget the connection by then, or a slow thread missed that.
+                # It waits for the peer to forget the connection; a slow thread may have missed
+                # that.
                 await wait_until(lambda: connection.endpoint._changed or lingering.done())
             await within(lingering)
 
     run(main())
 
 
-def test_what_waits_ends_with_the_socket(run: Run, certificates: Certificates) -> None:
+def test_waiters_end_with_the_socket(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates) as server:
             endpoint = quic.Endpoint(_driver.bind("127.0.0.1"))
@@ -244,7 +241,7 @@ def test_what_waits_ends_with_the_socket(run: Run, certificates: Certificates) -
             with pytest.raises(quic.ConnectionClosed):
                 await within(reading)
             assert all(connection.is_closed for connection in connections)
-            # The peers are told.
+            # The peers are notified.
             for peer in peers:
                 await within(peer.wait_closed())
                 assert isinstance(peer.error, quic.ConnectionClosedByPeer)
@@ -252,9 +249,7 @@ def test_what_waits_ends_with_the_socket(run: Run, certificates: Certificates) -
     run(main())
 
 
-def test_what_waits_ends_with_a_socket_that_is_closed_without_a_word(
-    run: Run, certificates: Certificates
-) -> None:
+def test_waiters_end_with_an_abruptly_closed_socket(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, _server):
             stream = await client.open_stream()
@@ -275,7 +270,7 @@ def test_what_waits_ends_with_a_socket_that_is_closed_without_a_word(
     run(main())
 
 
-def test_lost_close_is_said_again_while_lingering(run: Run, certificates: Certificates) -> None:
+def test_lost_close_is_repeated_while_lingering(run: Run, certificates: Certificates) -> None:
     async def attempt() -> None:
         async with served(certificates) as server, relayed(server.address) as relay:
             async with dialled(certificates, relay.address, idle_timeout=5) as connection:
@@ -296,17 +291,17 @@ def test_lost_close_is_said_again_while_lingering(run: Run, certificates: Certif
 
 
 def first_packet(certificates: Certificates) -> bytes:
-    """Return what a client sends first."""
+    """Return the first packet of a client."""
     client = native.Endpoint(events=True)
     client.connect(client_config(certificates), SERVER, "localhost", 0)
     return client.datagrams_to_send(0)[0][0]
 
 
 @pytest.mark.parametrize("shape", ["native", "asyncio"])
-def test_clients_that_were_not_read_are_refused(
+def test_unread_clients_are_refused_at_close(
     run: Run, certificates: Certificates, shape: str
 ) -> None:
-    """More of them than the server takes at once, and all before it has its turn."""
+    """More of them than the server reads at once, all sent before it runs."""
 
     async def main() -> None:
         certificate, key = certificates.issue()

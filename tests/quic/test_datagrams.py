@@ -56,7 +56,7 @@ def test_datagram_policies(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_more_datagrams_than_there_is_room_for(run: Run, certificates: Certificates) -> None:
+def test_datagrams_beyond_the_queue_limit(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         # Of different lengths, and not all of them bytes.
         datagrams = [bytes([number]) * (40 * number) for number in range(1, 25)]
@@ -85,7 +85,7 @@ async def _until(connection: quic.Connection, last: bytes) -> list[bytes]:
     return taken
 
 
-def test_datagram_expires_where_nothing_passes(run: Run, certificates: Certificates) -> None:
+def test_datagram_expires_in_a_blackhole(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates) as server, relayed(server.address) as relay:
             async with dialled(
@@ -102,7 +102,7 @@ def test_datagram_expires_where_nothing_passes(run: Run, certificates: Certifica
     run(main())
 
 
-def test_peer_that_takes_no_datagrams(run: Run, certificates: Certificates) -> None:
+def test_peer_without_datagram_support(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, {"datagram_receive_buffer": None}) as (client, _):
             assert client.max_datagram_size is None

@@ -1,4 +1,4 @@
-"""What is described where a program looks: the stubs of native classes, figures, configurations."""
+"""Documentation that users see: stubs of native classes, statistics, configurations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ringloop.quic import _endpoint, configuration, events
 from ringloop.quic.compat.aiopquic import configuration as compat
 
 STUBS = Path(ringloop.__file__).with_name("_native") / "quic.pyi"
-# What a figure counts.
+# The unit of a statistic.
 UNITS = re.compile(
     r"seconds|bytes|times|packets|datagrams|messages|frames|connections|handshakes|clients|those",
     re.IGNORECASE,
@@ -29,7 +29,7 @@ def plain(text: str | None) -> str:
 
 
 def members() -> dict[str, tuple[ast.ClassDef | ast.FunctionDef, Any]]:
-    """Classes, methods and properties of the stubs, each with the object that it is for."""
+    """Classes, methods and properties of the stubs, each with its object."""
     found: dict[str, tuple[ast.ClassDef | ast.FunctionDef, Any]] = {}
     for node in ast.parse(STUBS.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
@@ -48,13 +48,13 @@ MEMBERS = members()
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_stubs_say_what_the_classes_say(name: str) -> None:
+def test_stubs_have_the_docstrings_of_the_classes(name: str) -> None:
     node, documented = MEMBERS[name]
     assert plain(ast.get_docstring(node)), f"{name} is not described"
     assert plain(ast.get_docstring(node)) == plain(documented.__doc__), "run tools/stub-docs"
 
 
-def test_all_that_the_module_has_is_in_the_stubs() -> None:
+def test_stubs_cover_the_module() -> None:
     for name, public in vars(native).items():
         if name.startswith("_"):
             continue
@@ -64,7 +64,7 @@ def test_all_that_the_module_has_is_in_the_stubs() -> None:
                 assert member.startswith("__") or member in HIDDEN or f"{name}.{member}" in MEMBERS
 
 
-# Asked for by asyncio's tasks alone.
+# Used by asyncio's tasks only.
 HIDDEN = {"_asyncio_future_blocking"}
 
 
@@ -86,7 +86,7 @@ def test_fields_of_events_are_described(name: str) -> None:
 
 
 def fields(module: Any, name: str) -> dict[str, str]:
-    """What stands below each field of a class in its source."""
+    """The description below each field of a class in its source."""
     tree = ast.parse(inspect.getsource(module))
     (kind,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     found = {}

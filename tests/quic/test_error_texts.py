@@ -1,4 +1,4 @@
-"""What refuses a certificate says why, with what is known of it; so does what ends a handshake."""
+"""Error messages of refused certificates and failed handshakes name the cause and what is known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refusal(
 
 
 def dated(certificates: Certificates, begin: int, end: int) -> tuple[Any, Any]:
-    """Sign another certificate, valid between two days from now."""
+    """Sign another certificate, with its validity in days from now."""
     x509 = pytest.importorskip("cryptography.x509")
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     hashes = pytest.importorskip("cryptography.hazmat.primitives.hashes")
@@ -64,14 +64,16 @@ def dated(certificates: Certificates, begin: int, end: int) -> tuple[Any, Any]:
     return builder.sign(signer, hashes.SHA256()), key
 
 
-def test_expired_since_when(run: Run, certificates: Certificates) -> None:
+def test_expired_certificate_error_names_the_date(run: Run, certificates: Certificates) -> None:
     certificate, key = dated(certificates, -10, -3)
     error = refusal(run, certificates, {"certificate": certificate, "private_key": key})
     assert "certificate expired on 20" in error.reason
     assert "UTC, 3 days ago" in error.reason
 
 
-def test_not_valid_before_when(run: Run, certificates: Certificates) -> None:
+def test_not_yet_valid_certificate_error_names_the_date(
+    run: Run, certificates: Certificates
+) -> None:
     certificate, key = dated(certificates, 3, 10)
     error = refusal(run, certificates, {"certificate": certificate, "private_key": key})
     assert "certificate is not valid before 20" in error.reason
@@ -95,7 +97,7 @@ def test_authority_of_the_same_name(run: Run, certificates: Certificates, tmp_pa
     assert "is another one of the same name" in error.reason
 
 
-def test_protocols_of_both(run: Run, certificates: Certificates) -> None:
+def test_alpn_error_names_the_protocols_of_both(run: Run, certificates: Certificates) -> None:
     error = refusal(run, certificates, {"alpn": ["a", "b"]}, alpn=["c"])
     assert 'the client offers "c", the server speaks "a", "b"' in error.reason
 
@@ -140,7 +142,7 @@ def test_missing_files_are_named(certificates: Certificates, tmp_path: Path) -> 
 
 @pytest.fixture
 def silent() -> Iterator[tuple[str, int]]:
-    """Give the address of a socket that nobody reads."""
+    """Give the address of a socket that is never read."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()
@@ -161,7 +163,7 @@ def test_no_answer_names_the_address(
     run(within(main()))
 
 
-def test_no_answer_names_all_addresses_that_were_tried(
+def test_no_answer_names_all_tried_addresses(
     run: Run, certificates: Certificates, silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -186,7 +188,7 @@ def test_no_answer_names_all_addresses_that_were_tried(
 
 
 @pytest.mark.parametrize("limit", ["idle_timeout", "handshake_timeout"])
-def test_no_answer_in_aioquics_shape(run: Run, silent: tuple[str, int], limit: str) -> None:
+def test_no_answer_in_the_aioquic_api(run: Run, silent: tuple[str, int], limit: str) -> None:
     configuration = QuicConfiguration(is_client=True, **{limit: 0.2})  # type: ignore[arg-type]
     configuration.initial_rtt = 0.02
 
@@ -217,7 +219,7 @@ def test_connection_refused_has_its_name(run: Run, certificates: Certificates) -
     run(within(main()))
 
 
-def test_close_of_a_program_during_the_handshake(certificates: Certificates) -> None:
+def test_application_close_during_the_handshake(certificates: Certificates) -> None:
     pair = Pair.make(certificates)
     client = pair.connect(client_config(certificates))
     for datagram, _ in pair.client.datagrams_to_send(pair.now):
@@ -240,7 +242,7 @@ def test_alerts_have_their_names(run: Run, certificates: Certificates) -> None:
     assert "during the handshake with CRYPTO_ERROR (0x178, no_application_protocol): " in str(error)
 
 
-def test_later_ends_say_nothing_of_the_handshake(run: Run, certificates: Certificates) -> None:
+def test_later_errors_do_not_mention_the_handshake(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             client.close(3)

@@ -1,4 +1,4 @@
-"""Strangers, greedy and slow peers, and networks that fail: servers of the native API on every loop."""
+"""Strangers, greedy and slow peers, failing networks: servers of the native API on every loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def stranger() -> Iterator[socket.socket]:
-    """A socket that is no client's."""
+    """A socket that belongs to no client."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock
@@ -40,7 +40,7 @@ def heard(sock: socket.socket) -> list[bytes]:
             return datagrams
 
 
-def test_silent_stranger_is_sent_three_times_what_it_sent_at_most(
+def test_silent_stranger_is_limited_to_three_times_its_bytes(
     run: Run, certificates: Certificates, stranger: socket.socket
 ) -> None:
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_silent_stranger_is_sent_three_times_what_it_sent_at_most(
     run(while_scheduled(main, 0.2))
 
 
-def test_lingering_ends_though_a_client_was_gone_before_its_handshake_was_complete(
+def test_lingering_ends_if_a_client_vanished_during_its_handshake(
     run: Run, certificates: Certificates, stranger: socket.socket
 ) -> None:
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_clients_are_served_while_strangers_flood(
                 return len(came)
 
             async def flood() -> None:
-                # Its queue is not to be full of them: what is lost is sent again after a second.
+                # Leave room in its queue: what is lost is sent again after a second.
                 while answers < 100 or clients < 2:
                     for _ in range(8):
                         stranger.sendto(datagram, server.address)
@@ -123,13 +123,13 @@ def test_clients_are_served_while_strangers_flood(
     run(main())
 
 
-def test_peer_that_opens_and_never_reads_costs_what_the_windows_say(
+def test_peer_that_never_reads_is_bounded_by_the_windows(
     run: Run, certificates: Certificates
 ) -> None:
     written: dict[int, int] = {}
 
     async def pour(stream: quic.Stream) -> None:
-        """Answer without end, as long as the peer takes it."""
+        """Answer without end, as far as the peer reads."""
         while True:
             await stream.send(bytes(10_000))
             written[stream.id] = written.get(stream.id, 0) + 10_000
@@ -152,9 +152,9 @@ def test_peer_that_opens_and_never_reads_costs_what_the_windows_say(
                 before = sum(written.values())
                 await within(connection.ping())
                 await within(connection.ping())
-            # What is under way or here, what is not acknowledged, and one write of each handler.
+            # In flight or here, unacknowledged, and one write of each handler.
             assert sum(written.values()) <= 400_000 + 200_000 + 40 * 10_000
-            # Another client has nothing to do with it.
+            # Another client is not affected.
             async with dialled(certificates, server.address) as other:
                 stream = await other.open_stream()
                 stream.write(b"go on")
@@ -164,7 +164,7 @@ def test_peer_that_opens_and_never_reads_costs_what_the_windows_say(
     run(main())
 
 
-def test_slow_reader_holds_up_its_own_stream_alone(run: Run, certificates: Certificates) -> None:
+def test_slow_reader_blocks_only_its_own_stream(run: Run, certificates: Certificates) -> None:
     data = bytes(range(250)) * 2000
 
     async def send_all(stream: quic.Stream) -> None:
@@ -192,9 +192,7 @@ def test_slow_reader_holds_up_its_own_stream_alone(run: Run, certificates: Certi
     run(main())
 
 
-def test_streams_of_a_client_that_goes_away_without_a_word_are_freed(
-    run: Run, certificates: Certificates
-) -> None:
+def test_streams_of_a_vanished_client_are_freed(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         ended: list[BaseException] = []
 
@@ -229,7 +227,7 @@ def test_streams_of_a_client_that_goes_away_without_a_word_are_freed(
 
 
 @pytest.mark.loop_errors
-def test_handler_that_raises_closes_its_connection_and_the_server_goes_on(
+def test_handler_that_raises_closes_only_its_connection(
     run: Run, certificates: Certificates, loop: asyncio.AbstractEventLoop, loop_log: Any
 ) -> None:
     reported: list[dict[str, Any]] = []
@@ -260,9 +258,7 @@ def test_handler_that_raises_closes_its_connection_and_the_server_goes_on(
 
 
 @pytest.mark.one_thread("it looks at the memory of the process")
-def test_connections_that_are_over_leave_no_memory_behind(
-    run: Run, certificates: Certificates
-) -> None:
+def test_ended_connections_leak_no_memory(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         config = client_config(certificates)
         async with served(certificates, stream_handler=echo) as server:
@@ -280,7 +276,7 @@ def test_connections_that_are_over_leave_no_memory_behind(
                     if number % 3:
                         stream.finish()
                         assert len(await stream.read_to_end()) == 1000
-                    # Else it is closed with a stream that is under way.
+                    # Otherwise it is closed with an active stream.
                     connection.close(number, "enough")
 
                 async def churn(count: int) -> None:
@@ -289,7 +285,7 @@ def test_connections_that_are_over_leave_no_memory_behind(
                     await wait_until(lambda: not server.connections and not client.connections)
 
                 await churn(300)
-                # A connection takes some 30 KiB while it lives: 12 MiB, were they kept.
+                # A connection takes some 30 KiB: 12 MiB, if they were kept.
                 for _ in until_memory_stays(4 << 20):
                     await churn(400)
                 assert not server._tasks
@@ -300,9 +296,7 @@ def test_connections_that_are_over_leave_no_memory_behind(
 # --- networks -------------------------------------------------------------------------------------
 
 
-def test_path_that_carries_less_than_before_is_noticed(
-    run: Run, certificates: Certificates
-) -> None:
+def test_reduced_path_mtu_is_noticed(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         data = bytes(range(256)) * 2000
         async with served(certificates, stream_handler=echo) as server:
@@ -322,7 +316,7 @@ def test_path_that_carries_less_than_before_is_noticed(
     run(main())
 
 
-def test_hole_that_closes_again_loses_nothing(run: Run, certificates: Certificates) -> None:
+def test_temporary_blackhole_loses_nothing(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         data = bytes(range(256)) * 2000
         async with served(certificates, stream_handler=echo) as server:
@@ -341,11 +335,11 @@ def test_hole_that_closes_again_loses_nothing(run: Run, certificates: Certificat
     run(main())
 
 
-# linux/socket.h; a socket that computes no checksums sends no trains (udp(7), UDP_SEGMENT).
+# linux/socket.h; a socket without checksums sends no GSO batches (udp(7), UDP_SEGMENT).
 SO_NO_CHECK = 11
 
 
-def test_kernel_that_refuses_trains_is_sent_single_datagrams(
+def test_kernel_that_refuses_gso_is_sent_single_datagrams(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -364,7 +358,7 @@ def test_kernel_that_refuses_trains_is_sent_single_datagrams(
                     assert await within(stream.read_to_end()) == data
                 stats = connection.stats()
                 assert stats.udp_received > 3 * len(data) / 1500
-            # Refused was the first train; what follows is not tried as one.
+            # The first GSO batch was refused; the following ones are not tried.
             (peer,) = server.connections
             stats = peer.stats()
             assert stats.messages_sent > stats.udp_sent * 0.8

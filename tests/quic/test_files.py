@@ -1,4 +1,4 @@
-"""Files and directories that cannot be had: the error has the kernel's number and the name, at once."""
+"""Inaccessible files and directories: the error has errno and the path, immediately."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOBODY = 65534
 
 
 def takers(certificates: Certificates) -> dict[str, Take]:
-    """Everything that takes a path, by its name: those that take a file first."""
+    """All functions that take a path, by name: those for files first."""
     certificate, key = certificates.issue()
     authority = certificates.authority.read_bytes()
     shown: dict[str, Any] = {
@@ -82,7 +82,7 @@ WRITES = {
 
 
 def refused(take: Take, path: Path, kind: type[OSError], code: int) -> None:
-    """Have a path refused, in both of its forms."""
+    """Check that a path is refused, in both of its types."""
     for given in (path, str(path)):
         with pytest.raises(kind) as caught:
             take(given)
@@ -101,7 +101,7 @@ def all_but(certificates: Certificates, names: set[str]) -> Iterator[Take]:
     return named(certificates, set(takers(certificates)) - names)
 
 
-def test_what_is_not_there(certificates: Certificates, tmp_path: Path) -> None:
+def test_missing_paths(certificates: Certificates, tmp_path: Path) -> None:
     for take in all_but(certificates, MAKES_ITS_DIRECTORY):
         refused(take, tmp_path / "missing" / "file", FileNotFoundError, errno.ENOENT)
 
@@ -122,7 +122,7 @@ def test_files_in_place_of_directories(certificates: Certificates, tmp_path: Pat
 
 @contextmanager
 def as_somebody() -> Iterator[Path]:
-    """Give a directory of somebody else's, where the superuser is somebody, too."""
+    """Give a directory of another user; root changes to an unprivileged user."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "file").touch(0o600)
@@ -147,7 +147,7 @@ def as_somebody() -> Iterator[Path]:
 
 
 @pytest.mark.one_thread("who it is, the process is")
-def test_what_is_not_permitted(certificates: Certificates) -> None:
+def test_paths_without_permission(certificates: Certificates) -> None:
     takes = takers(certificates)
     with as_somebody() as folder:
         for name, take in takes.items():
@@ -161,7 +161,7 @@ def test_what_is_not_permitted(certificates: Certificates) -> None:
                     refused(take, folder / "new", PermissionError, errno.EACCES)
 
 
-def test_directory_that_everybody_may_write_to(certificates: Certificates, tmp_path: Path) -> None:
+def test_world_writable_directory(certificates: Certificates, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     for take in named(certificates, MAKES_ITS_DIRECTORY):
         refused(take, tmp_path, PermissionError, errno.EACCES)
@@ -173,14 +173,14 @@ def test_directories_are_left_as_they_were(certificates: Certificates, tmp_path:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_pipe_that_nobody_reads(certificates: Certificates, tmp_path: Path) -> None:
+def test_pipe_without_a_reader(certificates: Certificates, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for take in named(certificates, {"keylog", "keylog of a server", "secrets_log_file"}):
         refused(take, pipe, OSError, errno.ENXIO)
 
 
-def test_names_that_no_file_has(certificates: Certificates) -> None:
+def test_impossible_file_names(certificates: Certificates) -> None:
     for take in takers(certificates).values():
         with pytest.raises(ValueError, match="null"):
             take("a\0b")
@@ -188,13 +188,13 @@ def test_names_that_no_file_has(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("path", [3.5, [3], object()])
-def test_what_is_no_path(certificates: Certificates, path: Any) -> None:
+def test_paths_of_other_types(certificates: Certificates, path: Any) -> None:
     for take in takers(certificates).values():
         with pytest.raises(TypeError):
             take(path)
 
 
-def test_files_of_something_else_are_named(certificates: Certificates, tmp_path: Path) -> None:
+def test_files_with_other_contents_are_named(certificates: Certificates, tmp_path: Path) -> None:
     place = tmp_path / "other"
     for text in (b"", b"text", b"\0" * 100, b"-----BEGIN NOTHING-----\n-----END NOTHING-----\n"):
         place.write_bytes(text)

@@ -1,4 +1,4 @@
-"""A handshake has a time of its own, whatever the peer sends and however long silence is borne."""
+"""The handshake has its own timeout, whatever the peer sends and however long the idle timeout is."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SHORT = {"handshake_timeout": 0.3, "idle_timeout": None, "initial_rtt": 0.05}
 
 @pytest.fixture
 def silent() -> Iterator[tuple[str, int]]:
-    """Give the address of a socket that nobody reads."""
+    """Give the address of a socket that is never read."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()
 
 
 def first_packet(datagram: bytes) -> bytes:
-    """Cut a datagram behind the first of its packets, an Initial (RFC 9000 §17.2.2)."""
+    """Cut a datagram after its first packet, an Initial (RFC 9000 §17.2.2)."""
     buf = Buffer(data=datagram)
     buf.seek(5)
     for _id in range(2):
@@ -49,12 +49,12 @@ def first_packet(datagram: bytes) -> bytes:
 
 
 def is_initial(datagram: bytes) -> bool:
-    # Without the fixed bit, which may be anything (RFC 9287).
+    # Ignores the fixed bit, which may have any value (RFC 9287).
     return datagram[0] & 0xB0 == 0x80
 
 
 @pytest.mark.parametrize("idle_timeout", [None, 300.0])
-def test_nobody_answers(
+def test_handshake_times_out_without_an_answer(
     run: Run, certificates: Certificates, silent: tuple[str, int], idle_timeout: float | None
 ) -> None:
     async def main() -> None:
@@ -68,7 +68,9 @@ def test_nobody_answers(
     run(within(main()))
 
 
-def test_a_server_that_answers_and_falls_silent(run: Run, certificates: Certificates) -> None:
+def test_server_that_falls_silent_during_the_handshake(
+    run: Run, certificates: Certificates
+) -> None:
     async def main() -> None:
         async with served(certificates) as server, relayed(server.address) as relay:
             passed: list[bytes] = []
@@ -92,7 +94,7 @@ def test_a_server_that_answers_and_falls_silent(run: Run, certificates: Certific
     run(within(main()))
 
 
-def test_a_client_that_falls_silent_is_counted_and_told(
+def test_client_that_falls_silent_is_counted_and_reported(
     run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -128,7 +130,7 @@ def test_a_client_that_falls_silent_is_counted_and_told(
     run(within(main()))
 
 
-def test_a_trickle_does_not_lengthen_it(certificates: Certificates) -> None:
+def test_trickle_does_not_extend_the_handshake_timeout(certificates: Certificates) -> None:
     leaf, key = certificates.issue()
     # A chain of several datagrams.
     chain = [leaf.read_bytes(), *[certificates.authority.read_bytes()] * 4]
@@ -144,11 +146,11 @@ def test_a_trickle_does_not_lengthen_it(certificates: Certificates) -> None:
     def trickle(datagram: bytes, from_client: bool) -> list[bytes]:
         nonlocal arrived
         if from_client:
-            # What is not acknowledged is said again, to an address that was proved.
+            # Unacknowledged data is retransmitted to a validated address.
             return [datagram] if arrived == 0 else []
         if is_initial(datagram):
             return [first_packet(datagram)]
-        # Of the rest the end arrives, again and again, and the beginning never.
+        # Of the rest only the end arrives, repeatedly, and never the beginning.
         is_end = datagram[0] & 0xB0 == 0xA0 and len(datagram) < 1200
         arrived += is_end
         return [datagram] if is_end or datagram[0] & 0xB0 == 0xB0 else []  # a Retry passes
@@ -163,7 +165,7 @@ def test_a_trickle_does_not_lengthen_it(certificates: Certificates) -> None:
     assert isinstance(client.error, errors.HandshakeTimeout)
 
 
-def test_a_peer_that_has_answered_is_told(certificates: Certificates) -> None:
+def test_answering_peer_is_notified_of_the_timeout(certificates: Certificates) -> None:
     pair = Pair.make(certificates, server={"handshake_timeout": None, "idle_timeout": None})
     pair.network = lambda datagram, from_client: (
         [datagram] if from_client else [first_packet(datagram)] if is_initial(datagram) else []
@@ -177,7 +179,7 @@ def test_a_peer_that_has_answered_is_told(certificates: Certificates) -> None:
     pair.run_until(pair.is_over)
 
 
-def test_a_client_that_repeats_itself_ends_in_time(certificates: Certificates) -> None:
+def test_client_that_only_retransmits_times_out(certificates: Certificates) -> None:
     limits = {"handshake_timeout": 12.0, "idle_timeout": 10.0}
     pair = Pair.make(certificates, server=limits)
     pair.network = lambda datagram, from_client: [datagram] if from_client else []
@@ -190,7 +192,7 @@ def test_a_client_that_repeats_itself_ends_in_time(certificates: Certificates) -
     assert address[0] in str(error)
 
 
-def test_silence_still_counts_within_it(certificates: Certificates) -> None:
+def test_idle_timeout_applies_during_the_handshake(certificates: Certificates) -> None:
     pair = Pair.make(certificates)
     pair.network = lambda _datagram, _from_client: []
     client = pair.connect(client_config(certificates, handshake_timeout=60.0, idle_timeout=5.0))
@@ -198,7 +200,7 @@ def test_silence_still_counts_within_it(certificates: Certificates) -> None:
     assert isinstance(client.error, errors.IdleTimeout)
 
 
-def test_once_complete_there_is_no_more_of_it(certificates: Certificates) -> None:
+def test_handshake_timeout_ends_with_the_handshake(certificates: Certificates) -> None:
     limits = {"handshake_timeout": 1.0, "idle_timeout": None}
     pair = Pair.make(certificates, server=limits)
     client = pair.connect(client_config(certificates, **limits))
@@ -212,7 +214,7 @@ def test_once_complete_there_is_no_more_of_it(certificates: Certificates) -> Non
     assert not pair.accepted[0].is_closed
 
 
-def test_events_tell_it_once(silent: tuple[str, int]) -> None:
+def test_handshake_timeout_is_one_event(silent: tuple[str, int]) -> None:
     configuration = QuicConfiguration(
         is_client=True, idle_timeout=None, handshake_timeout=2.0, server_name="localhost"
     )
@@ -235,7 +237,9 @@ def test_events_tell_it_once(silent: tuple[str, int]) -> None:
     assert connection.datagrams_to_send(now) == []
 
 
-def test_both_shapes_take_it(run: Run, certificates: Certificates, silent: tuple[str, int]) -> None:
+def test_both_apis_accept_a_handshake_timeout(
+    run: Run, certificates: Certificates, silent: tuple[str, int]
+) -> None:
     ours = QuicConfiguration(is_client=False, alpn_protocols=["test"], handshake_timeout=0.0)
     ours.load_cert_chain(*certificates.issue())
     theirs = QuicConfiguration(is_client=True, handshake_timeout=0.3, idle_timeout=None)

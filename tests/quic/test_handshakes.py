@@ -60,7 +60,7 @@ def test_early_data_of_a_resumed_session(run: Run, certificates: Certificates) -
         config = client_config(certificates)
         async with served(certificates, stream_handler=echo, early_data=True) as server:
             async with dialled(certificates, server.address, configuration=config) as first:
-                # The ticket comes with or after the answer.
+                # The ticket arrives with or after the answer.
                 stream = await first.open_stream()
                 stream.write(b"x")
                 stream.finish()
@@ -80,19 +80,19 @@ def test_early_data_of_a_resumed_session(run: Run, certificates: Certificates) -
     run(main())
 
 
-def test_early_data_that_the_server_refuses(run: Run, certificates: Certificates) -> None:
+def test_rejected_early_data(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         config = client_config(certificates)
         certificate, key = certificates.issue()
         keys = {"certificate": certificate, "private_key": key, "alpn": ["test"]}
         async with served(certificates, stream_handler=echo, early_data=True) as server:
             async with dialled(certificates, server.address, configuration=config) as first:
-                # The ticket comes with or after the answer.
+                # The ticket arrives with or after the answer.
                 stream = await first.open_stream()
                 stream.write(b"x")
                 stream.finish()
                 await within(stream.read_to_end())
-            # Sessions of the old configuration are unknown to the new one.
+            # The new configuration does not know sessions of the old one.
             server._native.set_server(quic.ServerConfig(**keys))  # type: ignore[arg-type]
             async with dialled(
                 certificates, server.address, configuration=config, early_data=True
@@ -105,7 +105,7 @@ def test_early_data_that_the_server_refuses(run: Run, certificates: Certificates
                 with pytest.raises(quic.EarlyDataRejected):
                     stream.write(b"more")
                 again = await second.open_stream()
-                # It has the number of the one that is not there, whose end is not its own.
+                # It reuses the number of the rejected stream; aborting that one must not affect it.
                 assert again.id == stream.id
                 stream.abort()
                 again.write(b"again")
@@ -192,7 +192,7 @@ def test_secrets_are_logged(run: Run, certificates: Certificates, tmp_path: Path
     run(main())
 
 
-def test_a_key_log_that_raises_keeps_nobody_from_hearing(
+def test_key_log_that_raises_does_not_affect_connections(
     run: Run, certificates: Certificates, loop: asyncio.AbstractEventLoop
 ) -> None:
     reported: list[dict[str, Any]] = []
@@ -211,7 +211,7 @@ def test_a_key_log_that_raises_keeps_nobody_from_hearing(
     assert {type(context["exception"]) for context in reported} == {ZeroDivisionError}
 
 
-def test_secrets_go_where_the_environment_says(
+def test_secrets_go_to_the_file_of_the_environment(
     run: Run, certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "keys"
@@ -237,7 +237,7 @@ def test_authorities_of_a_directory(run: Run, certificates: Certificates, tmp_pa
     run(main())
 
 
-def test_another_address_is_tried_where_one_cannot_be_begun(
+def test_next_address_is_tried_if_an_attempt_fails_to_start(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -260,7 +260,7 @@ def test_another_address_is_tried_where_one_cannot_be_begun(
     run(main())
 
 
-def test_streams_that_were_asked_for_before_the_handshake_was_complete_are_opened(
+def test_streams_requested_during_the_handshake_are_opened(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What an iterator has handed out is its taker's alone: it is gone when the taker lets go of it."""
+"""Iterators keep no references: what they yield is freed when the consumer drops it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _without_the_collector() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("unidirectional", [False, True])
-def test_streams_of_an_iterator_end_when_nobody_has_them(
+def test_streams_of_an_iterator_end_when_dropped(
     run: Run, certificates: Certificates, unidirectional: bool
 ) -> None:
     async def main() -> None:
@@ -57,7 +57,7 @@ def test_streams_of_an_iterator_end_when_nobody_has_them(
     run(main())
 
 
-def test_accepted_streams_end_when_nobody_has_them(run: Run, certificates: Certificates) -> None:
+def test_accepted_streams_end_when_dropped(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             for _ in range(2):
@@ -71,8 +71,8 @@ def test_accepted_streams_end_when_nobody_has_them(run: Run, certificates: Certi
     run(main())
 
 
-def test_pieces_of_a_stream_are_not_kept(run: Run, certificates: Certificates) -> None:
-    """`bytes` have no weak references: what the frame of the generator holds is looked at."""
+def test_chunks_of_a_stream_are_not_kept(run: Run, certificates: Certificates) -> None:
+    """`bytes` have no weak references: this checks what the generator's frame holds."""
 
     async def main() -> None:
         async with both(certificates) as (client, server):

@@ -1,4 +1,4 @@
-"""Keywords: each is shown, typed and described, and one that there is not is refused by its name."""
+"""Keywords are shown, typed and documented; unknown ones are refused by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python"
-# What each function has: the keywords of a class, and the native classes that have their defaults.
+# For each function: its class of keywords, and the native classes with their defaults.
 SHOWN: dict[Any, tuple[Any, tuple[Any, ...]]] = {
     quic.connect: (keywords.ConnectKeywords, (native.ClientConfig, native.Endpoint)),
     quic.open_connection: (keywords.ConnectKeywords, (native.ClientConfig, native.Endpoint)),
@@ -46,7 +46,7 @@ SHOWN: dict[Any, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-# --- what is shown --------------------------------------------------------------------------------
+# --- signatures -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", SHOWN, ids=lambda function: function.__name__)
@@ -75,7 +75,7 @@ def test_every_keyword_of_the_native_configurations_is_typed() -> None:
     assert keywords.ClientKeywords.__annotations__.keys() - connecting == {"early_data"}
 
 
-def test_no_public_function_takes_just_anything() -> None:
+def test_public_functions_have_explicit_parameters() -> None:
     def functions(module: Any) -> Any:
         for name in getattr(module, "__all__", ()):
             public = getattr(module, name)
@@ -105,11 +105,11 @@ def test_hints_can_be_resolved() -> None:
         assert typing.get_type_hints(kind).keys() == kind.__annotations__.keys()
 
 
-# --- what is described ----------------------------------------------------------------------------
+# --- descriptions ---------------------------------------------------------------------------------
 
 
 def descriptions() -> dict[str, dict[str, str]]:
-    """What stands below each field of the classes of `keywords`, by class and field."""
+    """The description below each field of the classes of `keywords`, by class and field."""
     tree = ast.parse(Path(inspect.getfile(keywords)).read_text(encoding="utf-8"))
     found: dict[str, dict[str, str]] = {}
     for kind in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
@@ -121,7 +121,7 @@ def descriptions() -> dict[str, dict[str, str]]:
     return found
 
 
-# A number is of something.
+# Numbers have a unit.
 UNITS = re.compile(r"Seconds|Bytes|Streams|Connections|Address tokens|Datagrams|version|Versions")
 NUMERIC = re.compile(r"\b(?:int|float)\b")
 
@@ -133,7 +133,7 @@ def test_keywords_are_described(function: Any) -> None:
     classes = [base for base in told if hasattr(keywords, base)]
     defaults = inspect.signature(function).parameters
     for name, annotation in kind.__annotations__.items():
-        # Of its own class, if that has one: a server's `sessions` are more than a client's.
+        # From its own class, if that has one: a server's `sessions` differ from a client's.
         own = [told[one][name] for one in classes if name in told[one] and is_of(kind, one, name)]
         assert own, f"{name} has no description"
         text = " ".join(own[0].split())
@@ -150,7 +150,7 @@ def is_of(kind: Any, base: str, name: str) -> bool:
     return name in own and wanted.keys() <= own.keys() and wanted[name] == own[name]
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refused keywords -----------------------------------------------------------------------------
 
 UNKNOWN = {
     "cafile": "ca_file",
@@ -185,7 +185,7 @@ def test_unknown_keywords_of_configurations() -> None:
             assert str(caught.value) == said(make.__name__, name, other)
 
 
-def test_unknown_keywords_are_told_before_what_else_is_wrong() -> None:
+def test_unknown_keywords_are_reported_before_other_errors() -> None:
     with pytest.raises(TypeError, match=r"'cafile'\. Did you mean 'ca_file'"):
         native.ClientConfig(max_data=0, cafile="x")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"'certfile'\. Did you mean 'certificate'"):
@@ -217,7 +217,7 @@ def test_unknown_keywords_of_functions(run: Run, certificates: Certificates) -> 
     run(main())
 
 
-def test_the_other_shapes_refuse_them_too(run: Run) -> None:
+def test_other_apis_refuse_unknown_keywords_too(run: Run) -> None:
     async def main() -> None:
         with pytest.raises(TypeError, match="unexpected keyword argument 'ca_file'"):
             shaped_connect("localhost", 1, ca_file="x")  # type: ignore[call-arg]
@@ -255,7 +255,7 @@ def test_unknown_fields_of_configurations(kind: Any) -> None:
     assert kind(["h3"]).alpn_protocols == ["h3"]
 
 
-def test_what_is_set_elsewhere(run: Run, certificates: Certificates) -> None:
+def test_keywords_that_are_set_elsewhere(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         config = native.ClientConfig(ca_file=certificates.authority, alpn=["test"])
         async with served(certificates) as server:
@@ -279,7 +279,7 @@ def test_what_is_set_elsewhere(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-# --- what a type checker says ---------------------------------------------------------------------
+# --- type checkers --------------------------------------------------------------------------------
 
 GOOD = """
 from pathlib import Path
@@ -307,7 +307,7 @@ async def main(**keywords: Unpack[ConnectKeywords]) -> None:
     quic.ClientConfig(ca_data=[b"x", "y"], qlog=Path("x"), congestion="bbr")
     quic.ServerConfig(certificate=[b"x", b"y"], private_key="z", password=lambda: "w")
 """
-# What is wrong in each line, as mypy says it.
+# The error of each line, as mypy reports it.
 BAD = {
     'quic.connect("::1", 1, cafile="x")': 'did you mean "ca_file"',
     'quic.connect("::1", 1, idle_timeout="30")': 'expected "float | None"',
@@ -343,7 +343,7 @@ async def main(sock: socket.socket) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_type_checker_refuses_what_the_call_would(tmp_path: Path) -> None:
+def test_type_checker_refuses_invalid_calls(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     good, bad = tmp_path / "good.py", tmp_path / "bad.py"
     good.write_text(GOOD)

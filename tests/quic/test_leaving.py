@@ -1,4 +1,4 @@
-"""Leaving a connection waits for no more than that the peer is told; what is closed late says so."""
+"""Leaving a connection waits only until the close is sent; what is closed too late raises."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configurations(certificates: Certificates) -> tuple[QuicConfiguration, QuicC
     return server, client
 
 
-def test_leaving_returns_once_the_close_was_sent(run: Run, certificates: Certificates) -> None:
+def test_leaving_returns_once_the_close_is_sent(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         ours, theirs = configurations(certificates)
         made: list[QuicConnectionProtocol] = []
@@ -54,7 +54,7 @@ def test_leaving_returns_once_the_close_was_sent(run: Run, certificates: Certifi
                 endpoint: Any = client._transport
             assert client._closed.is_set()
             assert endpoint.is_closing()
-            # The socket stays for what may still come, and goes by itself.
+            # The socket stays open for late packets, and closes by itself.
             assert not endpoint._driver.is_closed
             await within(made[0].wait_closed())
             await within(endpoint.wait_closed())
@@ -63,7 +63,7 @@ def test_leaving_returns_once_the_close_was_sent(run: Run, certificates: Certifi
     run(main())
 
 
-def test_what_is_left_behind_ends_with_the_loop(run: Run, certificates: Certificates) -> None:
+def test_leftover_endpoints_end_with_the_loop(run: Run, certificates: Certificates) -> None:
     left: list[weakref.ref[Any]] = []
 
     async def main() -> None:
@@ -81,9 +81,7 @@ def test_what_is_left_behind_ends_with_the_loop(run: Run, certificates: Certific
     assert left[0]() is None
 
 
-def test_a_close_after_the_loops_changes_nothing_and_says_so(
-    run: Run, certificates: Certificates
-) -> None:
+def test_close_after_the_loop_is_closed_raises(run: Run, certificates: Certificates) -> None:
     kept: list[Any] = []
 
     async def main() -> None:
@@ -113,7 +111,7 @@ def test_a_close_after_the_loops_changes_nothing_and_says_so(
     client.close()
 
 
-def test_a_close_after_the_loops_in_aioquics_shape(
+def test_close_after_the_loop_is_closed_in_the_aioquic_api(
     run: Run, certificates: Certificates, loop_log: LoopLog
 ) -> None:
     kept: list[Any] = []
@@ -149,7 +147,7 @@ def test_a_close_after_the_loops_in_aioquics_shape(
     client.endpoint._driver.close()
 
 
-def test_a_server_of_aioquics_shape_tells_a_client_that_it_has_not_seen(
+def test_aioquic_style_server_notifies_an_unseen_client(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -157,7 +155,7 @@ def test_a_server_of_aioquics_shape_tells_a_client_that_it_has_not_seen(
         server = await serve("127.0.0.1", 0, configuration=ours)
         async with quic.Endpoint(bind("127.0.0.1")) as endpoint:
             client = endpoint.begin(client_config(certificates), server.sockname, "localhost")
-            # Its first packet is in the server's socket, and the loop has not looked since.
+            # Its first packet is in the server's socket, and the loop has not polled since.
             endpoint._native.flush()
             server.close()
             await within(server.wait_closed())

@@ -1,6 +1,6 @@
-"""What strangers and greedy peers cost a server, without I/O.
+"""The cost of strangers and greedy peers for a server, without I/O.
 
-The clock and the network are the test's.
+The test controls the clock and the network.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tests.support import until_memory_stays
 if TYPE_CHECKING:
     from tests.support.tls import Certificates
 
-# A certificate that does not go into three times a client's first flight.
+# A certificate larger than three times a client's first flight.
 NAMES = ",".join(
     ["DNS:localhost", *[f"DNS:a-rather-long-name-{n}.example.org" for n in range(300)]]
 )
 
 
 def first_flight(certificates: Certificates) -> list[bytes]:
-    """What a client says first."""
+    """The first datagrams of a client."""
     client = native.Endpoint(events=True)
     client.connect(client_config(certificates), SERVER, "localhost", 100.0)
     return [datagram for datagram, _ in client.datagrams_to_send(100.0)]
 
 
 @pytest.mark.parametrize("heard", [1, 2])
-def test_address_that_is_not_proved_is_sent_three_times_what_it_sent_at_most(
+def test_unvalidated_address_is_limited_to_three_times_its_bytes(
     certificates: Certificates, heard: int
 ) -> None:
     certificate, key = certificates.issue("long", NAMES)
@@ -46,7 +46,7 @@ def test_address_that_is_not_proved_is_sent_three_times_what_it_sent_at_most(
         server.receive_datagram(datagram, CLIENT, now)
         went += sum(len(data) for data, _ in server.datagrams_to_send(now))
         assert went <= 3 * came
-    # It says it again and again, until it gives up; the client says nothing.
+    # It retransmits until it times out; the client sends nothing.
     while (deadline := server.next_timeout()) is not None:
         now = max(now, deadline)
         server.handle_timer(now)
@@ -58,7 +58,7 @@ def test_address_that_is_not_proved_is_sent_three_times_what_it_sent_at_most(
         assert went > 2 * came, "there was more to say than that"
 
 
-def test_certificate_that_is_longer_than_that_arrives_all_the_same(
+def test_long_certificate_arrives_despite_the_amplification_limit(
     certificates: Certificates,
 ) -> None:
     certificate, key = certificates.issue("long", NAMES)
@@ -72,7 +72,7 @@ def test_certificate_that_is_longer_than_that_arrives_all_the_same(
 
 
 @pytest.mark.one_thread("it looks at the memory of the process")
-def test_flood_of_first_packets_finds_no_state_behind_retry(certificates: Certificates) -> None:
+def test_flood_of_first_packets_creates_no_state_with_retry(certificates: Certificates) -> None:
     pair = Pair.make(certificates, retry="always")
     server = pair.server
     (datagram, *_rest) = first_flight(certificates)
@@ -95,7 +95,7 @@ def test_flood_of_first_packets_finds_no_state_behind_retry(certificates: Certif
     assert server.connection_count == 1
 
 
-def test_answers_that_wait_are_bounded(certificates: Certificates) -> None:
+def test_queued_answers_are_bounded(certificates: Certificates) -> None:
     pair = Pair.make(certificates, retry="always")
     (datagram, *_rest) = first_flight(certificates)
     for number in range(2000):
@@ -103,7 +103,7 @@ def test_answers_that_wait_are_bounded(certificates: Certificates) -> None:
     assert len(pair.server.datagrams_to_send(pair.now)) == 256
 
 
-def test_clients_prove_their_addresses_once_many_handshakes_are_under_way(
+def test_retry_is_required_during_many_handshakes(
     certificates: Certificates,
 ) -> None:
     pair = Pair.make(certificates, retry="auto")
@@ -118,15 +118,15 @@ def test_clients_prove_their_addresses_once_many_handshakes_are_under_way(
         server.datagrams_to_send(pair.now)
     assert server.connection_count >= 128
     pair.has_strangers = True
-    # It is there longer than those who say no more.
+    # It outlives the silent ones.
     legitimate = pair.connect(client_config(certificates, keep_alive=5))
     pair.run_until(lambda: not legitimate.is_handshaking)
-    # They are given up.
+    # The silent ones time out.
     pair.run_until(lambda: server.connection_count == 1, 120)
     assert not legitimate.is_closed
 
 
-def test_connections_past_the_maximum_are_refused_and_there_is_room_again(
+def test_connections_past_the_maximum_are_refused_until_there_is_room(
     certificates: Certificates,
 ) -> None:
     pair = Pair.make(certificates, max_connections=3)
@@ -145,7 +145,7 @@ def test_connections_past_the_maximum_are_refused_and_there_is_room_again(
     assert connection.error is None
 
 
-def test_peer_that_sends_more_than_is_read_is_stopped_at_the_windows(
+def test_unread_data_is_bounded_by_the_windows(
     certificates: Certificates,
 ) -> None:
     windows: dict[str, Any] = {
@@ -158,7 +158,7 @@ def test_peer_that_sends_more_than_is_read_is_stopped_at_the_windows(
     connection = pair.connect(config)
     pair.exchange()
     streams: list[int] = []
-    # The peer allows more of them once half of those that it allows are open.
+    # The peer raises the limit once half of the allowed streams are open.
     for _ in range(5):
         while (stream := connection.open_stream_nowait()) is not None:
             streams.append(stream)
@@ -169,7 +169,7 @@ def test_peer_that_sends_more_than_is_read_is_stopped_at_the_windows(
         for stream in streams:
             connection.send_stream_data(stream, bytes(10_000), False)
         pair.exchange()
-    # The rest is here, and the peer's program has heard of nothing that it has to keep.
+    # The rest is still here, and the peer's application has no event to store.
     (peer,) = pair.accepted
     assert connection.streams_queued > 3_000_000 - 200_000 - 100_000
     assert connection.stats().bytes_sent < 300_000
@@ -182,7 +182,7 @@ def test_peer_that_sends_more_than_is_read_is_stopped_at_the_windows(
 def test_close_after_any_datagram_ends_both_sides(
     certificates: Certificates, closer: str, kind: str
 ) -> None:
-    """At every step of a handshake and of what comes after it: nobody waits forever, or is left."""
+    """At every step of a handshake and after it: no end waits forever or keeps a connection."""
     config, server = client_config(certificates), server_config(certificates)
     for step in range(24):
         pair = Pair(
@@ -223,9 +223,9 @@ def _close_after(
         pair.exchange()
         _act(connection, pair.accepted)
     if next(seen) <= step:
-        # Fewer datagrams than that: an end that is at rest.
+        # Fewer datagrams than that: close an idle end.
         end()
-    # A server that was asked before it knew of the connection closes it now.
+    # A server that was closed before it knew the connection closes it now.
     pair.run_until(lambda: connection.is_closed or pair.accepted)
     end()
 

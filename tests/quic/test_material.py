@@ -1,4 +1,4 @@
-"""Certificates and keys in every form that programs have them in."""
+"""Certificates and keys in all supported forms."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_objects_of_cryptography(run: Run, certificates: Certificates) -> None:
     handshake(run, certificates, configuration=config)
 
 
-def test_key_with_a_password_that_is_not_given(certificates: Certificates) -> None:
+def test_missing_password_of_a_key(certificates: Certificates) -> None:
     certificate, key = certificates.issue("locked", password=SECRET)
     with pytest.raises(quic.ConfigurationError, match="encrypted: give its password"):
         quic.ServerConfig(certificate=certificate, private_key=key)
@@ -90,7 +90,7 @@ def test_wrong_password_that_ends_in_valid_padding(certificates: Certificates) -
             quic.ServerConfig(certificate=certificate, private_key=locked, password="another")
 
 
-def test_password_of_a_key_that_has_none(certificates: Certificates) -> None:
+def test_password_for_an_unencrypted_key(certificates: Certificates) -> None:
     pytest.importorskip("cryptography")
     certificate, key = certificates.issue()
     with pytest.raises(quic.ConfigurationError, match="not encrypted: leave out its password"):

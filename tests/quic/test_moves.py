@@ -1,4 +1,4 @@
-"""Connections that move, on every loop: rebinding, new keys, and who waits for a socket meanwhile."""
+"""Connections that move, on every loop: rebinding, key updates, and waiters for a socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Run = Callable[[Any], Any]
 
 
-def test_nat_that_is_started_again(run: Run, certificates: Certificates) -> None:
+def test_restarted_nat(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates, stream_handler=echo) as server:
             async with (
@@ -57,7 +57,7 @@ def test_rebind_keys_and_ping(run: Run, certificates: Certificates) -> None:
 
 
 def test_moving_at_once_waits_for_the_handshake(run: Run, certificates: Certificates) -> None:
-    """In the step of the task in which the client has connected: the server has not confirmed it yet."""
+    """In the same task step in which the client connected: the server has not confirmed it yet."""
 
     async def main() -> None:
         async with served(certificates, stream_handler=echo) as server:
@@ -73,7 +73,7 @@ def test_moving_at_once_waits_for_the_handshake(run: Run, certificates: Certific
     run(main())
 
 
-def test_moving_behind_a_last_flight_that_is_lost(run: Run, certificates: Certificates) -> None:
+def test_moving_after_a_lost_last_flight(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates, stream_handler=echo, initial_rtt=0.02) as server:
             async with relayed(server.address, loss=0.3) as relay:
@@ -88,7 +88,7 @@ def test_moving_behind_a_last_flight_that_is_lost(run: Run, certificates: Certif
     run(main())
 
 
-def test_endpoint_does_not_move_under_a_handshake(run: Run, certificates: Certificates) -> None:
+def test_endpoint_does_not_move_during_a_handshake(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates, stream_handler=echo) as server:
             async with dialled(certificates, server.address) as connection:
@@ -100,7 +100,7 @@ def test_endpoint_does_not_move_under_a_handshake(run: Run, certificates: Certif
                     endpoint.rebind("127.0.0.1")
                 with pytest.raises(RuntimeError, match="not confirmed"):
                     native.EventConnection(endpoint._native, other._key).local_address_changed()
-                # The one waits for the other's.
+                # Rebinding one connection waits for the other's confirmation.
                 await within(connection.rebind("127.0.0.1"))
                 assert other.is_confirmed
                 for moved in (connection, other):
@@ -125,7 +125,7 @@ def test_moving_a_connection_whose_handshake_fails(run: Run, certificates: Certi
 
 
 class _Full:
-    """In place of an endpoint: its socket takes nothing until it is another one."""
+    """Replaces an endpoint: its socket is full until it is rebound."""
 
     connection_count = 0
     is_full = True
@@ -160,7 +160,7 @@ async def _waiting(full: Any) -> tuple[_driver.Driver, asyncio.Future[None]]:
     return driver, sending
 
 
-def test_who_waits_for_a_full_socket_goes_on_with_the_next_one(run: Run) -> None:
+def test_waiter_for_a_full_socket_continues_on_the_next_one(run: Run) -> None:
     async def main() -> None:
         driver, sending = await _waiting(_Full())
         driver.rebind(_driver.bind("127.0.0.1"))
@@ -171,7 +171,7 @@ def test_who_waits_for_a_full_socket_goes_on_with_the_next_one(run: Run) -> None
 
 
 @pytest.mark.loop_errors
-def test_who_waits_for_a_full_socket_hears_of_an_error(run: Run, loop_log: LoopLog) -> None:
+def test_waiter_for_a_full_socket_gets_errors(run: Run, loop_log: LoopLog) -> None:
     async def main() -> None:
         full = _Full()
         driver, sending = await _waiting(full)
@@ -200,7 +200,7 @@ def test_a_client_does_not_move_to_the_other_family(run: Run, certificates: Cert
 @pytest.mark.parametrize(
     "settings", [{"gso": False, "gro": False, "ecn": False}, {"segments_max": 2}]
 )
-def test_network_that_takes_no_trains(
+def test_transfer_with_reduced_batching(
     run: Run, certificates: Certificates, settings: dict[str, Any]
 ) -> None:
     async def main() -> None:

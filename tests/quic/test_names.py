@@ -1,4 +1,4 @@
-"""Names and addresses: zones of IPv6, names of servers and of protocols, self-signed certificates."""
+"""Names and addresses: IPv6 zones, server and protocol names, self-signed certificates."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_full_addresses_keep_all_four(certificates: Certificates) -> None:
     assert native.EventConnection(endpoint, key).remote_address == address
 
 
-def test_zone_that_is_none(certificates: Certificates) -> None:
+def test_invalid_zone(certificates: Certificates) -> None:
     endpoint = native.Endpoint(events=True)
     with pytest.raises(OSError, match=r"no interface|No such device"):
         endpoint.connect(client_config(certificates), ("fe80::1%none", 9), "localhost", 1.0)
@@ -97,7 +97,7 @@ def test_connections_within_a_link(run: Run, certificates: Certificates) -> None
     run(main())
 
 
-def test_connections_in_aioquics_shape_within_a_link(run: Run, certificates: Certificates) -> None:
+def test_link_local_connections_in_the_aioquic_api(run: Run, certificates: Certificates) -> None:
     found = link_local()
     if found is None:
         pytest.skip("this machine has no link-local address")
@@ -156,7 +156,7 @@ def test_zones_are_shown() -> None:
     assert shown(("127.0.0.1", 9)) == "127.0.0.1:9"
 
 
-def test_names_of_servers_have_no_zone(certificates: Certificates) -> None:
+def test_server_names_have_no_zone(certificates: Certificates) -> None:
     endpoint = native.Endpoint(events=True)
     config = client_config(certificates)
     for name in ("fe80::1%lo", f"fe80::1%{LOOPBACK}", "fe80::1%none"):
@@ -194,7 +194,7 @@ def test_host_is_one_name(run: Run, certificates: Certificates, host: Any) -> No
     run(main())
 
 
-def test_names_are_encoded_as_certificates_have_them(run: Run, certificates: Certificates) -> None:
+def test_server_names_are_encoded_as_in_certificates(run: Run, certificates: Certificates) -> None:
     certificate, key = certificates.issue("u-label", "DNS:xn--bcher-kva.example")
 
     async def main() -> None:
@@ -296,7 +296,7 @@ def test_names_of_certificates(run: Run, certificates: Certificates, key: str, a
 
 
 @pytest.mark.parametrize("name", ["", "a b", "*", "*.", "a.*.b", "127.0.0.1", "::1", "x" * 64])
-def test_names_that_no_client_asks_for(certificates: Certificates, name: str) -> None:
+def test_names_that_clients_never_send(certificates: Certificates, name: str) -> None:
     pair = certificates.issue()
     config = server_config(certificates)
     for take in (
@@ -332,14 +332,14 @@ def test_protocols_that_tls_cannot_carry(
 @pytest.mark.parametrize(
     "alpn", ["h3", b"h3", [3], [[104, 51]], [None], [["h3"]], 3, True, object()]
 )
-def test_protocols_that_are_no_list_of_names(certificates: Certificates, alpn: Any) -> None:
+def test_protocols_of_other_types(certificates: Certificates, alpn: Any) -> None:
     for make in (client_config, server_config):
         with pytest.raises(TypeError):
             make(certificates, alpn=alpn)
 
 
 @pytest.mark.parametrize("alpn", ["h3", b"h3", bytearray(b"h3"), memoryview(b"h3"), [3], 3])
-def test_protocols_of_aioquics_shape_are_a_list_too(certificates: Certificates, alpn: Any) -> None:
+def test_protocols_of_other_types_in_the_aioquic_api(certificates: Certificates, alpn: Any) -> None:
     for make in (lambda it: it.client_config(), lambda it: it.server_config()):
         configuration = QuicConfiguration(alpn_protocols=alpn, cafile=str(certificates.authority))
         configuration.load_cert_chain(*certificates.issue())
@@ -357,13 +357,13 @@ def test_no_protocols(run: Run, certificates: Certificates, alpn: Any) -> None:
     run(main())
 
 
-def test_protocol_that_is_no_unicode(certificates: Certificates) -> None:
+def test_protocol_name_that_is_not_utf8(certificates: Certificates) -> None:
     for make in (client_config, server_config):
         with pytest.raises(quic.ConfigurationError, match=r"alpn: .* cannot be encoded"):
             make(certificates, alpn=["\udc80"])
 
 
-def test_the_longest_protocols_are_spoken(run: Run, certificates: Certificates) -> None:
+def test_longest_protocol_names(run: Run, certificates: Certificates) -> None:
     certificate, key = certificates.issue()
     names = ["x" * 255, "é" * 127, b"\xff", bytearray(b"mutable"), memoryview(b"view")]
 
@@ -379,11 +379,11 @@ def test_the_longest_protocols_are_spoken(run: Run, certificates: Certificates) 
     run(main())
 
 
-# --- certificates that are their own authority ----------------------------------------------------
+# --- self-signed certificates ---------------------------------------------------------------------
 
 
 def self_signed(folder: Path, *options: str) -> tuple[Path, Path]:
-    """What `openssl req -x509` makes: an authority's and a server's in one."""
+    """Create with `openssl req -x509` a certificate that is a CA's and a server's in one."""
     certificate, key = folder / "own.pem", folder / "own.key"
     openssl(
         *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -393,7 +393,7 @@ def self_signed(folder: Path, *options: str) -> tuple[Path, Path]:
     return certificate, key
 
 
-def test_certificate_that_is_trusted_by_itself(
+def test_self_signed_certificate_as_its_own_authority(
     run: Run, tmp_path: Path, certificates: Certificates
 ) -> None:
     certificate, key = self_signed(tmp_path)
@@ -405,7 +405,7 @@ def test_certificate_that_is_trusted_by_itself(
             connected = quic.connect(*server.address, server_name="localhost", **known)
             async with connected as connection:
                 assert connection.handshake is not None
-            # Another name, and another authority.
+            # Another name, and another CA.
             for name, trusted in (("other", certificate), ("localhost", certificates.authority)):
                 with pytest.raises(quic.ConnectionClosed):
                     await within(
@@ -417,7 +417,7 @@ def test_certificate_that_is_trusted_by_itself(
     run(main())
 
 
-def test_client_whose_certificate_is_trusted_by_itself(
+def test_self_signed_client_certificate(
     run: Run, tmp_path: Path, certificates: Certificates
 ) -> None:
     certificate, key = self_signed(tmp_path)

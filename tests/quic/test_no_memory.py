@@ -1,4 +1,4 @@
-"""Allocations fail while what has come is handed out: it is there for whoever asks again."""
+"""Failed allocations while received data is delivered: the next call returns it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = pattern(5000)
 
 
 def failing(call: Callable[[], Any], number: int) -> tuple[Any, bool]:
-    """Call with that allocation failing, and once more if it has; also says whether it has."""
+    """Call with that allocation failing, and again if it failed; also return whether it did."""
     testcapi = pytest.importorskip("_testcapi", reason="allocations fail by _testcapi")
     testcapi.set_nomemory(number, number + 1)
     try:
@@ -36,7 +36,7 @@ def failing(call: Callable[[], Any], number: int) -> tuple[Any, bool]:
 
 
 def received(certificates: Certificates) -> native.EventConnection:
-    """Return a server's connection that has got all of a stream."""
+    """Return a server's connection that has received all of a stream."""
     pair = Pair.make(certificates)
     client = pair.connect(client_config(certificates))
     pair.run_until(lambda: pair.accepted and not pair.accepted[-1].is_handshaking)
@@ -48,9 +48,7 @@ def received(certificates: Certificates) -> native.EventConnection:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_events_that_could_not_be_told_are_the_next(
-    certificates: Certificates, at_once: bool
-) -> None:
+def test_undelivered_events_are_returned_next(certificates: Certificates, at_once: bool) -> None:
     for number in range(100):
         server = received(certificates)
         took, has_failed = failing(server.take_events if at_once else server.next_event, number)
@@ -67,7 +65,7 @@ def test_events_that_could_not_be_told_are_the_next(
 
 
 @pytest.mark.parametrize("size", [100, 70_000])
-def test_bytes_that_could_not_be_read_are_the_next(
+def test_undelivered_bytes_are_returned_next(
     run: Callable[[Any], Any], certificates: Certificates, size: int
 ) -> None:
     sent = pattern(20 * size)
@@ -89,7 +87,7 @@ def test_bytes_that_could_not_be_read_are_the_next(
                 if not chunk:
                     break
                 got += chunk
-                # Each piece is read without the first, the second … allocation.
+                # Each chunk is read with the first, the second … allocation failing.
                 number = number + 1 if has_failed else 0
                 failures += has_failed
             assert got == sent

@@ -1,4 +1,4 @@
-"""The programs of examples/quic do what they say; the version report has every line."""
+"""The programs of examples/quic work as documented; the version report is complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def asked(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.one_thread("it has a fixed port")
-@pytest.mark.timeout(600)  # the tests of other interpreters may have the port first
+@pytest.mark.timeout(600)  # the tests of other interpreters may use the port first
 @pytest.mark.parametrize(
     ("name", "serve", "ask", "answer"),
     [
@@ -61,7 +61,7 @@ def test_examples(
         try:
             words = [str(certificates.authority) if word == "CA" else word for word in ask]
             done = asked([*program, *words])
-            # Not all of them say when they listen.
+            # Not all of them print when they listen.
             while "Connection refused" in done.stderr and server.poll() is None:
                 done = asked([*program, *words])
         finally:
@@ -74,7 +74,7 @@ def test_examples(
 
 @pytest.fixture(scope="session")
 def uvloop() -> Any:
-    """Give the module, once it has the pipe for signals that it keeps for the process."""
+    """Import the module, after it has opened the signal pipe that it keeps for the process."""
     module = pytest.importorskip("uvloop")
     module.new_event_loop().close()
     return module

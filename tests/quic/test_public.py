@@ -1,4 +1,4 @@
-"""What programs see: the members of public classes are those that the documentation names."""
+"""The public members of classes are the documented ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def members(kind: type) -> set[str]:
 
 
 def section(page: str, title: str) -> str:
-    """The text below a heading of a page, up to the next one of its level."""
+    """The text below a heading of a page, up to the next heading of its level."""
     text = (DOCS / page).read_text(encoding="utf-8")
     found = re.search(rf"^(#+) {title}$(.*?)(?=^\1 |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, title
@@ -48,7 +48,7 @@ def test_members_are_those_of_the_reference(kind: type) -> None:
     assert not unknown
 
 
-# What aioquic's classes have, and what is ours (docs/quic-migration.md).
+# Members of aioquic's classes, and our additions (docs/quic-migration.md).
 OTHERS: dict[type, str] = {
     QuicConnection: """
         change_connection_id close configuration connect datagrams_to_send get_cipher get_issuercerts
@@ -83,7 +83,7 @@ def test_members_of_the_other_classes(kind: type) -> None:
     assert members(kind) == set(OTHERS[kind].split())
 
 
-def test_what_aiopquic_has_beside_aioquic() -> None:
+def test_additions_of_aiopquic_to_aioquic() -> None:
     added = members(aiopquic.QuicConnection) - members(QuicConnection)
     assert added == set(AIOPQUIC.split())
 
@@ -94,7 +94,7 @@ def test_every_public_member_is_described(kind: type) -> None:
         assert (inspect.getdoc(getattr(kind, name)) or "").strip(), name
 
 
-def test_streams_that_are_had_at_once_are_streams(run: Run, certificates: Certificates) -> None:
+def test_nowait_methods_return_streams(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             assert server.accept_stream_nowait() is None

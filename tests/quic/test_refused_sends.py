@@ -1,4 +1,4 @@
-"""A socket that is full, and a network that answers errors: nothing is lost but time."""
+"""A full socket, and a network that returns errors: no data is lost."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from tests.support.tls import Certificates
 
 
-def test_messages_that_the_kernel_refuses_are_sent_later_or_again(
-    certificates: Certificates, loop_name: str
-) -> None:
+def test_refused_messages_are_sent_later(certificates: Certificates, loop_name: str) -> None:
     if platform.machine() not in NUMBERS:
         pytest.skip("no numbers of system calls for this machine")
     paths = [*certificates.issue(), certificates.authority]

@@ -1,4 +1,4 @@
-"""A handshake that was refused says what helps, at the end that has refused and at the other."""
+"""A refused handshake names a remedy, at the end that refused it and at the other."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Refused:
     server: quic.ConnectionClosed
 
     def says(self, name: str, client: str, server: str) -> None:
-        """Compare what helps."""
+        """Compare the remedies."""
         for error, remedy in ((self.client, client), (self.server, server)):
             assert isinstance(error, TlsError)
             assert f", {name}): {error.reason}. What helps: " in str(error)
             assert remedy in str(error).partition("What helps: ")[2]
-            # It is for people here; the peer has read the cause alone.
+            # The remedy is for local users; the peer gets only the cause.
             assert "What helps" not in error.reason
         assert self.client.by_peer != self.server.by_peer
 
@@ -57,7 +57,7 @@ def refused(
             known = {**known, "server_name": "localhost", **client}
             with pytest.raises(quic.TlsError) as caught:
                 async with quic.connect(*endpoint.address[:2], **known) as connection:
-                    # A client that is refused has completed the handshake by itself before.
+                    # A refused client has already completed the handshake on its side.
                     await within(connection.wait_closed())
                     assert connection.error is not None
                     raise connection.error
@@ -98,7 +98,7 @@ def test_self_signed(run: Run, certificates: Certificates, tmp_path: Path) -> No
     )
     both = refused(run, certificates, shown(pair))
     both.says("unknown_ca", "a self-signed certificate itself", "have the peer trust")
-    # And so it is.
+    # And the remedy works.
     handshake(run, certificates, shown(pair), ca_file=pair[0])
 
 
@@ -119,7 +119,7 @@ def test_authority_as_a_leaf(run: Run, certificates: Certificates) -> None:
     both.says("certificate_unknown", text, text)
 
 
-def test_authority_that_was_made_anew(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+def test_recreated_authority(run: Run, certificates: Certificates, tmp_path: Path) -> None:
     both = refused(run, certificates, ca_file=type(certificates)(tmp_path).authority)
     both.says("decrypt_error", "as ca_file=", "have the peer trust")
 
@@ -130,13 +130,13 @@ def test_certificate_for_another_purpose(run: Run, certificates: Certificates) -
     both.says("unsupported_certificate", "serverAuth", "serverAuth")
 
 
-def test_client_that_shows_nothing(run: Run, certificates: Certificates) -> None:
+def test_client_without_a_certificate(run: Run, certificates: Certificates) -> None:
     wanted = {"client_auth": "required", "ca_file": certificates.authority}
     both = refused(run, certificates, wanted)
     both.says("certificate_required", "give certificate= and private_key=", "'optional'")
 
 
-def test_client_that_is_not_trusted(run: Run, certificates: Certificates, tmp_path: Path) -> None:
+def test_untrusted_client_certificate(run: Run, certificates: Certificates, tmp_path: Path) -> None:
     other = quic.make_certificate("client.example", directory=tmp_path)
     wanted = {"client_auth": "required", "ca_file": certificates.authority}
     pair = other.certificate, other.private_key
@@ -169,7 +169,7 @@ def test_versions(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_programs_in_aioquics_shape(run: Run, certificates: Certificates) -> None:
+def test_remedies_in_the_aioquic_api(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with shape.served(certificates) as server:
             client = QuicConfiguration(
@@ -182,7 +182,7 @@ def test_programs_in_aioquics_shape(run: Run, certificates: Certificates) -> Non
     run(main())
 
 
-def test_alerts_that_say_nothing_themselves() -> None:
+def test_names_of_all_alerts() -> None:
     # RFC 8446 §6.
     names = {
         10: "unexpected_message",
@@ -210,7 +210,7 @@ def test_alerts_that_say_nothing_themselves() -> None:
     assert unknown.alert == 255
 
 
-# --- certificates and keys that do not go together ------------------------------------------------
+# --- mismatched certificates and keys -------------------------------------------------------------
 
 
 def of_shape(certificate: Any, key: Any) -> object:
@@ -223,7 +223,7 @@ def of_files(certificate: Any, key: Any) -> object:
     return quic.ServerConfig(certificate=certificate, private_key=key)
 
 
-def test_swapped_in_either_shape(certificates: Certificates) -> None:
+def test_swapped_certificate_and_key_in_either_api(certificates: Certificates) -> None:
     certificate, key = certificates.issue()
     for make in (of_shape, of_files):
         with pytest.raises(quic.ConfigurationError, match="are swapped: give each") as caught:
@@ -238,7 +238,7 @@ def test_swapped_in_either_shape(certificates: Certificates) -> None:
         configuration.server_config()
 
 
-def test_key_of_another_certificate_in_either_shape(certificates: Certificates) -> None:
+def test_key_of_another_certificate_in_either_api(certificates: Certificates) -> None:
     certificate, _ = certificates.issue()
     _, key = certificates.issue("another")
     for make in (of_shape, of_files):
@@ -283,14 +283,14 @@ def test_wrong_type_names_its_keyword(certificates: Certificates, name: str, val
 
 
 @pytest.mark.parametrize("name", MATERIAL)
-def test_contents_that_are_none_name_their_keyword(certificates: Certificates, name: str) -> None:
+def test_invalid_contents_name_their_keyword(certificates: Certificates, name: str) -> None:
     certificate, key = certificates.issue()
     given: dict[str, Any] = {"certificate": certificate, "private_key": key, name: b"nothing"}
     with pytest.raises(quic.ConfigurationError, match=rf"\b{name}: "):
         quic.ClientConfig(**given)
 
 
-def test_wrong_type_does_not_show_what_it_holds(certificates: Certificates) -> None:
+def test_wrong_type_error_does_not_show_the_value(certificates: Certificates) -> None:
     certificate, _ = certificates.issue()
     secret = {"key": "a secret"}
     wrong: list[Any] = [secret, [secret]]
@@ -313,7 +313,7 @@ def test_wrong_version_names_its_keyword() -> None:
         quic.ClientConfig(verify=False, version=7)
 
 
-def test_version_that_the_endpoint_does_not_speak() -> None:
+def test_version_unsupported_by_the_endpoint() -> None:
     endpoint = native.Endpoint(versions=[1])
     config = quic.ClientConfig(verify=False, version=2)
     with pytest.raises(quic.ConnectError, match="give it versions="):
@@ -321,7 +321,7 @@ def test_version_that_the_endpoint_does_not_speak() -> None:
 
 
 @pytest.mark.parametrize("off", ["client", "server"])
-def test_datagrams_that_are_off_name_the_keyword(
+def test_disabled_datagrams_error_names_the_keyword(
     run: Run, certificates: Certificates, off: str
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The protocol without I/O: what goes in, what comes out, aioquic's events."""
+"""The protocol without I/O: input, output, aioquic's events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def connected(
     return client, server
 
 
-def test_handshake_tells_what_was_agreed_on(certificates: Certificates) -> None:
+def test_handshake_event_has_the_negotiated_values(certificates: Certificates) -> None:
     pair = Pair.make(certificates)
     client = pair.connect(client_config(certificates))
     pair.exchange()
@@ -127,7 +127,7 @@ def test_streams_beyond_the_peers_limit_wait_for_credit(certificates: Certificat
     assert seen == {2 + 4 * number: bytes([number]) for number in range(5)}
 
 
-def test_events_that_are_not_taken_give_the_peer_no_credit(certificates: Certificates) -> None:
+def test_untaken_events_give_the_peer_no_credit(certificates: Certificates) -> None:
     pair = Pair.make(certificates, server={"max_stream_data": 10_000, "max_data": 10_000})
     client, server = connected(certificates, pair)
     client.send_stream_data(0, bytes(100_000), end_stream=True)
@@ -149,10 +149,10 @@ def test_events_that_are_not_taken_give_the_peer_no_credit(certificates: Certifi
     pair.run_until(done)
 
 
-def test_there_are_news_again_where_the_events_of_the_last_were_not_taken(
+def test_notification_is_repeated_if_events_were_not_taken(
     certificates: Certificates,
 ) -> None:
-    """Whoever took the news may have failed before it took the events."""
+    """The caller that got the notification may have failed before it took the events."""
     pair = Pair.make(certificates)
     client, server = connected(certificates, pair)
     for _ in range(3):
@@ -166,7 +166,9 @@ def test_there_are_news_again_where_the_events_of_the_last_were_not_taken(
 
 
 @pytest.mark.parametrize("code", [0, 5, 2**62 - 1])
-def test_close_tells_both_ends_its_code_and_reason(certificates: Certificates, code: int) -> None:
+def test_close_event_has_code_and_reason_at_both_ends(
+    certificates: Certificates, code: int
+) -> None:
     pair = Pair.make(certificates)
     client, server = connected(certificates, pair)
     client.close(code, "good bye")
@@ -215,7 +217,7 @@ def test_ping_is_acknowledged_with_its_number(certificates: Certificates) -> Non
     pair.run_until(acknowledged)
 
 
-def test_retry_proves_the_clients_address_first(certificates: Certificates) -> None:
+def test_retry_validates_the_clients_address(certificates: Certificates) -> None:
     pair = Pair.make(certificates, retry="always")
     pair.connect(client_config(certificates))
     first = pair.client.datagrams_to_send(pair.now)
@@ -275,7 +277,7 @@ def test_wrong_configuration_is_refused_with_its_cause(
         native.ClientConfig(**keywords)  # type: ignore[arg-type]
 
 
-def test_a_flush_that_the_loop_refuses_is_asked_for_again(certificates: Certificates) -> None:
+def test_flush_refused_by_the_loop_is_requested_again(certificates: Certificates) -> None:
     class Loop:
         """As much of a loop as an endpoint needs; the first call is refused."""
 
@@ -300,7 +302,7 @@ def test_a_flush_that_the_loop_refuses_is_asked_for_again(certificates: Certific
 
 
 class Asked:
-    """As much of a loop as an endpoint needs, which counts what it was asked for."""
+    """As much of a loop as an endpoint needs; counts its calls."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -317,7 +319,7 @@ class Asked:
     call_soon_threadsafe = call_later = call_soon
 
 
-def test_datagrams_before_one_that_is_too_long_are_sent(certificates: Certificates) -> None:
+def test_datagrams_before_a_too_long_one_are_sent(certificates: Certificates) -> None:
     pair = Pair.make(certificates)
     client, server = connected(certificates, pair)
     pair.exchange()
@@ -330,7 +332,7 @@ def test_datagrams_before_one_that_is_too_long_are_sent(certificates: Certificat
     pair.client.detach()
 
 
-def test_the_credit_for_a_reset_that_is_read_late_is_sent(certificates: Certificates) -> None:
+def test_credit_for_a_reset_read_late_is_sent(certificates: Certificates) -> None:
     pair = Pair.make(certificates, {"max_streams_uni": 1})
     client, server = connected(certificates, pair)
     client.send_stream_data(2, b"x")
@@ -349,7 +351,7 @@ def test_the_credit_for_a_reset_that_is_read_late_is_sent(certificates: Certific
     pair.server.detach()
 
 
-def test_the_collector_sees_a_key_log_that_holds_its_endpoint() -> None:
+def test_key_log_that_references_its_endpoint_is_collected() -> None:
     class Log:
         endpoint: native.Endpoint
 
@@ -365,8 +367,8 @@ def test_the_collector_sees_a_key_log_that_holds_its_endpoint() -> None:
     assert watched() is None
 
 
-def test_move_after_a_handshake_with_losses_is_told_soon(certificates: Certificates) -> None:
-    """The engine's probes are far apart then, and the first packet from the new address is lost."""
+def test_move_after_a_lossy_handshake_is_announced_soon(certificates: Certificates) -> None:
+    """The engine's probe timeout is long then, and the first packet from the new address is lost."""
     pair = Pair.make(certificates)
     client = pair.connect(client_config(certificates))
     passed: list[bytes] = []
@@ -376,7 +378,7 @@ def test_move_after_a_handshake_with_losses_is_told_soon(certificates: Certifica
             passed.append(datagram)
         return [] if from_client and len(passed) > 2 else [datagram]
 
-    # The last flight is lost again and again, so that probes come later and later.
+    # The last flight is lost repeatedly, so that the probe timeout grows.
     pair.network = first_alone
     before = pair.now
     pair.run_until(lambda: pair.now > before + 3)
@@ -385,7 +387,7 @@ def test_move_after_a_handshake_with_losses_is_told_soon(certificates: Certifica
     lost: list[bytes] = []
 
     def lossy(datagram: bytes, from_client: bool) -> list[bytes]:
-        # The server's are for the old address until it hears from the new one.
+        # The server sends to the old address until it hears from the new one.
         if from_client and len(lost) >= 3:
             pair.network = lambda datagram, from_client: [datagram]
             return [datagram]

@@ -1,7 +1,7 @@
-"""Programs in aioquic's shape, word for word the same on aioquic and on ours: only the imports differ.
+"""Applications in aioquic's style, identical on aioquic and on ours: only the imports differ.
 
-aioquic is the oracle where it is installed (`make quic-shims` has it); ours runs always. What is
-compared is what programs see: events with their order and fields, readers and writers, errors.
+aioquic is the oracle if it is installed (`make quic-shims` installs it); ours always runs. The tests
+compare what applications see: events with their order and fields, readers and writers, errors.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_events_of_a_connection_from_its_handshake_to_its_close(
     run(main())
 
 
-def test_bytes_of_streams_come_in_order_and_end_once(
+def test_bytes_of_streams_arrive_in_order_and_end_once(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -150,7 +150,7 @@ def test_datagrams_are_events(shape: Shape, certificates: Certificates, run: Run
     run(main())
 
 
-def test_connection_ids_that_are_issued_and_retired_are_events_at_both_ends(
+def test_issued_and_retired_connection_ids_are_events(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -203,7 +203,7 @@ def test_refusals_of_tls_are_connection_errors_with_an_alert(
     run(main())
 
 
-def test_silence_ends_a_connection_with_aioquics_words(
+def test_idle_timeout_has_aioquics_error(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -246,7 +246,7 @@ def test_readers_and_writers(shape: Shape, certificates: Certificates, run: Run)
     run(main())
 
 
-def test_what_is_read_ends_when_the_connection_does(
+def test_readers_end_with_the_connection(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -261,7 +261,7 @@ def test_what_is_read_ends_when_the_connection_does(
     run(main())
 
 
-def test_pings_key_updates_and_ids_go_on_with_the_transfer(
+def test_pings_key_updates_and_ids_during_a_transfer(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -279,10 +279,8 @@ def test_pings_key_updates_and_ids_go_on_with_the_transfer(
     run(main())
 
 
-def test_protocols_that_override_transmit_have_it_called(
-    shape: Shape, certificates: Certificates, run: Run
-) -> None:
-    """As programs do that send what they have gathered, once all events of a datagram were taken."""
+def test_overridden_transmit_is_called(shape: Shape, certificates: Certificates, run: Run) -> None:
+    """For applications that send gathered data once all events of a datagram were handled."""
 
     async def main() -> None:
         events, calls = shape.events, []
@@ -364,7 +362,7 @@ def test_sessions_are_resumed_with_early_data(
     run(main())
 
 
-def test_traces_are_kept_in_memory(shape: Shape, certificates: Certificates, run: Run) -> None:
+def test_qlog_traces_are_kept_in_memory(shape: Shape, certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         logger = shape.logger.QuicLogger()
         async with connected(shape, certificates, {"quic_logger": logger}) as both:
@@ -382,7 +380,7 @@ def test_traces_are_kept_in_memory(shape: Shape, certificates: Certificates, run
             assert all(isinstance(event["data"], dict) for event in trace["events"])
             times = [event["time"] for event in trace["events"]]
             assert times == sorted(times)
-            # A time of the day, in milliseconds.
+            # A time of day, in milliseconds.
             assert times[0] > 1e12
         json.dumps(told)
 

@@ -1,4 +1,4 @@
-"""Programs in aioquic's shape that subclass its protocol: who is called when, on aioquic and on ours.
+"""Applications that subclass aioquic's protocol: the order of calls, on aioquic and on ours.
 
 aioquic is the oracle, as in `test_scenarios`.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def telling(shape: Shape, told: list[str]) -> Any:
-    """A protocol that keeps which of its methods were called."""
+    """A protocol class that records which of its methods were called."""
 
     class Telling(shape.asyncio.QuicConnectionProtocol):  # type: ignore[misc]
         def close(self, *arguments: Any, **keywords: Any) -> None:
@@ -42,7 +42,7 @@ def telling(shape: Shape, told: list[str]) -> Any:
     return Telling
 
 
-def test_tickets_are_told_of_as_they_come(
+def test_session_tickets_are_passed_to_the_handler(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -58,9 +58,7 @@ def test_tickets_are_told_of_as_they_come(
     run(main())
 
 
-def test_protocols_are_closed_and_hear_of_the_transports_end(
-    shape: Shape, certificates: Certificates, run: Run
-) -> None:
+def test_protocols_get_connection_lost(shape: Shape, certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         client: list[str] = []
         server: list[str] = []
@@ -83,7 +81,7 @@ def test_protocols_are_closed_and_hear_of_the_transports_end(
     run(main())
 
 
-def test_a_stream_that_is_only_reset_is_an_event_and_no_call_of_the_handler(
+def test_stream_that_is_only_reset_does_not_call_the_handler(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -105,7 +103,7 @@ def test_a_stream_that_is_only_reset_is_an_event_and_no_call_of_the_handler(
     run(main())
 
 
-def test_subclasses_have_names_of_their_own(
+def test_subclasses_may_use_own_attribute_names(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     class Own(shape.asyncio.QuicConnectionProtocol):  # type: ignore[misc]
@@ -153,9 +151,7 @@ def test_a_datagram_after_the_end_is_not_an_error(
     run(main())
 
 
-def test_layers_above_find_the_trace_as_soon_as_there_is_a_connection(
-    shape: Shape, certificates: Certificates
-) -> None:
+def test_trace_exists_as_soon_as_the_connection(shape: Shape, certificates: Certificates) -> None:
     logger = shape.logger.QuicLogger()
     configuration = client_side(shape, certificates, quic_logger=logger)
     quic = shape.connection.QuicConnection(configuration=configuration)
@@ -175,7 +171,7 @@ def test_a_key_may_follow_its_certificate(shape: Shape, certificates: Certificat
     assert configuration.private_key is not None
 
 
-def test_what_was_transmitted_goes_before_a_close(
+def test_transmitted_data_is_sent_before_a_close(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -195,10 +191,10 @@ def test_what_was_transmitted_goes_before_a_close(
     run(main())
 
 
-def test_an_answer_and_a_close_from_inside_of_an_event(
+def test_answer_and_close_inside_an_event(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
-    """Each event is told once the one before it has been taken, whatever is called meanwhile."""
+    """An event is delivered once the previous one was handled, whatever is called meanwhile."""
 
     async def main() -> None:
         events, depths = shape.events, []
@@ -229,10 +225,8 @@ def test_an_answer_and_a_close_from_inside_of_an_event(
     run(main())
 
 
-def test_a_protocol_that_is_false_is_a_protocol(
-    shape: Shape, certificates: Certificates, run: Run
-) -> None:
-    """As one is that counts what it holds, by `__len__`."""
+def test_falsy_protocol_works(shape: Shape, certificates: Certificates, run: Run) -> None:
+    """For example a protocol with `__len__`."""
 
     async def main() -> None:
         tasks: list[Any] = []
@@ -254,10 +248,8 @@ def test_a_protocol_that_is_false_is_a_protocol(
     run(main())
 
 
-def test_handlers_that_are_false_are_handlers(
-    shape: Shape, certificates: Certificates, run: Run
-) -> None:
-    """As a store of tickets is that is empty."""
+def test_falsy_handlers_work(shape: Shape, certificates: Certificates, run: Run) -> None:
+    """For example an empty ticket store."""
 
     async def main() -> None:
         class Store(list[Any]):
@@ -276,7 +268,7 @@ def test_handlers_that_are_false_are_handlers(
     run(main())
 
 
-def test_a_clock_that_begins_at_zero(shape: Shape, certificates: Certificates) -> None:
+def test_clock_that_starts_at_zero(shape: Shape, certificates: Certificates) -> None:
     make = shape.connection.QuicConnection
     client = make(configuration=client_side(shape, certificates))
     client.connect(("192.0.2.2", 4433), now=0.0)

@@ -1,4 +1,4 @@
-"""A server hears of clients that did not get in, and is told of no error where a client just went."""
+"""A server reports failed handshakes, but no error when a client just disconnects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Run = Callable[[Any], Any]
 
 
-def test_a_failed_handshake_is_logged_told_and_counted(
+def test_failed_handshake_is_logged_reported_and_counted(
     run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_a_flood_of_failures_does_not_fill_the_log(
         run(main())
 
 
-def test_those_that_were_not_logged_are_counted_in_time(
+def test_unlogged_failures_are_summarized_in_time(
     run: Run,
     certificates: Certificates,
     caplog: pytest.LogCaptureFixture,
@@ -119,7 +119,7 @@ def first_number(line: str) -> int:
     return int(line.split(maxsplit=1)[0])
 
 
-def test_a_peers_words_are_one_line_of_the_log(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_peers_reason_is_one_log_line(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         failures = _failures.Failures(asyncio.get_running_loop(), None, lambda _error: None)
         error = quic.TransportError(1, "first\r\nsecond \x1b[2J" + "é" * 5000, by_peer=True)
@@ -136,7 +136,7 @@ def test_a_peers_words_are_one_line_of_the_log(run: Run, caplog: pytest.LogCaptu
 
 
 class _Failed:
-    """In place of an endpoint: one failure."""
+    """Replaces an endpoint: one failure."""
 
     def __init__(self, error: quic.ConnectionClosed) -> None:
         self._failures = [(("192.0.2.1", 1), error)]
@@ -151,7 +151,7 @@ class _Failed:
     ids=["aioquic", "aiopquic"],
 )
 @pytest.mark.parametrize("is_fault", [False, True])
-def test_servers_of_the_other_shapes_see_failures(
+def test_servers_of_other_apis_see_failures(
     run: Run,
     certificates: Certificates,
     caplog: pytest.LogCaptureFixture,
@@ -189,7 +189,7 @@ def test_servers_of_the_other_shapes_see_failures(
 
 
 @pytest.mark.parametrize("is_fault", [False, True])
-def test_a_group_of_a_disconnects_errors_is_none_of_the_handlers(
+def test_exception_group_of_a_disconnect_is_not_reported(
     run: Run, certificates: Certificates, is_fault: bool
 ) -> None:
     async def main() -> None:
@@ -222,7 +222,7 @@ def test_a_group_of_a_disconnects_errors_is_none_of_the_handlers(
 
 
 @pytest.mark.parametrize("wanted", ["required", "optional"])
-def test_clients_cannot_be_asked_for_certificates_without_an_authority(
+def test_client_certificates_require_an_authority(
     certificates: Certificates, wanted: Literal["required", "optional"]
 ) -> None:
     certificate, key = certificates.issue()
@@ -232,15 +232,13 @@ def test_clients_cannot_be_asked_for_certificates_without_an_authority(
     quic.ServerConfig(client_auth=wanted, ca_file=certificates.authority, **shown)
 
 
-def test_a_client_that_the_server_has_not_seen_hears_of_its_end(
-    run: Run, certificates: Certificates
-) -> None:
+def test_unseen_client_is_notified_of_the_servers_end(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates) as server:
             async with quic.Endpoint(bind("127.0.0.1")) as endpoint:
                 config = client_config(certificates)
                 client = endpoint.begin(config, server.address, "localhost")
-                # Its first packet is in the server's socket, and the loop has not looked since.
+                # Its first packet is in the server's socket, and the loop has not polled since.
                 endpoint._native.flush()
                 await within(server.wait_closed())
                 with pytest.raises(quic.TransportError):

@@ -1,4 +1,4 @@
-"""Settings: each number is refused where it is set, by its name, with its bounds."""
+"""Settings: each number is refused where it is set, by name, with its bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUMBER_END = 2**62
 WRONG_NUMBERS = (-1, NUMBER_END, 2**64, 2**200)
 WRONG_TIMES = (-1, 0, 0.0009, math.nan, math.inf, -math.inf, 1e300)
 
-# What a number may not be, beside those above.
+# Further invalid values, in addition to those above.
 NUMBERS: dict[str, tuple[int, ...]] = {
     "max_streams_bidi": (2**16 + 1,),
     "max_streams_uni": (2**16 + 1,),
@@ -123,7 +123,7 @@ def test_settings_of_endpoints(name: str) -> None:
 
 
 class Index:
-    """A whole number that is no int, as numpy's are."""
+    """A whole number that is no int, like numpy's."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -154,7 +154,7 @@ def not_a_number(make: Any, name: str, values: tuple[object, ...], words: str) -
         assert str(caught.value).startswith(f"{name} is {value!r}: give {words}")
 
 
-def test_numbers_are_whole_and_no_others(certificates: Certificates) -> None:
+def test_integer_settings_refuse_other_numbers(certificates: Certificates) -> None:
     serve = functools.partial(server_config, certificates)
     makers: dict[Any, tuple[str, ...]] = {
         native.ClientConfig: (*NUMBERS, "version"),
@@ -179,7 +179,7 @@ def test_seconds_are_numbers_of_any_kind(certificates: Certificates) -> None:
         native.ClientConfig(idle_timeout=10**400)
 
 
-def test_an_error_in_a_number_is_the_programs_own() -> None:
+def test_exception_of_a_number_is_passed_on() -> None:
     class Bad:
         def __index__(self) -> int:
             raise ZeroDivisionError("its own")
@@ -263,7 +263,7 @@ def test_numbers_of_running_connections_are_refused_by_name(
                 await client.receive_datagrams(-1)
             with pytest.raises(ValueError, match="keying material cannot be had"):
                 client.export_keying_material("x", b"", 2**200)
-            # As of asyncio's streams: more than there can be is all there is.
+            # As in asyncio's streams: more than possible means all.
             await within(stream.send(b"abc"))
             stream.finish()
             taken = await within(server.accept_stream())
@@ -272,7 +272,7 @@ def test_numbers_of_running_connections_are_refused_by_name(
     run(main())
 
 
-def test_how_long_a_datagram_may_wait(run: Run, certificates: Certificates) -> None:
+def test_bounds_of_a_datagrams_expiry(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             for value in (-1, -0.5, math.nan, -math.inf):
@@ -289,7 +289,7 @@ def test_how_long_a_datagram_may_wait(run: Run, certificates: Certificates) -> N
     run(main())
 
 
-def test_ports_that_are_none(run: Run, certificates: Certificates) -> None:
+def test_invalid_ports(run: Run, certificates: Certificates) -> None:
     shown: dict[str, Any] = {"configuration": server_config(certificates)}
 
     async def main() -> None:
@@ -312,7 +312,7 @@ def test_ports_that_are_none(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_how_many_workers() -> None:
+def test_bounds_of_the_number_of_workers() -> None:
     for count in (0, -1, 257, 2**64):
         with pytest.raises(ValueError, match=rf"count is {count}: 1 to 256"):
             quic.bind_workers("127.0.0.1", count=count)
@@ -321,7 +321,7 @@ def test_how_many_workers() -> None:
             quic.bind_workers("127.0.0.1", count=wrong)  # type: ignore[arg-type]
 
 
-# A field of the shape of aioquic, and what it may not be.
+# A field of the aioquic-style configuration, and its invalid values.
 FIELDS: dict[str, tuple[object, ...]] = {
     "max_datagram_size": (1199, -1, 65528, "1200", True),
     "keep_alive_interval": (0, math.nan, -1, "5"),
@@ -342,7 +342,7 @@ FIELDS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_fields_of_the_other_shape_are_refused_by_their_own_names(run: Run, field: str) -> None:
+def test_fields_of_the_aioquic_api_are_refused_by_their_own_names(run: Run, field: str) -> None:
     async def main() -> None:
         for value in FIELDS[field]:
             configuration = QuicConfiguration(verify_mode=ssl.CERT_NONE, max_datagram_frame_size=9)
@@ -354,12 +354,12 @@ def test_fields_of_the_other_shape_are_refused_by_their_own_names(run: Run, fiel
     run(main())
 
 
-def test_no_version_at_all() -> None:
+def test_empty_list_of_versions() -> None:
     with pytest.raises(quic.ConfigurationError, match="versions: one at least"):
         native.Endpoint(versions=())
 
 
-def test_the_least_that_is_allowed_carries_data(run: Run, certificates: Certificates) -> None:
+def test_smallest_settings_transfer_data(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         least = {"max_data": 1, "max_data_grown": 0, "max_stream_data": 1}
         async with both(certificates, least, send_window=1, send_window_min=1) as (client, server):
@@ -374,9 +374,7 @@ def test_the_least_that_is_allowed_carries_data(run: Run, certificates: Certific
     run(main())
 
 
-def test_a_window_of_next_to_nothing_is_no_reason_to_spin(
-    run: Run, certificates: Certificates
-) -> None:
+def test_tiny_window_does_not_spin(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, {"max_data": 1, "max_data_grown": 1}) as (client, server):
             sent = await client.open_stream()

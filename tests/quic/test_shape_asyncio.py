@@ -1,4 +1,4 @@
-"""`ringloop.quic.asyncio`: connect, serve and protocols in aioquic's shape, on every loop."""
+"""`ringloop.quic.asyncio`: connect, serve and protocols in aioquic's style, on every loop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def write_all(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write_eof()
 
 
-def test_more_streams_than_the_peer_allows_all_come_and_none_is_kept(
+def test_streams_past_the_peers_limit_all_arrive_and_are_freed(
     certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -79,7 +79,7 @@ def test_more_streams_than_the_peer_allows_all_come_and_none_is_kept(
     run(main())
 
 
-def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
+def test_drain_waits_and_a_full_reader_blocks_the_peer(
     certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -109,7 +109,7 @@ def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
                 writer.write_eof()
 
             filling = asyncio.ensure_future(fill())
-            # Its reader has had enough; what the stream's credit lets through still comes.
+            # Its reader is full; what the stream's credit allows still arrives.
             kept: list[Any] = server_readers
             await wait_until(lambda: kept and kept[0]._paused, "a full reader")
             # Until two round trips bring no more.
@@ -131,9 +131,7 @@ def test_drain_waits_and_a_reader_that_is_full_stops_the_peer(
     run(main())
 
 
-def test_a_ping_is_answered_whose_answer_is_read_before_the_pass_ends(
-    certificates: Certificates, run: Run
-) -> None:
+def test_ping_answered_within_the_iteration_completes(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with served(certificates) as server:
             async with connect(
@@ -142,7 +140,7 @@ def test_a_ping_is_answered_whose_answer_is_read_before_the_pass_ends(
                 for _ in range(3):
                     ping = asyncio.ensure_future(protocol.ping())
                     await asyncio.sleep(0)
-                    # Longer than the peer may keep an acknowledgement back.
+                    # Longer than the peer may delay an acknowledgement.
                     end = time.monotonic() + 0.1
                     while time.monotonic() < end:
                         server._native.turn()
@@ -152,7 +150,7 @@ def test_a_ping_is_answered_whose_answer_is_read_before_the_pass_ends(
     run(main())
 
 
-def test_what_came_before_a_clean_close_reaches_a_slow_reader(
+def test_data_before_a_clean_close_reaches_a_slow_reader(
     certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -186,7 +184,7 @@ def test_what_came_before_a_clean_close_reaches_a_slow_reader(
             ) as protocol:
                 _reader, writer = await protocol.create_stream()
                 await write_all(writer, bytes(size))
-                # The peer has all of it once the stream is not there any more.
+                # The peer has all of it once the stream is gone.
                 with pytest.raises(StreamClosedError):
                     while True:
                         protocol._quic._native.set_stream_priority(0, 0)
@@ -199,9 +197,7 @@ def test_what_came_before_a_clean_close_reaches_a_slow_reader(
     run(main())
 
 
-def test_no_stream_is_opened_on_a_connection_that_is_over(
-    certificates: Certificates, run: Run
-) -> None:
+def test_no_stream_is_opened_on_a_closed_connection(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with both(certificates) as protocol:
             await protocol.aclose()
@@ -211,7 +207,7 @@ def test_no_stream_is_opened_on_a_connection_that_is_over(
     run(main())
 
 
-def test_a_cancelled_wait_for_a_writers_end_does_not_lose_the_end(
+def test_cancelled_wait_closed_of_a_writer_can_be_repeated(
     certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:
@@ -228,9 +224,7 @@ def test_a_cancelled_wait_for_a_writers_end_does_not_lose_the_end(
     run(main())
 
 
-def test_code_0_of_the_transport_ends_what_is_read_as_that_of_a_program_does(
-    certificates: Certificates, run: Run
-) -> None:
+def test_transport_code_0_is_eof_for_readers(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with both(certificates, stream_handler=echo) as client:
             reader, _writer = await client.create_stream()
@@ -275,7 +269,7 @@ def test_resets_and_stops_reach_readers_and_writers(certificates: Certificates, 
     run(main())
 
 
-def test_what_waits_ends_with_the_connection(certificates: Certificates, run: Run) -> None:
+def test_waiters_end_with_the_connection(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with both(certificates) as protocol:
             reader, writer = await protocol.create_stream()
@@ -293,7 +287,7 @@ def test_what_waits_ends_with_the_connection(certificates: Certificates, run: Ru
     run(main())
 
 
-def test_drain_ends_with_the_connection_whoever_takes_the_events(
+def test_drain_ends_with_the_connection_if_events_are_overridden(
     certificates: Certificates, run: Run
 ) -> None:
     class Deaf(QuicConnectionProtocol):
@@ -311,7 +305,7 @@ def test_drain_ends_with_the_connection_whoever_takes_the_events(
             ) as client,
         ):
             _reader, writer = await client.create_stream()
-            # More than the windows let through.
+            # More than the windows allow.
             writer.write(bytes(64 << 20))
             draining = asyncio.ensure_future(writer.drain())
             await within(client.ping())
@@ -326,9 +320,7 @@ def test_drain_ends_with_the_connection_whoever_takes_the_events(
 
 
 @pytest.mark.parametrize("side", ["client", "server"])
-def test_an_abort_of_the_socket_ends_what_waits(
-    certificates: Certificates, run: Run, side: str
-) -> None:
+def test_abort_of_the_socket_ends_waiters(certificates: Certificates, run: Run, side: str) -> None:
     async def main() -> None:
         protocols: list[QuicConnectionProtocol] = []
 
@@ -353,9 +345,7 @@ def test_an_abort_of_the_socket_ends_what_waits(
     run(main())
 
 
-def test_a_server_that_is_not_trusted_is_a_connection_error(
-    certificates: Certificates, run: Run
-) -> None:
+def test_untrusted_server_is_a_connection_error(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with served(certificates) as server:
             configuration = client_side(certificates)
@@ -406,7 +396,7 @@ def test_early_data_and_resumption(certificates: Certificates, run: Run, retry: 
     run(main())
 
 
-def test_a_transport_that_the_program_made(certificates: Certificates, run: Run) -> None:
+def test_transport_created_by_the_application(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with served(certificates, stream_handler=echo) as server:
             loop = asyncio.get_running_loop()
@@ -469,10 +459,8 @@ def test_a_configuration_without_certificate_is_refused(run: Run) -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_is_changed_right_after_connecting(
-    certificates: Certificates, run: Run, waits: bool
-) -> None:
-    """In the step of the task in which the client has connected: the server has not confirmed it yet."""
+def test_changes_right_after_connecting(certificates: Certificates, run: Run, waits: bool) -> None:
+    """In the same task step in which the client connected: the server has not confirmed it yet."""
 
     async def main() -> None:
         async with served(certificates) as server:

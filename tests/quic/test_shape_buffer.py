@@ -1,4 +1,4 @@
-"""`ringloop.quic.buffer` and `.packet`: the RFC's examples, bounds, and what is cut anywhere."""
+"""`ringloop.quic.buffer` and `.packet`: the RFC's examples, bounds, and truncation at any point."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_numbers_that_do_not_fit_are_refused(value: int) -> None:
         Buffer(capacity=16).push_uint_var(value)
 
 
-def test_what_is_written_is_read() -> None:
+def test_buffer_reads_what_was_written() -> None:
     buf = Buffer(capacity=32)
     buf.push_uint8(1)
     buf.push_uint16(2)
@@ -106,7 +106,7 @@ def test_an_initial_packet_of_each_version(version: int, kind: int) -> None:
     assert (header.destination_cid, header.source_cid, header.token) == (b"\1\2", b"\x09", b"tok")
 
 
-def test_a_packet_that_is_cut_anywhere_is_a_value_error() -> None:
+def test_truncated_packet_is_a_value_error() -> None:
     packet = initial(1, 0)
     for end in range(len(packet)):
         with pytest.raises(ValueError):
@@ -142,7 +142,7 @@ def test_a_version_negotiation_is_read_as_it_was_written() -> None:
     assert header.packet_length == len(packet)
 
 
-def test_transport_parameters_that_are_not_known_are_passed_over() -> None:
+def test_unknown_transport_parameters_are_ignored() -> None:
     encoded = bytes.fromhex("0008") + b"original" + bytes.fromhex("04048000ffff 0c00 7fff0142")
     assert decode_transport_parameters(encoded) == QuicTransportParameters(
         original_destination_connection_id=b"original",

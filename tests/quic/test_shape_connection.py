@@ -1,4 +1,4 @@
-"""`ringloop.quic.connection`: one connection without I/O, in aioquic's shape."""
+"""`ringloop.quic.connection`: one connection without I/O, in aioquic's style."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def server_side(certificates: Certificates, **fields: Any) -> QuicConfiguration:
 
 @dataclass
 class Ends:
-    """A client and a server, the events of both, and a clock that only the test moves."""
+    """A client and a server, the events of both, and a clock that only the test advances."""
 
     client: QuicConnection
     configuration: QuicConfiguration
@@ -51,7 +51,7 @@ class Ends:
     now: float = 100.0
     up: list[events.QuicEvent] = field(default_factory=list)
     down: list[events.QuicEvent] = field(default_factory=list)
-    # Ids that a program which routes would know for the server's connection.
+    # Ids by which a routing application would know the server's connection.
     routed: set[bytes] = field(default_factory=set)
     server_keywords: dict[str, Any] = field(default_factory=dict)
 
@@ -164,7 +164,7 @@ def test_what_is_written_before_the_handshake_arrives_after_it(certificates: Cer
     assert data[2].data == b"before the handshake ends"
 
 
-def test_streams_past_the_peers_limit_keep_their_numbers(certificates: Certificates) -> None:
+def test_streams_past_the_limit_keep_their_numbers(certificates: Certificates) -> None:
     ends = connected(certificates, max_streams_bidi=3)
     for number in range(10):
         stream_id = ends.client.get_next_available_stream_id()
@@ -176,7 +176,7 @@ def test_streams_past_the_peers_limit_keep_their_numbers(certificates: Certifica
         4,
         8,
     }
-    # A stream that is over at both ends makes room for the next.
+    # A stream that ended on both sides makes room for the next.
     for stream_id in (0, 4, 8, 12, 16, 20, 24, 28, 32, 36):
         ends.run_until(
             lambda wanted=stream_id: any(  # type: ignore[misc]
@@ -191,7 +191,7 @@ def test_streams_past_the_peers_limit_keep_their_numbers(certificates: Certifica
     assert data == {4 * number: b"%d" % number for number in range(10)}
 
 
-def test_a_program_that_takes_no_events_stops_the_peer(certificates: Certificates) -> None:
+def test_untaken_events_block_the_peer(certificates: Certificates) -> None:
     ends = connected(certificates, max_data=1 << 16, max_stream_data=1 << 16)
     ends.client.send_stream_data(0, bytes(1 << 20))
     ends.exchange(reads_at_server=False)
@@ -205,7 +205,7 @@ def test_a_program_that_takes_no_events_stops_the_peer(certificates: Certificate
     )
 
 
-def test_a_paused_stream_holds_back_its_own_window_alone(certificates: Certificates) -> None:
+def test_paused_stream_blocks_only_its_own_window(certificates: Certificates) -> None:
     ends = connected(certificates, max_stream_data=1 << 16)
     ends.client.send_stream_data(0, b"first")
     ends.exchange()
@@ -221,7 +221,7 @@ def test_a_paused_stream_holds_back_its_own_window_alone(certificates: Certifica
     assert sum(len(event.data) for event in received if event.stream_id == 0) == 5 + (1 << 18)
 
 
-def test_too_much_that_is_queued_is_a_buffer_error(certificates: Certificates) -> None:
+def test_full_send_queue_is_a_buffer_error(certificates: Certificates) -> None:
     ends = connected(certificates, send_window=1 << 16, tx_max_queued_bytes=1 << 17)
     with pytest.raises(BufferError, match="tx_max_queued_bytes"):
         for _write in range(100):
@@ -233,7 +233,7 @@ def test_too_much_that_is_queued_is_a_buffer_error(certificates: Certificates) -
     assert not ends.client.want_writable(0)
 
 
-def test_resets_and_stops_carry_their_codes_and_may_be_said_twice(
+def test_resets_and_stops_carry_their_codes_and_may_be_repeated(
     certificates: Certificates,
 ) -> None:
     ends = connected(certificates)
@@ -257,7 +257,7 @@ def test_resets_and_stops_carry_their_codes_and_may_be_said_twice(
         ends.client.send_stream_data(0, b"after a reset")
 
 
-def test_streams_that_are_not_there_are_refused_without_harm(certificates: Certificates) -> None:
+def test_unknown_streams_are_refused(certificates: Certificates) -> None:
     ends = connected(certificates)
     for stream_id in (0, 2, 4):
         with pytest.raises((StreamClosedError, ValueError)):
@@ -273,7 +273,7 @@ def test_streams_that_are_not_there_are_refused_without_harm(certificates: Certi
     assert ends.all(events.StreamDataReceived, at_server=True)[-1].data == b"still alive"
 
 
-def test_datagrams_wait_for_the_handshake_and_refusals_are_told(
+def test_datagrams_wait_for_the_handshake_and_refusals_are_reported(
     certificates: Certificates,
 ) -> None:
     ends = begin(certificates, max_datagram_frame_size=65535, datagram_send_bytes=4096)
@@ -290,7 +290,7 @@ def test_datagrams_wait_for_the_handshake_and_refusals_are_told(
         ends.client.send_datagram_frame(bytes(5000))
 
 
-def test_datagrams_to_a_peer_that_takes_none_are_refused(certificates: Certificates) -> None:
+def test_datagrams_to_a_peer_without_support_are_refused(certificates: Certificates) -> None:
     ends = connected(certificates)
     assert ends.client.max_datagram_payload is None
     assert ends.client._remote_max_datagram_frame_size is None
@@ -316,17 +316,17 @@ def test_pings_key_updates_and_other_ids(certificates: Certificates) -> None:
     assert ends.all(events.ConnectionIdRetired, at_server=True)
 
 
-def test_an_id_that_is_changed_before_it_may_be_is_changed_later(
+def test_early_change_of_the_connection_id_is_deferred(
     certificates: Certificates,
 ) -> None:
-    """A client stays as it is until the handshake is confirmed (RFC 9000 §9)."""
+    """A client does not change ids until the handshake is confirmed (RFC 9000 §9)."""
     ends = begin(certificates)
     ends.client.change_connection_id()
     ends.run_until(lambda: ends.all(events.ConnectionIdRetired, at_server=True))
     assert not ends.all(events.PingAcknowledged, at_server=False)
 
 
-def test_a_close_is_told_at_both_ends_with_code_and_reason(certificates: Certificates) -> None:
+def test_close_is_reported_at_both_ends_with_code_and_reason(certificates: Certificates) -> None:
     ends = connected(certificates)
     ends.client.close(error_code=7, reason_phrase="enough")
     ends.client.close(error_code=8)
@@ -336,7 +336,7 @@ def test_a_close_is_told_at_both_ends_with_code_and_reason(certificates: Certifi
         assert ends.all(events.ConnectionTerminated, at_server=at_server) == [end]
     assert ends.client._close_event == end
     assert ends.client._state is QuicConnectionState.TERMINATED
-    # Nothing that is asked of it now raises.
+    # Further calls do not raise.
     ends.client.send_stream_data(0, b"late")
     ends.client.reset_stream(0, 1)
     ends.client.send_ping(1)
@@ -371,7 +371,7 @@ def resume(certificates: Certificates, ends: Ends, tickets: list[Any], tokens: l
     return again
 
 
-def test_equal_settings_of_threads_that_make_them_at_once_are_one() -> None:
+def test_equal_settings_of_concurrent_threads_are_shared() -> None:
     inside = threading.Barrier(2, timeout=30)
 
     def make() -> object:
@@ -385,9 +385,7 @@ def test_equal_settings_of_threads_that_make_them_at_once_are_one() -> None:
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-def test_sessions_are_resumed_and_early_data_arrives_once_either_way(
-    certificates: Certificates, accepts: bool
-) -> None:
+def test_early_data_arrives_once_accepted_or_not(certificates: Certificates, accepts: bool) -> None:
     tickets: list[Any] = []
     tokens: list[bytes] = []
     client = QuicConnection(
@@ -418,7 +416,7 @@ def test_sessions_are_resumed_and_early_data_arrives_once_either_way(
     assert again.client.get_next_available_stream_id() == 4
 
 
-def test_what_is_written_when_early_data_was_refused_goes_out_once_and_behind_it(
+def test_data_written_after_rejected_early_data_follows_it_once(
     certificates: Certificates,
 ) -> None:
     tickets: list[Any] = []
@@ -476,7 +474,7 @@ def completes(certificates: Certificates, **trust: Any) -> bool:
 
 
 @pytest.mark.parametrize("replaces", [False, True])
-def test_authorities_that_change_in_their_file_count_at_once(
+def test_changed_authority_file_applies_at_once(
     certificates: Certificates, tmp_path: Path, replaces: bool
 ) -> None:
     other = certificates.issue("another authority's")[0].read_bytes()
@@ -494,7 +492,7 @@ def test_authorities_that_change_in_their_file_count_at_once(
         completes(certificates, cafile=str(path))
 
 
-def test_authorities_that_change_in_their_directory_count_at_once(
+def test_changed_authority_directory_applies_at_once(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     other = certificates.issue("another authority's")[0].read_bytes()
@@ -504,7 +502,7 @@ def test_authorities_that_change_in_their_directory_count_at_once(
     assert not completes(certificates, **here)
     (tmp_path / "ours.pem").write_bytes(ours)
     assert completes(certificates, **here)
-    # Of what is written to an entry, the directory itself shows nothing.
+    # Writing to an existing file does not change the directory itself.
     (tmp_path / "ours.pem").write_bytes(other)
     assert not completes(certificates, **here)
     (tmp_path / "ours.pem").unlink()
@@ -514,9 +512,7 @@ def test_authorities_that_change_in_their_directory_count_at_once(
     assert not completes(certificates, **here)
 
 
-def test_settings_and_files_that_are_the_same_are_one(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+def test_equal_settings_and_files_are_shared(certificates: Certificates, tmp_path: Path) -> None:
     (tmp_path / "ours.pem").write_bytes(certificates.authority.read_bytes())
     for trust in ({"cafile": str(certificates.authority)}, {"capath": str(tmp_path)}):
         first, second = (QuicConfiguration(**trust) for _ in range(2))  # type: ignore[arg-type]
@@ -534,7 +530,7 @@ def test_secrets_go_to_a_file_object(certificates: Certificates) -> None:
     assert {"CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0"} <= labels
 
 
-def test_configurations_that_cannot_do_are_refused(certificates: Certificates) -> None:
+def test_impossible_configurations_are_refused(certificates: Certificates) -> None:
     client, server = client_side(certificates), server_side(certificates)
     with pytest.raises(ValueError, match="original_destination_connection_id"):
         QuicConnection(configuration=server)

@@ -1,4 +1,4 @@
-"""`ringloop.quic.connection`: its end is told once, and last; what nobody asks for is not gathered."""
+"""`ringloop.quic.connection`: its end is the last event, once; notifications do not pile up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tests.support.tls import Certificates
 
 
-def test_an_end_is_told_once_though_both_ends_close(certificates: Certificates) -> None:
-    """The client's close waits behind its handshake's last words; the server's comes meanwhile."""
+def test_termination_is_reported_once_if_both_ends_close(certificates: Certificates) -> None:
+    """The client's close waits for the end of its handshake; the server's arrives meanwhile."""
     ends = begin(certificates)
     client = ends.client
     while ends.server is None or not ends.all(events.HandshakeCompleted, at_server=False):
@@ -22,7 +22,7 @@ def test_an_end_is_told_once_though_both_ends_close(certificates: Certificates) 
         for data, _address in ends.server.datagrams_to_send(ends.now):
             client.receive_datagram(data, SERVER, ends.now)
         ends._take(reads_at_server=True)
-    # As if the acknowledgement of the handshake were on its way yet.
+    # As if the acknowledgement of the handshake were still in flight.
     (finished, *rest) = client.datagrams_to_send(ends.now)
     ends._to_server(finished[0])
     for data, _address in rest:
@@ -65,7 +65,7 @@ def test_no_event_comes_after_the_end(certificates: Certificates) -> None:
     )
 
 
-def test_news_that_nobody_takes_are_not_gathered(certificates: Certificates) -> None:
+def test_untaken_notifications_do_not_pile_up(certificates: Certificates) -> None:
     ends = connected(certificates)
     for _turn in range(50):
         ends.client.send_stream_data(0, b"question")
@@ -76,20 +76,20 @@ def test_news_that_nobody_takes_are_not_gathered(certificates: Certificates) -> 
         _accepted, eventful, _gone = end._endpoint.take()
         assert len(eventful) == 1
         assert end._endpoint.take() is None
-    # Who takes them is told again.
+    # Once taken, it is notified again.
     ends.client.send_stream_data(0, b"question")
     ends.exchange()
     assert ends.server._endpoint.take() == ([], [ends.server._native.key], [])
 
 
-def test_a_strangers_first_packet_begins_no_connection_in_another(
+def test_strangers_first_packet_does_not_affect_a_connection(
     certificates: Certificates,
 ) -> None:
     ends = connected(certificates)
     stranger = begin(certificates).client
     for data, _address in stranger.datagrams_to_send(ends.now):
         ends.server.receive_datagram(data, ("192.0.2.9", 9), ends.now)
-        # It is told that it is unknown here, in fewer bytes than it sent.
+        # The stranger is told that it is unknown here, in fewer bytes than it sent.
         answers = ends.server.datagrams_to_send(ends.now)
         assert sum(len(answer) for answer, _address in answers) < len(data)
     assert ends.server._endpoint.connection_count == 1

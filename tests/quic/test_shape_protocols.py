@@ -1,4 +1,4 @@
-"""`ringloop.quic.asyncio`: protocols, what they raise, and logs, on every loop."""
+"""`ringloop.quic.asyncio`: protocols, their exceptions, and logs, on every loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.loop_errors
-def test_a_datagram_that_waited_for_a_peer_without_datagrams_loses_no_event(
+def test_refused_queued_datagram_loses_no_event(
     certificates: Certificates, run: Run, loop_log: LoopLog
 ) -> None:
     async def main() -> None:
@@ -40,7 +40,7 @@ def test_a_datagram_that_waited_for_a_peer_without_datagrams_loses_no_event(
                 await within(protocol.wait_connected())
                 await within(protocol.ping())
                 endpoint: Any = protocol._transport
-            # The record of its error has it, and its socket; so the loop has to see its end.
+            # The logged error references it and its socket, so wait for its end on the loop.
             await within(endpoint.wait_closed())
         assert any("send_datagram_frame() failed" in record for record in loop_log.take())
 
@@ -48,7 +48,7 @@ def test_a_datagram_that_waited_for_a_peer_without_datagrams_loses_no_event(
 
 
 @pytest.mark.loop_errors
-def test_a_log_that_cannot_be_written_does_not_keep_a_connection_from_its_end(
+def test_failing_qlog_does_not_prevent_the_end_of_a_connection(
     certificates: Certificates, run: Run, loop_log: LoopLog
 ) -> None:
     class Full(QuicLogger):
@@ -74,7 +74,7 @@ def test_a_log_that_cannot_be_written_does_not_keep_a_connection_from_its_end(
 
 
 @pytest.mark.loop_errors
-def test_a_log_that_cannot_be_begun_lets_nobody_in(
+def test_qlog_that_cannot_start_refuses_clients(
     certificates: Certificates, run: Run, loop_log: LoopLog
 ) -> None:
     class Full(QuicLogger):
@@ -94,7 +94,7 @@ def test_a_log_that_cannot_be_begun_lets_nobody_in(
 
 
 @pytest.mark.loop_errors
-def test_a_transmit_that_raises_does_not_keep_others_from_their_events(
+def test_transmit_that_raises_does_not_affect_other_connections(
     certificates: Certificates, run: Run, loop_log: LoopLog
 ) -> None:
     class Broken(QuicConnectionProtocol):
@@ -110,14 +110,14 @@ def test_a_transmit_that_raises_does_not_keep_others_from_their_events(
         ):
             await within(client.ping())
             endpoint: Any = client._transport
-        # As above: the records of the server's errors have the client and its socket.
+        # As above: the logged errors of the server reference the client and its socket.
         await within(endpoint.wait_closed())
         assert any("transmit() failed" in record for record in loop_log.take())
 
     run(main())
 
 
-def test_what_is_transmitted_leaves_at_once(certificates: Certificates, run: Run) -> None:
+def test_transmitted_data_is_sent_at_once(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         async with served(certificates) as server:
             configuration = client_side(certificates)
@@ -128,9 +128,9 @@ def test_what_is_transmitted_leaves_at_once(certificates: Certificates, run: Run
                 before = protocol._quic.stats().stream_frames_sent
                 protocol._quic.send_stream_data(0, b"now")
                 protocol.transmit()
-                # The loop has had no turn meanwhile.
+                # The loop has not run meanwhile.
                 assert protocol._quic.stats().stream_frames_sent == before + 1
-                # What is sent in pieces leaves together, and before it is taken back.
+                # Several chunks are sent together, before they are cancelled.
                 for stream_id in (0, 4, 8):
                     protocol._quic.send_stream_data(stream_id, b"more")
                     protocol.transmit()
@@ -142,7 +142,7 @@ def test_what_is_transmitted_leaves_at_once(certificates: Certificates, run: Run
 
 
 class Asking(QuicConnectionProtocol):
-    """A protocol as aioquic's examples have them: one future a question."""
+    """A protocol like aioquic's examples: one future per question."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -228,7 +228,7 @@ def test_a_protocol_that_raises_ends_neither_connection_nor_server(
 
 
 @pytest.mark.loop_errors
-def test_a_cancelled_error_of_a_protocol_does_not_keep_others_from_their_events(
+def test_cancelled_error_of_a_protocol_does_not_affect_others(
     certificates: Certificates, run: Run, loop_log: LoopLog
 ) -> None:
     class Cancelled(QuicConnectionProtocol):
@@ -248,7 +248,7 @@ def test_a_cancelled_error_of_a_protocol_does_not_keep_others_from_their_events(
                 connect(*where, configuration=configuration) as first,
                 connect(*where, configuration=configuration) as second,
             ):
-                # Both come in one turn of the server's.
+                # Both arrive in one iteration of the server's loop.
                 for client, data in ((first, b"cancel"), (second, b"other")):
                     client._quic.send_stream_data(0, data)
                     client._quic._flush()

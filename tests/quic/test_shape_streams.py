@@ -1,4 +1,4 @@
-"""Streams' writers of `ringloop.quic.asyncio` that give up: what the peer hears, what is left here."""
+"""Aborted streams of `ringloop.quic.asyncio`: what the peer sees, and what is left locally."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def abort(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def test_an_aborted_stream_stops_the_peer_and_is_forgotten(
-    certificates: Certificates, run: Run
-) -> None:
+def test_aborted_stream_stops_the_peer_and_is_freed(certificates: Certificates, run: Run) -> None:
     async def main() -> None:
         arrived: asyncio.Queue[Streams] = asyncio.Queue()
         made: list[QuicConnectionProtocol] = []
@@ -71,10 +69,8 @@ def test_an_aborted_stream_stops_the_peer_and_is_forgotten(
     run(main())
 
 
-def test_what_an_aborted_stream_held_is_credit_for_the_others(
-    certificates: Certificates, run: Run
-) -> None:
-    """A connection's window of 256 KiB, and streams that are aborted with a half of it unread."""
+def test_aborted_stream_returns_its_credit(certificates: Certificates, run: Run) -> None:
+    """A connection window of 256 KiB, and streams aborted with half of it unread."""
 
     async def main() -> None:
         window = 1 << 18
@@ -85,7 +81,7 @@ def test_what_an_aborted_stream_held_is_credit_for_the_others(
             if number >= 32:
                 await echo(reader, writer)
                 return
-            # Nothing is read: the reader fills, and its stream is held back.
+            # Nothing is read: the reader fills up, and its stream is blocked.
             await wait_until(lambda: reader._paused)  # type: ignore[attr-defined]
             abort(writer)
             aborted.append(number)
@@ -105,10 +101,10 @@ def test_what_an_aborted_stream_held_is_credit_for_the_others(
     run(main())
 
 
-def test_what_comes_for_an_aborted_stream_in_the_same_batch_opens_none(
+def test_later_events_of_an_aborted_stream_do_not_reopen_it(
     certificates: Certificates, run: Run
 ) -> None:
-    """Two events of a stream are taken at once; the first has it aborted."""
+    """Two events of a stream are taken together; the first makes the application abort it."""
 
     async def main() -> None:
         handled: list[int] = []
@@ -132,7 +128,7 @@ def test_what_comes_for_an_aborted_stream_in_the_same_batch_opens_none(
     run(main())
 
 
-def test_streams_one_way_and_streams_that_are_over_can_be_aborted(
+def test_unidirectional_and_ended_streams_can_be_aborted(
     certificates: Certificates, run: Run
 ) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -133,7 +133,7 @@ def test_cancelled_waits_lose_nothing(run: Run, certificates: Certificates) -> N
             assert await within(stream.read()) == b""
             stream.finish()
             assert await within(sent.read()) == b""
-            # Credit for the next stream comes once this one has ended both ways.
+            # Credit for the next stream arrives once this one has ended in both directions.
             second = await within(client.open_stream())
             second.write(b"x")
             assert (await within(server.accept_stream())).id == second.id
@@ -172,7 +172,7 @@ def test_reset_and_stop_carry_codes_both_ways(run: Run, certificates: Certificat
     run(main())
 
 
-def test_stream_nobody_has_any_more_ends_both_ways(run: Run, certificates: Certificates) -> None:
+def test_dropped_stream_ends_both_ways(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             sent = await client.open_stream()
@@ -207,7 +207,7 @@ def test_reading_to_the_end_has_a_limit_and_loses_nothing(
             assert await within(stream.readexactly(1)) == b"y"
             assert await within(stream.read_to_end(100)) == b"y" * 100
             assert stream.at_eof()
-            # Cancelled with a part in hand.
+            # Cancelled with partial data buffered.
             out = await client.open_stream(unidirectional=True)
             out.write(b"one")
             stream = await within(server.accept_stream(unidirectional=True))
@@ -223,9 +223,7 @@ def test_reading_to_the_end_has_a_limit_and_loses_nothing(
     run(main())
 
 
-def test_closing_what_the_peer_does_not_want_raises_nothing(
-    run: Run, certificates: Certificates
-) -> None:
+def test_closing_a_stopped_stream_raises_nothing(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream = await client.open_stream()
@@ -241,7 +239,7 @@ def test_closing_what_the_peer_does_not_want_raises_nothing(
 
 
 @pytest.mark.parametrize("ending", ["finish", "reset"])
-def test_a_stream_that_came_whole_and_nobody_reads_is_room_for_another(
+def test_unread_complete_stream_frees_its_slot_when_dropped(
     run: Run, certificates: Certificates, ending: str
 ) -> None:
     async def main() -> None:
@@ -256,7 +254,7 @@ def test_a_stream_that_came_whole_and_nobody_reads_is_room_for_another(
                 else:
                     stream.reset(1)
                     await within(client.ping())
-                # Nothing is on its way any more that the server's answer could go with.
+                # Nothing is in flight any more that could carry the server's answer.
                 await asyncio.sleep(0.05)
                 del theirs
 
@@ -264,7 +262,7 @@ def test_a_stream_that_came_whole_and_nobody_reads_is_room_for_another(
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_what_is_queued_behind_a_close_ends_where_the_peer_stops_it(
+def test_data_queued_behind_a_close_ends_if_the_peer_stops_it(
     run: Run, certificates: Certificates, is_asked: bool
 ) -> None:
     async def main() -> None:
@@ -281,7 +279,7 @@ def test_what_is_queued_behind_a_close_ends_where_the_peer_stops_it(
                 theirs.stop(7)
                 if asked is not None:
                     assert not await within(asked)
-                    # The peer lets this end open another one once it has the answer.
+                    # The peer allows this end another stream once it has the answer.
                     other = await within(client.open_stream(unidirectional=True))
                     await within(client.ping())
                     assert not await within(stream.acked())
@@ -294,7 +292,7 @@ def test_what_is_queued_behind_a_close_ends_where_the_peer_stops_it(
 
 
 @pytest.mark.parametrize("ending", ["close", "finish"])
-def test_what_the_peer_has_stopped_does_not_count_as_acknowledged(
+def test_stopped_data_does_not_count_as_acknowledged(
     run: Run, certificates: Certificates, ending: str
 ) -> None:
     async def main() -> None:
@@ -309,7 +307,7 @@ def test_what_the_peer_has_stopped_does_not_count_as_acknowledged(
             else:
                 with pytest.raises(quic.StreamStoppedError):
                     stream.finish()
-            # The answer goes out by itself; once it is acknowledged the protocol forgets the stream.
+            # The answer is sent automatically; once acknowledged the protocol forgets the stream.
             await within(client.open_stream(unidirectional=True))
             await within(client.ping())
             assert not await within(stream.acked())
@@ -332,9 +330,7 @@ def test_streams_in_cycles_are_collected(run: Run, certificates: Certificates) -
     run(main())
 
 
-def test_streams_that_come_at_once_each_have_their_handler(
-    run: Run, certificates: Certificates
-) -> None:
+def test_streams_of_one_batch_each_get_a_handler(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         handled = []
 
@@ -401,10 +397,10 @@ def test_handler_that_raises_aborts_its_stream_and_is_reported(
     assert isinstance(reported[0]["exception"], ZeroDivisionError)
 
 
-def test_errors_of_a_handler_are_reported_but_for_those_of_the_peers_end(
+def test_errors_of_a_handler_are_reported_except_the_peers_end(
     run: Run, certificates: Certificates, loop: asyncio.AbstractEventLoop
 ) -> None:
-    """A connection to somebody else that fails is a ConnectionError too."""
+    """A failed connection to another server is a ConnectionError too."""
     reported: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: reported.append(context))
     errors = [ConnectionRefusedError("elsewhere"), quic.StreamResetError(5)]
@@ -428,9 +424,7 @@ def test_errors_of_a_handler_are_reported_but_for_those_of_the_peers_end(
     assert [context["exception"] for context in reported] == errors[:1]
 
 
-def test_a_cancelled_handler_does_not_end_its_stream_as_if_it_were_complete(
-    run: Run, certificates: Certificates
-) -> None:
+def test_cancelled_handler_does_not_finish_its_stream(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         tasks: list[asyncio.Task[Any] | None] = []
 
@@ -456,9 +450,7 @@ def test_a_cancelled_handler_does_not_end_its_stream_as_if_it_were_complete(
     run(main())
 
 
-def test_what_waits_on_a_stream_ends_when_this_end_gives_it_up(
-    run: Run, certificates: Certificates
-) -> None:
+def test_waiters_on_a_stream_end_when_it_is_aborted(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, {"max_stream_data": 1 << 16}) as (client, _server):
             stream = await client.open_stream()
@@ -485,7 +477,7 @@ def test_what_waits_on_a_stream_ends_when_this_end_gives_it_up(
     run(main())
 
 
-def test_a_reset_of_what_has_all_arrived_changes_nothing(
+def test_reset_after_complete_delivery_changes_nothing(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -500,7 +492,7 @@ def test_a_reset_of_what_has_all_arrived_changes_nothing(
     run(main())
 
 
-def test_a_second_reader_is_told_that_there_is_one(run: Run, certificates: Certificates) -> None:
+def test_second_concurrent_reader_is_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream = await client.open_stream()
@@ -512,7 +504,7 @@ def test_a_second_reader_is_told_that_there_is_one(run: Run, certificates: Certi
             there = await within(server.accept_stream())
             there.write(b"y")
             assert await within(first) == b"y"
-            # One that was cancelled is in nobody's way.
+            # A cancelled reader does not block the next one.
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(stream.read(1), 0.001)
             with pytest.raises(TimeoutError):
@@ -525,7 +517,7 @@ def test_a_second_reader_is_told_that_there_is_one(run: Run, certificates: Certi
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     reason="this build leaves the drop to the thread that made the stream, once it runs",
 )
-def test_a_stream_that_another_thread_drops_ends_at_once(
+def test_stream_dropped_by_another_thread_ends_at_once(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -534,7 +526,7 @@ def test_a_stream_that_another_thread_drops_ends_at_once(
             streams[0].write(b"x")
             there = await within(server.accept_stream())
             assert await within(there.read(1)) == b"x"
-            # The loop sleeps by then: nothing but the drop wakes it.
+            # The loop is asleep by then: only the drop wakes it.
             dropping = threading.Timer(0.2, streams.clear)
             dropping.start()
             assert await within(there.read(1), 15) == b""
@@ -544,7 +536,7 @@ def test_a_stream_that_another_thread_drops_ends_at_once(
 
 
 def test_streams_are_freed_as_they_end(run: Run, certificates: Certificates) -> None:
-    """What is left of a stream on either end is nothing: see also the churn test of the Rust crate."""
+    """Nothing of a stream is left on either end: see also the churn test of the Rust crate."""
 
     async def main() -> None:
         async with (

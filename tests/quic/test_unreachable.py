@@ -1,4 +1,4 @@
-"""Servers that cannot be reached: who hears of it and how soon, and several addresses of one name."""
+"""Unreachable servers: which connections fail and how soon, and several addresses of one name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
     Address = tuple[Any, ...]
 
-# Far less than the idle time-out of 30 s, and than the first probe's second.
+# Far less than the idle timeout of 30 s, and than the first probe's second.
 SOON = 20
 
 
 def udp(family: int = socket.AF_INET) -> socket.socket:
-    """A socket that takes datagrams and never answers."""
+    """A socket that receives datagrams and never answers."""
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0) if family == socket.AF_INET else ("::1", 0))
     return sock
@@ -49,7 +49,7 @@ def has_v6() -> bool:
 
 
 def addresses(monkeypatch: pytest.MonkeyPatch, *found: Address) -> None:
-    """Have every name have these addresses."""
+    """Resolve every name to these addresses."""
 
     async def look_up(*_arguments: object) -> list[tuple[int, Any]]:
         families = {2: socket.AF_INET, 4: socket.AF_INET6}
@@ -81,11 +81,11 @@ async def echoes(connection: quic.Connection) -> bool:
     return await stream.read_to_end() == b"x"
 
 
-# --- what a first packet is answered --------------------------------------------------------------
+# --- ICMP errors for a first packet ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_closed_port_is_heard_at_once(run: Run, family: int) -> None:
+def test_closed_port_fails_at_once(run: Run, family: int) -> None:
     if family == socket.AF_INET6 and not has_v6():
         pytest.skip("no IPv6 here")
     address = closed_port(family)
@@ -101,17 +101,17 @@ def test_closed_port_is_heard_at_once(run: Run, family: int) -> None:
     run(main())
 
 
-def test_refusal_of_this_machine_is_heard_at_once(run: Run) -> None:
+def test_local_send_error_fails_at_once(run: Run) -> None:
     async def main() -> None:
         with pytest.raises(quic.Unreachable) as caught:
-            # A broadcast, without leave to.
+            # A broadcast, without permission.
             await within(quic.open_connection("255.255.255.255", 9, verify=False), SOON)
         assert caught.value.errno == errno.EACCES
 
     run(main())
 
 
-def test_shape_of_aioquic_hears_it(run: Run) -> None:
+def test_closed_port_fails_in_the_aioquic_api(run: Run) -> None:
     address = closed_port()
 
     async def main() -> None:
@@ -123,7 +123,7 @@ def test_shape_of_aioquic_hears_it(run: Run) -> None:
     run(within(main(), SOON))
 
 
-def test_one_of_several_on_a_socket_hears_it(run: Run, certificates: Certificates) -> None:
+def test_closed_port_fails_one_of_several_connections(run: Run, certificates: Certificates) -> None:
     closed = closed_port()
 
     async def main() -> None:
@@ -152,8 +152,8 @@ def udp_for_loop() -> socket.socket:
     return sock
 
 
-def test_connection_that_has_heard_something_goes_on(run: Run, certificates: Certificates) -> None:
-    """The port is closed and open again: what the network answers meanwhile is a lost packet."""
+def test_established_connection_survives_icmp_errors(run: Run, certificates: Certificates) -> None:
+    """The port is closed and reopened: an ICMP error meanwhile only counts as a lost packet."""
 
     async def main() -> None:
         server = await serving(certificates)
@@ -170,7 +170,7 @@ def test_connection_that_has_heard_something_goes_on(run: Run, certificates: Cer
             connection = own.begin(config, address, "localhost")
             await within(connection.wait_connected())
             assert await within(echoes(connection))
-            # Another one that has heard nothing, so that the socket keeps answers.
+            # Another connection without any answer yet, so that the socket keeps reporting errors.
             with udp() as silent:
                 other = own.begin(config, silent.getsockname(), "localhost")
                 relay.close()
@@ -188,7 +188,7 @@ def test_connection_that_has_heard_something_goes_on(run: Run, certificates: Cer
 
 
 class Front:
-    """A port in front of a server that can be closed and opened again."""
+    """A port in front of a server that can be closed and reopened."""
 
     def __init__(self, sock: socket.socket, server: Address) -> None:
         self.sock, self.server = sock, server
@@ -231,7 +231,7 @@ def test_families_take_turns() -> None:
 
 
 @pytest.mark.parametrize("silent_count", [1, 3])
-def test_address_that_is_silent_holds_nobody_up(
+def test_silent_address_does_not_delay_others(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, silent_count: int
 ) -> None:
     async def main() -> None:
@@ -247,14 +247,14 @@ def test_address_that_is_silent_holds_nobody_up(
                 async with connection:
                     assert connection.remote_address == server.address
                     assert await within(echoes(connection))
-                    # The others are over.
+                    # The other attempts have ended.
                     assert len(asyncio.all_tasks()) == 1
                 assert all(it.recv(2048) for it in silent)
 
     run(main())
 
 
-def test_address_that_refuses_is_left_at_once(
+def test_refusing_address_is_skipped_at_once(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_race, "ATTEMPT_DELAY_SECONDS", 1000.0)
@@ -305,7 +305,7 @@ def test_failure_names_all_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) 
     run(main())
 
 
-def test_answer_of_a_server_is_what_is_raised(
+def test_error_of_a_server_wins_a_failed_race(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What is awaited until a connection tells something: a future that wakes its task at once."""
+"""Awaitables of a connection: futures that wake their task directly."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_waiter_is_a_future_to_asyncio(run: Run, certificates: Certificates) -
     run(main())
 
 
-def test_who_waits_longest_is_served_first(run: Run, certificates: Certificates) -> None:
+def test_longest_waiter_is_served_first(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             served: list[int] = []
@@ -77,9 +77,7 @@ def test_who_waits_longest_is_served_first(run: Run, certificates: Certificates)
     run(main())
 
 
-def test_what_has_nothing_to_wait_for_is_a_coroutine_all_the_same(
-    run: Run, certificates: Certificates
-) -> None:
+def test_completed_awaitable_is_a_coroutine(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream = await client.open_stream()
@@ -110,9 +108,7 @@ def test_what_has_nothing_to_wait_for_is_a_coroutine_all_the_same(
     run(main())
 
 
-def test_what_cannot_be_sent_is_said_where_it_is_awaited(
-    run: Run, certificates: Certificates
-) -> None:
+def test_send_errors_are_raised_when_awaited(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream = await client.open_stream()
@@ -129,7 +125,7 @@ def test_what_cannot_be_sent_is_said_where_it_is_awaited(
     run(main())
 
 
-def test_callbacks_of_a_waiter_that_ends_while_one_is_removed_are_called(
+def test_callbacks_run_if_a_waiter_ends_during_removal(
     run: Run, certificates: Certificates
 ) -> None:
     class Ends:
@@ -159,7 +155,7 @@ def test_callbacks_of_a_waiter_that_ends_while_one_is_removed_are_called(
 _VALUE = contextvars.ContextVar("_VALUE", default="nobody's")
 
 
-def test_a_cancelled_waiter_says_so_with_its_message(run: Run, certificates: Certificates) -> None:
+def test_cancelled_waiter_keeps_its_message(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, _server):
             stream = await client.open_stream()
@@ -182,7 +178,7 @@ def test_a_cancelled_waiter_says_so_with_its_message(run: Run, certificates: Cer
 def test_all_callbacks_of_a_cancelled_waiter_are_called(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those behind one that the loop does not take."""
+    """Also the ones after a callback that the loop refuses."""
 
     async def main() -> None:
         async with both(certificates) as (client, _server):
@@ -241,7 +237,7 @@ def test_a_task_keeps_its_context_and_name_when_it_is_woken(
     run(main())
 
 
-def test_a_task_that_has_the_endpoint_look_is_not_interrupted(
+def test_task_that_polls_the_endpoint_is_not_interrupted(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -266,8 +262,8 @@ def test_a_task_that_has_the_endpoint_look_is_not_interrupted(
     run(main())
 
 
-def test_a_handler_begins_with_what_has_come(run: Run, certificates: Certificates) -> None:
-    """A short request is answered in the turn that brought it."""
+def test_handler_starts_with_received_data(run: Run, certificates: Certificates) -> None:
+    """A short request is answered in the iteration that received it."""
 
     async def main() -> None:
         async def answer(stream: quic.Stream) -> None:

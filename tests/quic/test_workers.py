@@ -1,4 +1,4 @@
-"""Several servers at one address, and what they share, on every loop."""
+"""Several servers at one address, and their shared state, on every loop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_clients_that_move_stay_with_their_worker(run: Run, certificates: Certif
             address = servers[0].address
             assert all(server.address == address for server in servers)
             connections: list[quic.Connection] = []
-            # A client's first id decides, which is random.
+            # A client's first id selects the worker, at random.
             while len(connections) < 12 or not all(server.connections for server in servers):
                 assert len(connections) < CLIENTS_MAX
                 connections.append(await stack.enter_async_context(dialled(certificates, address)))
@@ -61,9 +61,7 @@ def test_clients_that_move_stay_with_their_worker(run: Run, certificates: Certif
     run(main())
 
 
-def test_worker_keeps_a_client_whose_nat_is_started_again(
-    run: Run, certificates: Certificates
-) -> None:
+def test_worker_keeps_a_client_behind_a_restarted_nat(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack:
             servers = [
@@ -74,7 +72,7 @@ def test_worker_keeps_a_client_whose_nat_is_started_again(
             ]
             relay = await stack.enter_async_context(relayed(servers[0].address))
             connection = await stack.enter_async_context(dialled(certificates, relay.address))
-            # Addresses are to stay until the server has the handshake's end (RFC 9000 §9).
+            # Addresses must not change until the server has the end of the handshake (RFC 9000 §9).
             await asked(connection)
             for _ in range(5):
                 relay.rebind()
@@ -84,7 +82,7 @@ def test_worker_keeps_a_client_whose_nat_is_started_again(
 
 
 @pytest.mark.parametrize("count", [0, 257])
-def test_there_are_between_one_and_256_workers(count: int) -> None:
+def test_number_of_workers_is_between_1_and_256(count: int) -> None:
     with pytest.raises(ValueError, match="1 to 256"):
         quic.bind_workers("127.0.0.1", count=count)
 
@@ -101,7 +99,7 @@ def test_sessions_in_a_directory_are_resumed_by_another_server_once(
                 await asked(connection)
             assert list(folder.iterdir())
             port = first.address[1]
-        # Another process' server, for all that it knows: nothing but the directory is shared.
+        # Like another process: only the directory is shared.
         async with served(certificates, port=port, **keywords) as second:
             async with dialled(
                 certificates, second.address, configuration=config, early_data=True
@@ -138,7 +136,7 @@ def test_tokens_in_a_directory_spare_the_next_client_a_retry(
             return [datagram]
 
         pair.network = network
-        # Of version 1, whose Retry is known by its first byte.
+        # Version 1, whose Retry is recognized by its first byte.
         connection = pair.connect(client_config(certificates, token_store=folder))
         pair.run_until(lambda: connection.is_confirmed)
         pair.exchange()
@@ -146,14 +144,14 @@ def test_tokens_in_a_directory_spare_the_next_client_a_retry(
 
     assert True in connected()
     assert list(folder.glob("token-*"))
-    # Another client knows it by the directory, another server by the secret.
+    # The directory identifies the client, the secret the server.
     assert True not in connected()
     for path in folder.iterdir():
         path.unlink()
     assert True in connected()
 
 
-def test_address_that_a_server_prefers_is_told(run: Run, certificates: Certificates) -> None:
+def test_preferred_address_is_reported(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         preferred = ("127.0.0.2", 4433)
         async with served(certificates, preferred_address=preferred) as server:
@@ -161,7 +159,7 @@ def test_address_that_a_server_prefers_is_told(run: Run, certificates: Certifica
                 parameters = connection.peer_transport_parameters()
                 assert parameters is not None
                 assert socket.inet_aton("127.0.0.2") + (4433).to_bytes(2, "big") in parameters
-                # It stays where it is: see docs/quic.md.
+                # It stays at its address: see docs/quic.md.
                 await within(connection.ping())
                 assert connection.remote_address == server.address
 
