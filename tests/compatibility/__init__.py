@@ -1,6 +1,6 @@
-"""The feature matrix: what each event loop can do, measured.
+"""The feature matrix: what each event loop supports, measured.
 
-`rows/` holds the checks, a file a topic. `test_matrix` runs every check on asyncio and on both drivers;
-`python -m tests.compatibility` runs them on the other loops too, each row in a process of its own, and
-writes docs/compatibility.md.
+`rows/` contains the checks, one file per topic. `test_matrix` runs every check on asyncio and on both
+drivers; `python -m tests.compatibility` runs them on the other loops too, each row in its own process,
+and writes docs/compatibility.md.
 """

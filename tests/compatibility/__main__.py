@@ -1,9 +1,9 @@
 """Measure the matrix on every loop and write docs/compatibility.md.
 
 `python -m tests.compatibility [--python PATH] [--free-threaded PATH] [--loops NAME ...]`. The first
-interpreter has the loops installed, by default it is the benchmark's of CPython 3.14 (`make bench` makes
-it); the second is a free-threaded one that has those of them that can be had for it. Each row runs in a
-process of its own, so that a crash or a hang is that row's result and nothing else's.
+interpreter has the loops installed, by default the benchmark's CPython 3.14 (created by `make bench`);
+the second is a free-threaded one with the loops that support it. Each row runs in its own process, so
+that a crash or a hang affects only that row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.compatibility.registry import ROWS, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "docs" / "compatibility.md"
-# Longer than all checks of one need that hang.
+# Longer than all checks of a row need, even if they hang.
 ROW_SECONDS = 240
 NOTE_LEN_MAX = 100
 # Name: module, expression, distribution.
@@ -49,9 +49,9 @@ GROUPS = (
     "Debug mode",
     "Introspection",
 )
-# What only a free-threaded interpreter can tell.
+# Only a free-threaded interpreter can measure this.
 FREE_THREADED = "free-threaded build keeps the GIL off"
-# Rows measured at a time: most of their time is waiting.
+# Rows measured concurrently: most of their time is waiting.
 WORKERS = 3
 Results = dict[str, dict[str, list[dict[str, str]]]]
 
@@ -80,7 +80,7 @@ def measure(python: str, loop: str, row: Row) -> list[dict[str, str]]:
 
 
 def cell(checks: list[dict[str, str]], notes: list[str], where: str) -> str:
-    """Return what the table says of one row on one loop; failures become a note."""
+    """Return the table cell of one row on one loop; failures become a note."""
     outcomes = Counter(check["outcome"] for check in checks)
     failed = [check for check in checks if check["outcome"] == "no"]
     if not failed:
@@ -91,7 +91,7 @@ def cell(checks: list[dict[str, str]], notes: list[str], where: str) -> str:
 
 
 def measure_free_threaded(python: str | None, loop: str, row: Row) -> list[dict[str, str]]:
-    """Return the outcome of the row that a free-threaded interpreter measures."""
+    """Return the outcome of the row measured on a free-threaded interpreter."""
     (check,) = row.checks
     if python is None:
         return [
@@ -142,7 +142,7 @@ def report(results: Results, versions: dict[str, str], python: str) -> str:
 
 
 def installed(python: str) -> dict[str, str]:
-    """Return the version of each loop's distribution, empty where it is not installed."""
+    """Return the version of each loop's distribution, empty if it is not installed."""
     script = (
         "import importlib.metadata as m, json, sys\n"
         "def version(name):\n"
@@ -156,7 +156,7 @@ def installed(python: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Measure and write; return 1 where one of our own rows is not a yes."""
+    """Measure and write; return 1 if one of our own rows is not a yes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", default=str(ROOT / ".venv-bench" / "3.14" / "bin" / "python"))
     parser.add_argument("--free-threaded", metavar="PYTHON")

@@ -1,7 +1,7 @@
-"""Measure one row on one loop; the process that `python -m tests.compatibility` starts.
+"""Measure one row on one loop, in a process started by `python -m tests.compatibility`.
 
-`python -m tests.compatibility.child MODULE EXPRESSION ROW`: prints one JSON object a line, check by
-check, so that what was measured before a crash is kept.
+`python -m tests.compatibility.child MODULE EXPRESSION ROW`: prints one JSON object per line for each
+check, so that a crash keeps the earlier results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(module: str, expression: str, title: str) -> None:
         outcome, detail = "yes", ""
         with tempfile.TemporaryDirectory(prefix="ringloop-matrix-") as folder:
             probe = Probe(
-                factory=lambda: eval(expression, scope),  # the caller's own words
+                factory=lambda: eval(expression, scope),  # the caller's own expression
                 module=module,
                 expression=expression,
                 folder=Path(folder),
@@ -40,12 +40,12 @@ def main(module: str, expression: str, title: str) -> None:
 
 
 def _text_of(error: BaseException) -> str:
-    """What the error says, without where this machine keeps the interpreter."""
+    """The error's text, without this machine's path of the interpreter."""
     return f"{type(error).__name__}: {error}".replace(sys.executable, "python")[:200]
 
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
-    # A loop that leaves threads behind must not keep the process.
+    # Threads left behind by a loop must not keep the process alive.
     sys.stdout.flush()
     os._exit(0)

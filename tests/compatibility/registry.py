@@ -1,7 +1,7 @@
 """Rows and checks: how a check is declared, and what it gets.
 
-A row is one line of the matrix, its checks are what it consists of. A check takes a `Probe` and fails by
-any exception. It uses what asyncio documents and nothing of the loop's own, so that it runs on any loop.
+A row is one line of the matrix and consists of checks. A check takes a `Probe` and fails by any
+exception. It uses only documented asyncio API, so that it runs on any loop.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     CheckFunction = Callable[["Probe"], None]
 
 T = TypeVar("T")
-# A loop that needs longer for one of these hangs; a machine that does other things needs seconds.
+# A loop that needs longer for a step hangs; a busy machine needs seconds.
 STEP_SECONDS = 20.0
 PROGRAM_SECONDS = 60.0
-# What only a loop that starves others reaches, in callbacks: a measure that no scheduler disturbs.
+# Only a loop that starves others reaches this many callbacks: independent of the scheduler.
 CALLBACKS_MAX = 10_000
 
 
 class NotMeasuredError(Exception):
-    """This machine or this interpreter cannot tell; the message says why."""
+    """This machine or this interpreter cannot measure it; the message says why."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a row promises."""
+    """One property that a row promises."""
 
     name: str
     function: CheckFunction
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def is_for_this_version(self) -> bool:
-        """Say whether asyncio has it in this CPython version."""
+        """Say whether asyncio supports it in this CPython version."""
         return sys.version_info >= self.since
 
 
@@ -64,7 +64,7 @@ class Group:
         self.name = name
 
     def row(self, title: str, since: tuple[int, int] = (3, 11)) -> Callable[..., Any]:
-        """Return the decorator of the row's checks; a check is called after its function."""
+        """Return the decorator of the row's checks; a check is named after its function."""
         if title in ROWS:
             raise ValueError(f"there are two rows {title!r}")
         row = ROWS[title] = Row(self.name, title, since)
@@ -81,19 +81,19 @@ class Probe:
     """What a check gets: loops of the kind under test, and a folder."""
 
     factory: Callable[[], asyncio.AbstractEventLoop]
-    # How a process of its own makes the same loop: an expression, and the module that it needs.
+    # How another process creates the same loop: an expression, and the module that it needs.
     module: str
     expression: str
     folder: Path
     environment: dict[str, str]
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]], seconds: float = STEP_SECONDS) -> T:
-        """Run a coroutine on a loop of its own, and close it as `asyncio.run` does."""
+        """Run a coroutine on a new loop, and close it as `asyncio.run` does."""
         with asyncio.Runner(loop_factory=self.factory) as runner:
             return runner.run(asyncio.wait_for(main(), seconds))
 
     def script(self, body: str, *arguments: str, python: str = sys.executable) -> str:
-        """Run a program in a process of its own; `new_loop()` is the loop. Returns what it printed."""
+        """Run a program in its own process, where `new_loop()` creates the loop; return its output."""
         import subprocess
 
         head = f"import asyncio, sys, {self.module}\nnew_loop = lambda: {self.expression}\n"
@@ -112,14 +112,14 @@ class Probe:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until `condition()` is true; who calls it has a limit for all of the check."""
+    """Run the loop until `condition()` is true; the caller limits the time of the whole check."""
     while not condition():  # noqa: ASYNC110 - any state, on any loop
         await asyncio.sleep(0.001)
 
 
 @contextlib.contextmanager
 def logged() -> Iterator[list[str]]:
-    """Collect what asyncio logs."""
+    """Collect asyncio's log messages."""
     messages: list[str] = []
 
     class Collect(logging.Handler):

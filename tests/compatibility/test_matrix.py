@@ -21,7 +21,8 @@ OURS_ONLY = {
     "UDP in batches: fewer system calls than datagrams",
     "TCP by io_uring by default: an echo makes no recv or send call",
 }
-# Checks that asyncio fails before this version: its datagram transports were no `DatagramTransport`.
+# Checks that asyncio fails before this version: its datagram transports were no
+# `DatagramTransport`.
 FAILED_BY_ASYNCIO_BEFORE = {
     ("transports are asyncio.Transport, DatagramTransport …", "datagram"): (3, 12),
 }

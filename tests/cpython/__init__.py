@@ -1,6 +1,6 @@
 """CPython's own asyncio tests, run on this loop.
 
-`runner` runs CPython's test modules, each in a process (`child`) of its own with the loop under
-test put where the stdlib makes its default loop; `expected` lists where we differ and why;
-`test_suite` is pytest's view of it.
+`runner` runs CPython's test modules, each in its own process (`child`) with the loop under test as the
+stdlib's default loop; `expected` lists the differences and their reasons; `test_suite` runs it under
+pytest.
 """

@@ -1,9 +1,9 @@
-"""Run one module of CPython's test suite on the loop under test; the process that `runner` starts.
+"""Run one module of CPython's test suite on the loop under test, in a process started by `runner`.
 
 `python child.py MODULE LOOP REPORT SKIP SECONDS`: LOOP is "asyncio" or "ringloop"; REPORT is a file
-that gets a line of JSON when a test starts and one when it ends; SKIP is a file of name patterns to
-leave out; a test that takes longer than SECONDS ends the process. Nothing of ours is imported but the
-loop: the interpreter's own `test` package is what runs.
+that gets a line of JSON when a test starts and when it ends; SKIP is a file of name patterns to leave
+out; a test that takes longer than SECONDS ends the process. Of ours only the loop is imported; the
+interpreter's own `test` package runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The first time; `runner` gives more to what is played again.
+# For the first run; `runner` allows more for repetitions.
 HANG_SECONDS = 30
-# The classes that choose a selector themselves; `LoopUnderTest` below takes their place.
+# The classes that choose a selector themselves; `LoopUnderTest` below replaces them.
 REPLACED = {
     "SelectEventLoopTests",
     "PollEventLoopTests",
@@ -33,7 +33,7 @@ REPLACED = {
     "KqueueEventLoopTests",
     "ProactorEventLoopTests",
 }
-# What those classes test, by module; the rest of a module runs as it is.
+# What those classes test, by module; the rest of a module runs unchanged.
 MIXINS = {
     "test_events": "EventLoopTestsMixin",
     "test_sendfile": "SendfileTestsBase",
@@ -42,9 +42,9 @@ MIXINS = {
 
 
 def inject(loop_class: Any) -> None:
-    """Put `loop_class` wherever the stdlib and its tests take their default loop from.
+    """Make `loop_class` the default loop wherever the stdlib and its tests get it from.
 
-    The class itself and not a subclass: what is exact about the loop's type must be what is tested.
+    The class itself and not a subclass: checks of the exact type must see the tested class.
     """
     for place in (asyncio, asyncio.unix_events):
         place.SelectorEventLoop = loop_class  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ def flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 class Report(unittest.TestResult):
-    """Write what happens as it happens, so that a crash names the test it came from."""
+    """Writes results immediately, so that a crash names the test that caused it."""
 
     def __init__(self, out: TextIO, prefix: str, hang_seconds: int) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Report(unittest.TestResult):
     def addError(self, test: Any, err: Any) -> None:
         super().addError(test, err)
         self.outcome = ("failed", self.errors[-1][1])
-        if not isinstance(test, unittest.TestCase):  # a class or module that cannot be set up
+        if not isinstance(test, unittest.TestCase):  # a class or module whose set-up fails
             self.line(test, *self.outcome)
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:

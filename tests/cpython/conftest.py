@@ -1,4 +1,4 @@
-"""Start CPython's modules once a loop, beside each other, and sum up what they did."""
+"""Starts CPython's modules concurrently, once per loop, and sums up their results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _totals: dict[str, Counter[str]] = {}
 
 @pytest.fixture
 def leak_check() -> None:
-    """Check nothing: other modules start and end beside the one that is waited for."""
+    """Check nothing: other modules start and end while a test waits for its own."""
 
 
 @pytest.fixture(scope="session")
 def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], runner.Outcome]]:
-    """Wait for the outcome of (module, loop); the first use starts all that are selected."""
-    # In the order of the tests: none waits for modules whose tests come later.
+    """Wait for the outcome of (module, loop); the first use starts all selected ones."""
+    # In the order of the tests: none waits for modules of later tests.
     asked: list[Any] = [
         (item.callspec.params["module"], item.callspec.params["loop_name"])
         for item in request.session.items
@@ -48,6 +48,6 @@ def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the counts of CPython's tests a loop."""
+    """Print the counts of CPython's tests per loop."""
     for loop, counts in _totals.items():
         terminalreporter.write_line(f"CPython's own tests on {loop}: {runner.describe(counts)}")

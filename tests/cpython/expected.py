@@ -1,7 +1,7 @@
 """Where this loop, or this machine, differs from what CPython's own tests expect, and why.
 
-The table is strict: a test listed here that passes fails the run, so that a difference that is gone
-leaves the table too.
+The table is strict: a listed test that passes fails the run, so that entries that no longer apply are
+removed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Difference:
     loops: tuple[str, ...] = BOTH
     since: tuple[int, ...] = (3, 11)
     until: tuple[int, ...] = (3, 99)
-    # It would wait for ever, so it is left out.
+    # It would hang, so it is left out.
     hangs: bool = False
-    # Came with a bug-fix release, so that others of the same version lack it.
+    # Added in a bug-fix release, so that earlier ones of the same version lack it.
     backported: bool = False
 
     def concerns(self, loop: str, module: str, version: sys._version_info) -> bool:

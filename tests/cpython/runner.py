@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
 
-# All of test_asyncio but the modules that test another loop's own classes (test_selector_events,
-# test_proactor_events, test_windows_*), and its neighbours that run coroutines on a loop. What an
-# interpreter does not have is left out there.
+# All of test_asyncio except the modules that test another loop's own classes (test_selector_events,
+# test_proactor_events, test_windows_*), and related modules that run coroutines on a loop. Modules
+# that an interpreter lacks are left out.
 MODULES = (
     "test.test_asyncgen",
     "test.test_asyncio.test_base_events",
@@ -68,30 +68,30 @@ MODULES = (
     "test.test_unittest.test_async_case",
 )
 WORKERS = 4
-# Copied by the thread that imports: pytest changes os.environ for each test, and what a pool's thread
-# copies beside that may lose a name halfway (KeyError).
+# Copied by the importing thread: pytest changes os.environ for each test, and a concurrent copy in
+# a pool thread may raise KeyError.
 ENVIRONMENT = dict(os.environ)
 RESTARTS_MAX = 30
-# More than these are no matter of time.
+# More failures than this are not caused by timing.
 AGAIN_MAX = 3
 AGAIN_TRIES = 3
-# What is played again hangs if it takes longer; `child.HANG_SECONDS` is for the first time.
+# The hang limit of repetitions; `child.HANG_SECONDS` is for the first run.
 AGAIN_HANG_SECONDS = 120
 MODULE_SECONDS = 600
-# For a module and what of it is played again.
+# For a module including its repetitions.
 TEST_SECONDS = MODULE_SECONDS + 300
 _CHILD = Path(__file__).with_name("child.py")
 
 
 @dataclass
 class Outcome:
-    """What one module did on one loop."""
+    """The result of one module on one loop."""
 
     module: str
     loop: str
     # Test name to ("passed" | "passed again" | "failed" | "skipped" | "left out", detail).
     tests: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # What disagrees with the table, in words.
+    # The disagreements with the table, as text.
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -135,12 +135,12 @@ def _entry(listed: list[Difference], name: str) -> Difference | None:
 
 
 def describe(counts: Counter[str]) -> str:
-    """Return counts in words."""
+    """Return counts as text."""
     return ", ".join(f"{count} {kind}" for kind, count in counts.most_common() if count)
 
 
 def differences(module: str, loop: str) -> list[Difference]:
-    """Return the entries of the table that a run of `module` on `loop` is compared with."""
+    """Return the entries of the table that apply to a run of `module` on `loop`."""
     return [entry for entry in DIFFERENCES if entry.concerns(loop, module, sys.version_info)]
 
 
@@ -153,22 +153,22 @@ def available(module: str) -> bool:
 
 
 def run_module(module: str, loop: str) -> Outcome:
-    """Run a module, and what fails unexpectedly again: CPython's tests have deadlines of their own.
+    """Run a module, and repeat unexpected failures: CPython's tests have deadlines of their own.
 
-    They are fractions of a second at times, which a machine that tests several interpreters misses.
+    Some are fractions of a second, which a machine that tests several interpreters misses.
     """
     left_out = [entry.test for entry in differences(module, loop) if entry.hangs]
     outcome = Outcome(module, loop)
     _play(outcome, left_out, HANG_SECONDS)
     if 0 < len(outcome.unexpected()) <= AGAIN_MAX:
-        # One at a time, whoever runs these tests: a difference of the loop's shows also then.
+        # One at a time on this machine: a real difference of the loop shows then, too.
         with support.alone_on_this_machine("cpython-again"):
             _play_again(outcome, left_out)
     return outcome.judge()
 
 
 def _play_again(outcome: Outcome, left_out: list[str]) -> None:
-    """Play what failed unexpectedly, several times at most, until it passes."""
+    """Repeat unexpected failures, a limited number of times, until they pass."""
     for _ in range(AGAIN_TRIES):
         if not (failed := outcome.unexpected()):
             return
@@ -181,7 +181,7 @@ def _play_again(outcome: Outcome, left_out: list[str]) -> None:
 
 
 def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
-    """Run the module to its end, restarting after each test that takes the process down."""
+    """Run the module to its end, restarting after each test that kills the process."""
     module, loop = outcome.module, outcome.loop
     kind, _, driver = loop.partition("-")
     environment = ENVIRONMENT | {"RINGLOOP_DRIVER": driver or "auto"}
@@ -215,7 +215,7 @@ def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
 
 
 def _collect(report: Path, outcome: Outcome) -> str | None:
-    """Take over what a report says; return the test that was running when it stopped."""
+    """Read the report; return the test that was running when it stopped."""
     running = None
     for line in report.read_text().splitlines():
         entry = json.loads(line)
@@ -232,7 +232,7 @@ def _collect(report: Path, outcome: Outcome) -> str | None:
 def start(
     pool: ThreadPoolExecutor, loop: str, modules: Iterable[str] = MODULES
 ) -> dict[str, Future[Outcome]]:
-    """Start the modules on `loop`, several beside each other: most of their time is waiting."""
+    """Start the modules on `loop`, several concurrently: most of their time is waiting."""
     return {module: pool.submit(run_module, module, loop) for module in filter(available, modules)}
 
 

@@ -1,4 +1,4 @@
-"""The judge of CPython's modules: what must fail a run does."""
+"""The judge of CPython's modules fails a run when it must."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> runner.Outcome:
     return outcome
 
 
-def test_agreement_is_no_wrong(judged: runner.Outcome) -> None:
+def test_agreement_is_right(judged: runner.Outcome) -> None:
     assert judged.judge().wrong == []
     assert dict(judged.counts) == {"passed": 1, "expected to differ, failed": 1, "left out": 1}
 
@@ -56,7 +56,7 @@ def test_module_without_tests_is_wrong(
 
 
 @pytest.mark.parametrize("fails", [3, 100])
-def test_what_fails_is_played_again_and_a_difference_stays_one(
+def test_failures_are_repeated_and_real_differences_stay(
     fails: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plays = []
@@ -75,7 +75,7 @@ def test_what_fails_is_played_again_and_a_difference_stays_one(
     assert bool(outcome.wrong) == (fails == 100)
 
 
-def test_module_is_played_without_a_look_at_what_pytest_changes(
+def test_module_runs_without_changes_by_pytest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given: list[dict[str, str]] = []

@@ -14,7 +14,7 @@ from tests.ecosystem.running import LOOPS, ORACLE, OTHERS, Place
 from tests.ecosystem.suites import SUITES, Suite, named
 
 DETAIL_CHARS_MAX = 1200
-# Of the failures on stock asyncio, which are not what a run is about.
+# How many of the failures on stock asyncio are shown.
 FAILURES_SHOWN = 10
 
 
@@ -40,8 +40,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Do what the command line asks for."""
-    # A background job of a shell starts with SIGINT ignored, and so would every test.
+    """Run what the command line asks for."""
+    # A shell starts background jobs with SIGINT ignored, which every test would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
     if options.command == "list":
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the suites that are asked for and print the table."""
+    """Run the requested suites and print the table."""
     interpreter = environment.Interpreter.at(options.python)
     records, status = [], 0
     for suite in [named(name) for name in options.suite] or SUITES:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 def run_suite(
     suite: Suite, interpreter: environment.Interpreter, place: Place, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run a suite on stock asyncio and on the loops, say what happens, return the record."""
+    """Run a suite on stock asyncio and on the loops, report progress, return the record."""
     how = {"tests": options.tests, "quick": options.quick}
     oracle = running.run(suite, ORACLE, place, **how)
     _say(oracle)

@@ -1,10 +1,10 @@
-"""What a suite needs on the disk: its environment, its unpacked sources, and where both are kept.
+"""What a suite needs on disk: its environment, its unpacked sources, and their location.
 
-Owns: the cache folder. Called by: `__main__`. Never: installs ringloop. It is taken from this
-checkout, by path, so that an environment depends only on its requirements and its interpreter.
+Owns: the cache folder. Called by: `__main__`. Does not install ringloop: it is used from this checkout,
+by path, so that an environment depends only on its requirements and its interpreter.
 
-Sources are the source distributions of the package registry. The few projects that leave their tests
-out of them are taken from a checkout of theirs: the folder NAME-VERSION in `--sources`.
+Sources are the source distributions of the package registry. For the few projects that leave their
+tests out of them, a checkout is used: the folder NAME-VERSION in `--sources`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ CACHE = Path(
     os.environ.get("RINGLOOP_ECOSYSTEM_CACHE")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ringloop" / "ecosystem"
 )
-# For comparison only (`--loop uvloop`), and apart from the environments: suites behave differently
-# where they find it.
+# For comparison only (`--loop uvloop`), and separate from the environments: suites behave
+# differently if it is installed.
 UVLOOP = "uvloop==0.23.0"
 
 
 class SetupError(Exception):
-    """Something that a suite needs is missing; the message says what to do."""
+    """A requirement of a suite is missing; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Interpreter:
 
     @classmethod
     def at(cls, path: str) -> Interpreter:
-        """Look at the interpreter and make sure that ringloop can be imported there."""
+        """Inspect the interpreter and check that ringloop can be imported there."""
         code = "import platform, ringloop; print(platform.python_version())"
         done = subprocess.run(
             [path, "-c", code],
@@ -66,12 +66,12 @@ class Interpreter:
 
     @property
     def minor(self) -> str:
-        """The version without its last part: an environment serves all of them."""
+        """The version without its last part: all of them share an environment."""
         return self.version.rpartition(".")[0]
 
 
 def python_for(suite: Suite, interpreter: Interpreter) -> Path:
-    """Return the Python of the suite's environment, which is made where it is missing."""
+    """Return the Python of the suite's environment, which is created if it is missing."""
     requirements = REQUIREMENTS / f"{suite.requirements}.txt"
     folder = CACHE / f"cpython-{interpreter.minor}" / suite.requirements
     wanted = hashlib.sha256(requirements.read_bytes()).hexdigest() + interpreter.version
@@ -84,7 +84,7 @@ def python_for(suite: Suite, interpreter: Interpreter) -> Path:
 
 
 def uvloop_path(python: Path) -> Path:
-    """Return a folder that holds uvloop and nothing else, for the path of one run."""
+    """Return a folder that contains only uvloop, for the path of one run."""
     folder = python.parents[1] / ".uvloop"
     if not (folder / "uvloop").is_dir():
         _pip(python, "install", "--no-deps", "--target", str(folder), UVLOOP)
@@ -92,7 +92,7 @@ def uvloop_path(python: Path) -> Path:
 
 
 def sources_of(suite: Suite, python: Path, given: Path | None) -> Path:
-    """Return a folder with the suite's sources, tests among them."""
+    """Return a folder with the suite's sources, including its tests."""
     name = f"{suite.project}-{suite.version}"
     if not suite.in_distribution:
         found = (given or CACHE / "sources") / name
@@ -105,7 +105,7 @@ def sources_of(suite: Suite, python: Path, given: Path | None) -> Path:
     unpacked = CACHE / "sources" / name
     if not unpacked.is_dir():
         with tempfile.TemporaryDirectory(dir=_made(CACHE / "sources")) as folder:
-            # pip asks the package for its metadata, which may install what builds it.
+            # pip asks the package for its metadata, which may install the build backend.
             _pip(
                 python,
                 *("download", "--no-deps", "--no-binary", suite.project, "--dest", folder),

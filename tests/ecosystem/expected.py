@@ -1,7 +1,7 @@
-"""Where a suite's tests do on this loop what they do not do on stock asyncio, and why.
+"""Where a suite's tests behave differently on this loop than on stock asyncio, and why.
 
-Owns: the table. Called by: `judging`. It is strict: a test listed here that does the same on both
-fails the run, so that a difference that is gone leaves the table too.
+Owns: the table. Called by: `judging`. It is strict: a listed test that behaves the same on both fails
+the run, so that entries that no longer apply are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "uvicorn",
-        # "?" is the bracket, which a pattern would take for its own.
+        # "?" matches the bracket, which a pattern would interpret itself.
         "tests/test_config.py::test_get_loop_factory?asyncio-*",
         "the name of the loop's class is a part of the test's",
     ),
@@ -38,7 +38,7 @@ DIFFERENCES: tuple[Difference, ...] = (
 
 
 def difference(suite: str, test: str, loop: str) -> Difference | None:
-    """Return the entry that concerns a test on a loop."""
+    """Return the entry that applies to a test on a loop."""
     for entry in DIFFERENCES:
         if entry.suite == suite and loop in entry.loops and fnmatchcase(test, entry.test):
             return entry

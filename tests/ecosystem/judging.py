@@ -1,8 +1,7 @@
 """Compare a run on a loop with the run on stock asyncio, test by test.
 
-Owns: the verdict. Called by: `__main__`. Never: hides a difference. A test that failed on the loop
-only is run again by itself on both loops: if it then passes, or the oracle fails as often, it is shown
-with its rates.
+Owns: the verdict. Called by: `__main__`. A test that failed only on the loop is repeated alone on both
+loops: if it then passes, or the oracle fails as often, it is shown with its failure rates.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from tests.ecosystem.expected import difference
 if TYPE_CHECKING:
     from tests.ecosystem.running import Outcome, Place, Run
 
-# How often a test that failed on one loop only is run again, by itself, on each.
+# How often a test that failed on one loop only is repeated, alone, on each.
 AGAIN = 4
-# More failures than this are not chance, and are not run again.
+# More failures than this are not chance, and are not repeated.
 AGAIN_TESTS_MAX = 40
 
 
 @dataclass
 class Verdict:
-    """What a run differs in from the oracle's."""
+    """The differences of a run from the oracle's."""
 
     run: Run
-    # What fails the run, in words, the test's name first.
+    # What fails the run, as text starting with the test's name.
     wrong: list[str] = field(default_factory=list)
-    # Test to how often it did not do what it first did on the oracle: on the loop, of how many
-    # times, and on the oracle itself.
+    # Test to how often it deviated from its first result on the oracle: on the loop, in how many
+    # runs, and on the oracle itself.
     flaky: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    # Test to the reason that the table of expected differences gives.
+    # Test to the reason in the table of expected differences.
     expected: dict[str, str] = field(default_factory=dict)
-    # Tests that pass, and do not on the oracle.
+    # Tests that pass here and fail on the oracle.
     better: list[str] = field(default_factory=list)
 
 
 def settle(oracle: Run, place: Place) -> dict[str, tuple[int, int]]:
-    """Run again what failed on the oracle; what then passes is taken for passed.
+    """Repeat what failed on the oracle; what then passes counts as passed.
 
-    Returns how often each of these failed, of how many times: a failure by chance on the oracle must
-    not excuse one on the loop.
+    Returns how often each of these failed, and in how many runs: a failure by chance on the oracle
+    must not excuse one on the loop.
     """
     failed = [test for test, got in oracle.outcomes.items() if got.outcome == "failed"]
     passed: dict[str, list[Outcome]] = {test: [] for test in failed}
@@ -59,7 +58,7 @@ def settle(oracle: Run, place: Place) -> dict[str, tuple[int, int]]:
 
 
 def judge(run: Run, oracle: Run, place: Place) -> Verdict:
-    """Compare, and run again what failed on the loop only."""
+    """Compare, and repeat what failed on the loop only."""
     verdict = Verdict(run)
     if reason := run.proof():
         verdict.wrong.append(reason)
@@ -95,7 +94,7 @@ def _suspect(verdict: Verdict, suspects: list[str], oracle: Run, place: Place) -
     again = 0
     if suspects and len(suspects) <= AGAIN_TESTS_MAX:
         again = AGAIN
-        # In turns: what the machine is busy with disturbs both.
+        # In turns: other load on the machine disturbs both.
         for column, loop in [(0, run.loop), (1, oracle.loop)] * again:
             outcomes = running.run(run.suite, loop, place, suspects).outcomes
             for test in suspects:

@@ -1,7 +1,7 @@
-"""The results page: what ran, where, when, and what it did.
+"""The results page: what ran, where, when, and its results.
 
-Owns: RESULTS.json (what was measured, one record a suite and Python version) and RESULTS.md (written
-from it). Called by: `__main__ --write`. Never: holds a figure that no run produced.
+Owns: RESULTS.json (the measurements, one record per suite and Python version) and RESULTS.md (written
+from it). Called by: `__main__ --write`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def record(
     chance: Mapping[str, tuple[int, int]],
     verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
-    """Return what is kept of a suite's runs; `chance`: what failed on the oracle not each time."""
+    """Return the record of a suite's runs; `chance`: what failed on the oracle only sometimes."""
     return {
         "suite": suite.name,
         "version": suite.version,
         "python": interpreter.version,
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "machine": machine(),
-        # Of the last fifteen minutes: what the times are worth.
+        # Of the last fifteen minutes: shows how reliable the times are.
         "load": round(os.getloadavg()[2], 1),
         "source": "source distribution" if suite.in_distribution else "checkout of the repository",
         "notes": list(suite.notes),
@@ -68,12 +68,12 @@ def record(
 
 
 def machine() -> str:
-    """Say what machine this is."""
+    """Describe this machine."""
     return f"{os.cpu_count()} CPUs, {platform.machine()}, {platform.system()} {platform.release()}"
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """Return the table of all suites, as Markdown; other loops have a column where one was run."""
+    """Return the table of all suites, as Markdown; other loops get a column if they were run."""
     others = [loop for loop in running.OTHERS if any(loop in kept["runs"] for kept in records)]
     loops = [*running.LOOPS, *others]
     lines = [
@@ -94,7 +94,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
 
 
 def write(new: Sequence[dict[str, Any]]) -> None:
-    """Put the new records in the place of the old ones, and write the page."""
+    """Replace the old records by the new ones, and write the page."""
     kept = {_key(entry): entry for entry in json.loads(DATA.read_text())} if DATA.exists() else {}
     kept |= {_key(entry): entry for entry in new}
     records = [kept[key] for key in sorted(kept)]

@@ -1,7 +1,7 @@
-"""One run of one suite on one loop, in processes of its own.
+"""One run of one suite on one loop, in its own processes.
 
-Owns: the child process and what it reported. Called by: `judging`. Never: compares. A test that takes
-its process down counts as failed, and the rest still runs.
+Owns: the child process and its report. Called by: `judging`. A test that kills its process counts as
+failed, and the rest still runs.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ if TYPE_CHECKING:
 ORACLE = "asyncio"
 OURS = ("ringloop-uring", "ringloop-epoll")
 LOOPS = (ORACLE, *OURS)
-# What a run may be made on, for whoever wants to compare.
+# Other loops that a run may use, for comparison.
 OTHERS = ("uvloop",)
 RESTARTS_MAX = 20
-# Of the environment, only what a test suite cannot do without: proxies and settings of asyncio would
-# make a run differ from machine to machine.
+# The environment variables that a test suite needs: proxies and asyncio settings would make a run
+# differ from machine to machine.
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TERM", "USER")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one test did."""
+    """The result of one test."""
 
     outcome: str  # "passed", "failed", "skipped" or "xfailed"
     detail: str
     seconds: float
-    # How many loops ran while it did.
+    # How many loops ran during it.
     loop_runs: int
 
 
 @dataclass
 class Run:
-    """What a suite did on a loop."""
+    """The results of a suite on a loop."""
 
     suite: Suite
     loop: str
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    # Kind of loop to how many were made, and how many runs they had.
+    # Kind of loop to how many were created, and how many runs they had.
     created: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -70,7 +70,7 @@ class Run:
         return sum(test.loop_runs > 0 for test in self.outcomes.values())
 
     def proof(self) -> str | None:
-        """Say why this was not a run of its loop; None where it was."""
+        """Say why this was not a run of its loop; None if it was."""
         if not self.runs[self.loop]:
             return f"no {self.loop} loop ran, but {dict(self.runs) or 'none at all'}"
         others = {kind: count for kind, count in self.runs.items() if kind != self.loop}
@@ -90,7 +90,7 @@ class Place:
 def run(
     suite: Suite, loop: str, place: Place, tests: Iterable[str] | None = None, **how: Any
 ) -> Run:
-    """Run the whole suite, or `tests` (node ids); `quick=True` takes the suite's short form."""
+    """Run the whole suite, or `tests` (node ids); `quick=True` selects the suite's short form."""
     result = Run(suite, loop)
     arguments = list(suite.arguments)
     if tests is not None:
@@ -125,7 +125,7 @@ def run(
 def _child(
     suite: Suite, loop: str, place: Place, folder: Path, arguments: list[str]
 ) -> tuple[int | None, str]:
-    """Run pytest once; return its exit status (None: it was given up) and the end of its output."""
+    """Run pytest once; return its exit status (None: timed out) and the end of its output."""
     command = [
         *isolation(),
         *(str(place.python), "-m", "pytest", "-p", "outcome_plugin", "-p", "no:cacheprovider"),
@@ -149,7 +149,7 @@ def _child(
         except subprocess.TimeoutExpired:
             pass
         finally:
-            # What the tests left running holds ports, and goes with them.
+            # Processes left by the tests hold ports; kill them too.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
@@ -182,10 +182,10 @@ def _environment(suite: Suite, loop: str, place: Place, folder: Path) -> dict[st
 
 @functools.cache
 def isolation() -> tuple[str, ...]:
-    """Return the command that gives a run a network and a hosts file of its own, if the machine lets us.
+    """Return a command that gives a run its own network and hosts file, if the machine allows it.
 
-    Ports that tests have fixed are then free, whatever else runs, the internet is away for sure, and
-    "localhost" has both its addresses, which many tests of IPv6 begin with.
+    Fixed ports of tests are then free, the internet is unreachable for sure, and "localhost" has both
+    its addresses, which many IPv6 tests require.
     """
     script = 'ip link set lo up && mount --bind "$0" /etc/hosts && exec "$@"'
     hosts = str(environment.HERE / "hosts")
@@ -197,7 +197,7 @@ def isolation() -> tuple[str, ...]:
 
 
 def _collect(report: Path, result: Run) -> list[str]:
-    """Take over what a report says; return the tests that were running when it stopped."""
+    """Read the report; return the tests that were running when it stopped."""
     running: dict[str, None] = {}
     for line in report.read_text().splitlines():
         entry = json.loads(line)

@@ -1,7 +1,7 @@
-"""The suites: which project and version, how its tests are started, and what is left out and why.
+"""The suites: project and version, how the tests are started, and what is left out and why.
 
-Owns: the table. Called by: everything else here. Never: runs anything. A suite's packages are pinned
-in `requirements/`; to move one, install its test requirements afresh and put `pip freeze` there.
+Owns: the table. A suite's packages are pinned in `requirements/`; to update one, install its test
+requirements afresh and write the output of `pip freeze` there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NETWORK = "needs the internet, which a test run must not depend on"
 class LeftOut:
     """Tests that do not run, on any loop, and why."""
 
-    # A pattern of pytest's node ids, or "mark:NAME" for the tests that have the mark.
+    # A pattern of pytest's node ids, or "mark:NAME" for the tests with that mark.
     test: str
     reason: str
 
@@ -26,24 +26,24 @@ class Suite:
 
     name: str
     version: str
-    # What is given to pytest besides the runner's own options.
+    # Arguments for pytest in addition to the runner's.
     arguments: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    # What the page of results says about the suite besides its figures.
+    # Notes on the suite for the page of results.
     notes: tuple[str, ...] = ()
-    # Instead of `arguments` for `--quick`: the tests that lean on a loop most.
+    # Replaces `arguments` for `--quick`: the tests that depend most on a loop.
     quick: tuple[str, ...] = ()
-    # The project's name on the registry, where it is not the suite's.
+    # The project's name on the registry, if it differs from the suite's.
     project: str = ""
-    # The file of pinned packages, where it is not called like the suite.
+    # The file of pinned packages, if it is named differently from the suite.
     requirements: str = ""
-    # Whether the source distribution holds the tests.
+    # Whether the source distribution contains the tests.
     in_distribution: bool = True
     tests: str = "tests"
     environment: dict[str, str] = field(default_factory=dict)
-    # A test that takes longer is a failure.
+    # A test that takes longer fails.
     test_seconds: int = 60
-    # A run that takes longer is given up.
+    # A run that takes longer is stopped.
     run_seconds: int = 1800
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Suite:
 
 
 SUITES = (
-    # Of its own, it starts eight processes: too many for a test that waits 10 s for two more.
+    # By default it starts eight processes: too many for a test that waits 10 s for two more.
     Suite(
         "uvicorn",
         "0.54.0",
@@ -85,7 +85,7 @@ SUITES = (
         left_out=(LeftOut("mark:network", NETWORK),),
         notes=("Skipped: every test's form for trio and for uvloop; neither is installed",),
         quick=("tests/test_sockets.py", "tests/test_subprocesses.py", "tests/test_signals.py"),
-        # Its configuration names the plugins that it wants, and no others.
+        # Its configuration names all the plugins that it needs.
         environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     ),
     Suite(
@@ -114,7 +114,7 @@ SUITES = (
     Suite(
         "aiohttp",
         "3.14.5",
-        # Its configuration asks for coverage and for as many processes as there are processors.
+        # Its configuration enables coverage and one process per processor.
         arguments=(
             *("-oaddopts=", "--strict-markers", "--import-mode=importlib"),
             *("--aiohttp-loop=pyloop", "tests"),
@@ -131,7 +131,7 @@ SUITES = (
             LeftOut("mark:autobahn", "needs the Autobahn test suite in a container"),
             LeftOut("mark:internal", "measures the speed of the project's own code"),
         ),
-        # The package is the one that is installed, with its compiled parser, and not the sources'.
+        # Use the installed package, with its compiled parser, instead of the sources'.
         environment={"PYTHONSAFEPATH": "1"},
         test_seconds=120,
     ),

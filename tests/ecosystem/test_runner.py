@@ -1,4 +1,4 @@
-"""The runner itself, on a small suite that is written here."""
+"""Tests of the runner itself, on a small suite defined here."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _this_python() -> Path:
 
 
 @pytest.mark.parametrize("loop", support.LOOPS)
-def test_each_test_is_reported_with_the_loop_that_it_ran_on(loop: str, place: Place) -> None:
+def test_each_test_is_reported_with_its_loop(loop: str, place: Place) -> None:
     run = running.run(SUITE, support.usable_loop(loop), place)
     outcomes = {name.partition("::")[2]: test.outcome for name, test in run.outcomes.items()}
     assert outcomes == OUTCOMES
@@ -118,27 +118,27 @@ def runs_of(ours: dict[str, str], theirs: dict[str, str]) -> tuple[Run, Run]:
 def judge(
     monkeypatch: pytest.MonkeyPatch, ours: Run, theirs: Run, again: Run | None = None
 ) -> judging.Verdict:
-    """Judge; a run that is made again does what `again` did, or what its loop did before."""
+    """Judge; a repeated run does what `again` did, or what its loop did before."""
     before = {ours.loop: again or ours, theirs.loop: again or theirs}
     monkeypatch.setattr(running, "run", lambda suite, loop, place, tests: before[loop])
     return judging.judge(ours, theirs, Place(_this_python(), _this_python()))
 
 
-def test_a_failure_that_stays_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_persistent_failure_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = runs_of({"a": "failed", "b": "failed"}, {"a": "passed", "b": "failed"})
     verdict = judge(monkeypatch, ours, theirs)
     words = "a: failed 5 of 5 times, on asyncio 0"
     assert [line.partition("\n")[0] for line in verdict.wrong] == [words]
 
 
-def test_a_failure_that_the_oracle_has_too_by_now_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_that_the_oracle_repeats_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = runs_of({"a": "failed"}, {"a": "passed"})
     verdict = judge(monkeypatch, ours, theirs, again=ours)
     assert verdict.wrong == []
     assert verdict.flaky == {"a": (5, 5, 4)}
 
 
-def test_a_failure_that_passes_again_is_shown_with_its_rate(
+def test_flaky_failure_is_shown_with_its_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, theirs = runs_of({"a": "failed"}, {"a": "passed"})
@@ -147,7 +147,7 @@ def test_a_failure_that_passes_again_is_shown_with_its_rate(
     assert verdict.flaky == {"a": (1, 5, 0)}
 
 
-def test_a_failure_by_chance_on_the_oracle_excuses_nothing(
+def test_flaky_failure_of_the_oracle_excuses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     again, theirs = runs_of({"a": "passed", "b": "failed"}, {"a": "failed", "b": "failed"})
@@ -157,7 +157,7 @@ def test_a_failure_by_chance_on_the_oracle_excuses_nothing(
     assert theirs.outcomes["b"].outcome == "failed"
 
 
-def test_a_listed_test_that_only_one_loop_has_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listed_test_of_one_loop_only_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = Difference("small", "name?*", "listed")
     monkeypatch.setattr(expected, "DIFFERENCES", (entry,))
     ours, theirs = runs_of({"name[x]": "passed"}, {"name[y]": "passed"})
@@ -166,13 +166,13 @@ def test_a_listed_test_that_only_one_loop_has_is_expected(monkeypatch: pytest.Mo
     assert set(verdict.expected) == {"name[x]", "name[y]"}
 
 
-def test_a_test_that_did_not_run_or_was_skipped_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_skipped_test_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = runs_of({"a": "skipped"}, {"a": "passed", "b": "passed"})
     verdict = judge(monkeypatch, ours, theirs)
     assert [line.partition(":")[0] for line in verdict.wrong] == ["b", "a"]
 
 
-def test_a_listed_difference_that_is_gone_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_obsolete_listed_difference_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = Difference("small", "a*", "listed")
     monkeypatch.setattr(expected, "DIFFERENCES", (entry,))
     ours, theirs = runs_of({"a1": "failed", "a2": "passed"}, {"a1": "passed", "a2": "passed"})

@@ -1,6 +1,5 @@
 """Interrupts and cancellations at random points of a workload: `python -m tests.injection --help`.
 
-`run` is one run and what goes wrong in it on purpose; `talks`, `messages`, `operations` and
-`scheduled` are the parts of the workload; `__main__` is the command line. `test_injection.py` plays a
-few dozen runs.
+`run` is one run with its injected faults; `talks`, `messages`, `operations` and `scheduled` are the
+parts of the workload; `__main__` is the command line. `test_injection.py` executes a few dozen runs.
 """

@@ -1,7 +1,7 @@
-"""Interrupt or cancel at random points of many runs of a mixed workload, and look for what that broke.
+"""Interrupt or cancel at random points of many runs of a mixed workload, and look for damage.
 
-`python -m tests.injection keyboard io_uring --runs 10000`. A run that fails is told with its seed, and
-`--seed SEED --runs 1` plays it again alone: the dice are the same, the machine's timing is not.
+`python -m tests.injection keyboard io_uring --runs 10000`. A failed run is reported with its seed, and
+`--seed SEED --runs 1` repeats it alone: the dice are the same, the machine's timing is not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTS_PER_RUN = (2, 5)
 
 
 def play(kind: str, driver: str, seed: int, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> Run:
-    """Play one run, whose `faults` are its result."""
+    """Execute one run, whose `faults` are its result."""
     dice = random.Random(f"parts {kind} {seed}")
     parts: list[Callable[[Run], object]] = []
     for module in (talks, messages, operations, scheduled):
@@ -44,7 +44,7 @@ def play(kind: str, driver: str, seed: int, contexts: tuple[ssl.SSLContext, ssl.
 
 
 def tls_contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Make a server's and a client's context; the folder has the certificates, or will."""
+    """Create a server's and a client's context; certificates are created in the folder if missing."""
     authority, certificate, key = (
         folder / name for name in ("authority.pem", "localhost.pem", "localhost.key")
     )
@@ -56,7 +56,7 @@ def tls_contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def play_all(arguments: argparse.Namespace) -> int:
-    """Play runs in this process, with a line for each on the standard output."""
+    """Execute runs in this process, printing a line for each."""
     failed = 0
     contexts = tls_contexts(Path(arguments.certificates))
     gc.collect()
@@ -75,7 +75,7 @@ def play_all(arguments: argparse.Namespace) -> int:
 
 @dataclass
 class Tally:
-    """What the processes have told."""
+    """The reports of the processes."""
 
     runs: int = 0
     thrown: int = 0
@@ -83,7 +83,7 @@ class Tally:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def line(self, line: str) -> int | None:
-        """Take a line in; the seed of a run that begins."""
+        """Record a line; return the seed if it starts a run."""
         word, _, rest = line.strip().partition(" ")
         with self.lock:
             if word == "run":
@@ -102,7 +102,7 @@ class Tally:
 
 
 def supervise(arguments: argparse.Namespace, first: int, count: int, tally: Tally) -> None:
-    """Have a process play `count` runs; one that dies is a fault, and another goes on behind it."""
+    """Have a process execute `count` runs; one that dies is a fault, and another process continues."""
     end = first + count
     while first < end:
         command = [

@@ -1,4 +1,4 @@
-"""Datagrams, one by one and in order, and descriptors that a program watches itself."""
+"""Datagrams, one by one and in order, and descriptors watched by the application."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from tests.injection.run import Run
 
-# So many are under way at most: a socket's buffer has room for them.
+# Messages in flight: a socket's buffer has room for them.
 _WINDOW = 8
 
 
 class Datagrams:
-    """Numbered messages one way, and an answer to each the other way."""
+    """Numbered messages in one direction, and an answer to each in the other."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -48,14 +48,14 @@ class Datagrams:
         transport, _ = await loop.create_datagram_endpoint(
             lambda: self.receiver, local_addr=to, family=family
         )
-        # Its messages wait in the socket for the name that the answers go to.
+        # Received messages wait in the socket until the address for the answers is known.
         to = transport.get_extra_info("sockname")
         await loop.create_datagram_endpoint(
             lambda: self.sender, local_addr=own, remote_addr=to, family=family
         )
 
     def fill(self) -> None:
-        """Send as many as may be under way."""
+        """Send as many as may be in flight."""
         while self.sent < self.messages and self.sent - self.sender.count < _WINDOW:
             number = self.sent
             self.sent += 1
@@ -84,7 +84,7 @@ class Datagrams:
 
 
 class _Numbered(asyncio.DatagramProtocol):
-    """Take messages 0, 1, 2 …"""
+    """Receives messages 0, 1, 2 …"""
 
     def __init__(self, datagrams: Datagrams) -> None:
         self.datagrams = datagrams
@@ -114,7 +114,7 @@ class _Numbered(asyncio.DatagramProtocol):
 
 
 class Watched:
-    """A descriptor that is written and read by the program's own callbacks."""
+    """A descriptor that is written and read by the application's own callbacks."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

@@ -1,7 +1,6 @@
-"""Tasks that wait: for `sock_*`, for streams, for connections.
+"""Tasks that wait: for `sock_*` calls, for streams, for connections.
 
-Each task records how far it is before anything can come; the one that takes its place goes on from
-there.
+Each task records its progress before anything can be injected; its replacement continues from there.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def unread(sock: socket.socket) -> int:
-    """How many bytes wait in the kernel."""
+    """Number of unread bytes in the kernel."""
     count = array.array("i", [0])
     fcntl.ioctl(sock, termios.FIONREAD, count)
     return count[0]
@@ -57,7 +56,7 @@ class SocketBytes:
             try:
                 await self.run.loop.sock_sendall(self.ours, PATTERN[start : start + count])
             except asyncio.CancelledError:
-                # Nothing is under way any more: what has been sent is there to be received.
+                # Nothing is in flight any more: what has been sent can be received.
                 self.sent = self.received + unread(self.theirs)
                 self.run.check(
                     start <= self.sent <= start + count, f"sent {count} from {start} on: {self}"
@@ -115,7 +114,7 @@ class SocketMessages:
 
     async def send(self) -> None:
         while self.sent < self.total:
-            # A message whose task was cancelled may have left or not: the number tells.
+            # A message of a cancelled task may have been sent or not: its number tells.
             message = self.sent.to_bytes(4, "big") * self.run.rng.choice((1, 100))
             await self.run.loop.sock_sendto(self.ours, message, self.address)
             self.sent += 1
@@ -140,7 +139,7 @@ class SocketMessages:
 
 
 class SocketConnections:
-    """`sock_accept` gets every connection that `sock_connect` makes, with its bytes."""
+    """`sock_accept` gets every connection that `sock_connect` opens, with its bytes."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -153,7 +152,7 @@ class SocketConnections:
         self.left = 2
         run.begin(self, "sock connections")
         run.work(self.connect, self.ended)
-        # asyncio forgets the connection that is there when its task is cancelled (`InvalidStateError`).
+        # asyncio forgets an accepted connection if the task is cancelled (`InvalidStateError`).
         run.work(self.accept, self.ended, whole=run.is_oracle)
 
     def __repr__(self) -> str:
@@ -164,7 +163,7 @@ class SocketConnections:
             with socket.socket() as sock:
                 sock.setblocking(False)
                 await self.run.loop.sock_connect(sock, self.listener.getsockname())
-                # It leaves at once or not at all: the socket's buffer is empty.
+                # The socket's buffer is empty, so this never blocks.
                 sock.send(bytes([self.made]))
             self.made += 1
             self.run.point()
@@ -176,7 +175,7 @@ class SocketConnections:
                 self.accepted, _ = await loop.sock_accept(self.listener)
                 self.run.point()
             data = await loop.sock_recv(self.accepted, 10)
-            # One whose task was cancelled while it connected says nothing.
+            # A connection whose task was cancelled during connect sends nothing.
             self.run.check(
                 data == bytes([len(self.seen)]) or (not data and self.run.kind == "cancel"),
                 f"{data!r}: {self}",
@@ -195,7 +194,7 @@ class SocketConnections:
 
 
 class Streams:
-    """Readers and writers of asyncio's own, over Unix sockets, TCP and TLS."""
+    """asyncio's readers and writers, over Unix sockets, TCP and TLS."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -270,7 +269,7 @@ class Streams:
             writer.close()
         self.left = 2
         for end in (0, 1):
-            # Who cancels the wait ends it for all (`StreamReaderProtocol._closed`).
+            # Cancelling the wait ends it for all waiters (`StreamReaderProtocol._closed`).
             self.run.work(partial(self.closed, end), self.lost, whole=True)
 
     async def closed(self, end: int) -> None:
@@ -284,7 +283,7 @@ class Streams:
 
 
 class Attempts:
-    """Connections that are given up while they are made: each that was made is lost."""
+    """Connections cancelled while they are opened: each established one must be lost."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -329,12 +328,12 @@ class Attempts:
         self.run.work(self.drain, lambda: self.run.finish(self), whole=True)
 
     async def drain(self) -> None:
-        """The peers of those that were given up hear of it."""
+        """Wait until the peers of the cancelled connections have noticed."""
         while self.open or self.accepting():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     def accepting(self) -> bool:
-        """Whether the server has connections whose handshake goes on."""
+        """Whether the server has connections that are still handshaking."""
         return any(
             task.get_coro().__qualname__.endswith("_accept_connection2")  # type: ignore[union-attr]
             for task in asyncio.all_tasks()

@@ -1,8 +1,7 @@
-"""One run: a loop, the parts of its workload, and what is thrown at them.
+"""One run: a loop, the parts of its workload, and the faults injected into them.
 
-A part is done when everything that it began has ended and was as it should be. The loop is run again
-after each interrupt until all parts are done; what is lost, doubled, out of order, left open or never
-comes is a fault.
+A part is done when everything it started has ended correctly. The loop runs again after each interrupt
+until all parts are done; anything lost, duplicated, reordered, left open or missing is a fault.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 KINDS = ("keyboard", "cancel")
 DRIVERS = {"io_uring": "ringloop-uring", "epoll": "ringloop-epoll", "asyncio": "asyncio"}
-# How long a run may take before it counts as one that hangs; it takes some 20 ms.
+# A run that takes longer counts as hanging; it takes some 20 ms.
 PATIENCE_SECONDS = 10.0
 _LAST_TURNS = 1000
 _SPIN_SECONDS = 200e-6
@@ -40,7 +39,7 @@ _ALARM_AGAIN_SECONDS = 100e-6
 
 
 class Run:
-    """The loop, its parts, and the dice."""
+    """The loop, its parts, and the random generator."""
 
     def __init__(
         self, kind: str, driver: str, seed: int, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
@@ -52,7 +51,7 @@ class Run:
         self.is_oracle = driver == "asyncio"
         self.server_context, self.client_context = contexts
         self.rate = self.rng.choice((0.01, 0.05, 0.2))
-        # How many more times something is thrown.
+        # How many more faults are injected.
         self.left = self.rng.randint(1, 25)
         self.thrown = 0
         self.real_signals = kind == "keyboard" and self.rng.random() < 0.3
@@ -63,7 +62,7 @@ class Run:
         self._scheduled: dict[int, tuple[asyncio.Handle, Callable[..., None], tuple[Any, ...]]] = {}
         self._workers: dict[asyncio.Task[None], str] = {}
 
-    # --- what parts do ----------------------------------------------------------------------------
+       # --- calls for parts --------------------------------------------------------------------------
 
     def begin(self, part: object, what: str) -> None:
         self.open[part] = what
@@ -83,7 +82,7 @@ class Run:
             self.fault(what)
 
     def soon(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Like `call_soon` or a short `call_later`: called once, also where an interrupt comes first."""
+        """Like `call_soon` or a short `call_later`: called once, even if an interrupt comes first."""
         number = next(self._numbers)
         call = partial(self._call, number)
         handle: asyncio.Handle
@@ -114,9 +113,9 @@ class Run:
         *,
         whole: bool = False,
     ) -> None:
-        """Run a coroutine in a task; where that was interrupted or cancelled, another one goes on.
+        """Run a coroutine in a task; if it is interrupted or cancelled, a new one continues.
 
-        `whole`: it is not to be cancelled.
+        `whole`: it must not be cancelled.
         """
         task = self.loop.create_task(make())
         if not whole:
@@ -140,14 +139,14 @@ class Run:
             done()
 
     def transports(self) -> list[Any]:
-        """Those of the loop that are not closed."""
+        """The open transports of the loop."""
         known: dict[int, Any] = getattr(self.loop, "_transports", {})
         return [transport for transport in known.values() if not transport.is_closing()]
 
-    # --- what is thrown at them -------------------------------------------------------------------
+       # --- injection --------------------------------------------------------------------------------
 
     def point(self) -> None:
-        """A place in the user's code where something may come."""
+        """A place in user code where a fault may be injected."""
         if self.real_signals and self.rng.random() < 0.03:
             self._spin()
         if self._armed and self.left > 0 and self.rng.random() < self.rate:
@@ -167,7 +166,7 @@ class Run:
             self.loop.stop()
 
     def _cancel(self) -> None:
-        """Cancel a task, or a callback, for which another one is scheduled."""
+        """Cancel a task or a callback, and schedule its replacement."""
         tasks = [task for task in self._workers if self._may_be_cancelled(task)]
         if tasks and self.rng.random() < 0.8:
             self.rng.choice(tasks).cancel()
@@ -178,7 +177,7 @@ class Run:
             self.soon(callback, *arguments)
 
     def _may_be_cancelled(self, task: asyncio.Task[None]) -> bool:
-        """asyncio loses what it received for a task that is cancelled before it goes on; we do not."""
+        """asyncio loses data received for a task that is cancelled before it resumes; we do not."""
         if not self.is_oracle:
             return True
         waiter = getattr(task, "_fut_waiter", None)
@@ -190,7 +189,7 @@ class Run:
             pass
 
     def _alarmed(self, _number: int, frame: FrameType | None) -> None:
-        """A signal that came by itself: it interrupts a wait, or code with nothing in its hands."""
+        """An asynchronous signal: it interrupts a wait, or code that holds no data."""
         if not self._armed or self.left <= 0:
             return
         if frame is not None and _may_interrupt(frame):
@@ -203,7 +202,7 @@ class Run:
     # --- the run ----------------------------------------------------------------------------------
 
     def execute(self, parts: list[Callable[[Run], object]]) -> None:
-        """Play the parts until all are done; `faults` says what was wrong."""
+        """Run the parts until all are done; `faults` lists what was wrong."""
         self.loop.set_exception_handler(self._reported)
         with self._watched():
             for part in parts:
@@ -214,7 +213,7 @@ class Run:
             limit.cancel()
             self._end()
             gc.collect()
-        # The loop's own are closed as well.
+        # The loop's own descriptors are closed as well.
         left = {
             fd: name
             for fd, name in support.open_descriptors().items()
@@ -231,7 +230,7 @@ class Run:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _end(self) -> None:
-        """Close the loop; what is still scheduled or at work after all parts were done is a fault."""
+        """Close the loop; anything still scheduled or active after all parts are done is a fault."""
         for _ in range(_LAST_TURNS):
             self.loop.call_later(0.001, self.loop.stop)
             self.loop.run_forever()
@@ -256,7 +255,7 @@ class Run:
 
     @contextlib.contextmanager
     def _watched(self) -> Any:
-        """Real signals reach this run, and what is warned of or cannot be raised is a fault."""
+        """Direct real signals to this run, and record warnings and unraisable exceptions as faults."""
         old_hook, old_alarm = sys.unraisablehook, signal.signal(signal.SIGALRM, self._alarmed)
         old_interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.unraisablehook = lambda hook: self.faults.append(
@@ -277,7 +276,7 @@ class Run:
 
 
 def _may_interrupt(frame: FrameType) -> bool:
-    """User code with nothing in its hands; the wait of asyncio's loop; the native run of ours."""
+    """User code that holds no data; the wait of asyncio's loop; the native run of ours."""
     code = frame.f_code
     if code is Run._spin.__code__ or code is selectors.DefaultSelector.select.__code__:
         return True

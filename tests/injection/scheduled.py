@@ -1,4 +1,4 @@
-"""What needs no kernel object: callbacks, timers, messages of threads, futures, tasks."""
+"""Work without kernel objects: callbacks, timers, messages of threads, futures, tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Timers:
-    """Each is called once, not early, and the later ones later."""
+    """Each timer fires once, not early, and in order."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -35,7 +35,7 @@ class Timers:
         self.run.check(number in self.waiting, f"timer {number} again, or cancelled: {self}")
         resolution = self.run.loop._clock_resolution  # type: ignore[attr-defined]
         self.run.check(self.run.loop.time() + resolution >= when, f"timer {number} is early")
-        # Nanoseconds are counted, and what is due in the same one comes as it was scheduled.
+        # Deadlines have nanosecond resolution; equal ones fire in scheduling order.
         self.run.check(when >= self.latest - 2e-9, f"timer {number} is late: {self}")
         self.latest = max(when, self.latest)
         self.waiting.discard(number)
@@ -48,7 +48,7 @@ class Timers:
 
 
 class Callbacks:
-    """Chains of `call_soon`, whose order is the order in which they were scheduled."""
+    """Chains of `call_soon`, which must run in scheduling order."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -105,7 +105,7 @@ class Messages:
 
 
 class Futures:
-    """Every callback of a future once, and tasks that hand a number on and on."""
+    """Every callback of a future runs once; tasks pass a number along."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -140,7 +140,7 @@ class Futures:
 
     async def hand_on(self) -> None:
         while self.handed < self.total:
-            # Who waits may be cancelled, and the future is not.
+            # The waiter may be cancelled, the future must not.
             number = await asyncio.shield(self.futures[self.handed])
             self.run.check(number == self.handed, f"{number}: {self}")
             self.handed += 1

@@ -1,7 +1,7 @@
-"""Two protocols that talk over streams: TCP, TLS, Unix sockets, a pair of sockets, pipes.
+"""Two protocols exchanging data over streams: TCP, TLS, Unix sockets, socket pairs, pipes.
 
-Each side sends so many bytes of one pattern and receives those of the other, whatever is thrown at its
-callbacks.
+Each side sends a number of bytes of one pattern and receives those of the other, whatever is injected
+into its callbacks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from tests.injection.run import Run
 
-# No two places of it look alike.
+# No two positions look alike.
 PATTERN = b"".join(number.to_bytes(4, "big") for number in range(150_000))
 _SIZES = (0, 1, 300, 5000, 70_000, 400_000)
 
 
 class Side:
-    """One end of a talk: what it has sent and received, and which callbacks it has had."""
+    """One end of a talk: what it has sent and received, and its callbacks so far."""
 
     def __init__(self, talk: Talk, sends: int, receives: int) -> None:
         self.talk = talk
@@ -44,7 +44,7 @@ class Side:
         )
 
     def point(self) -> None:
-        """Not where asyncio itself would hang: see `Talk`."""
+        """Skipped where asyncio itself would hang: see `Talk`."""
         if not self.talk.is_spared:
             self.run.point()
 
@@ -68,7 +68,7 @@ class Side:
         return self.sent == self.sends and self.received == self.receives
 
     def settle(self) -> None:
-        """Close once both directions are through; tell of the end before, by dice."""
+        """Close once both directions are done; at random, send EOF before that."""
         if self.state != "connected" or self.sent < self.sends:
             return
         if self.received == self.receives:
@@ -90,7 +90,7 @@ class Side:
             return
         count = min(self.sends - self.sent, self.talk.piece(self.run))
         piece = PATTERN[self.sent : self.sent + count]
-        # An interrupt of `pause_writing` comes out of `write`: it has taken the bytes.
+        # An interrupt in `pause_writing` propagates out of `write`, which has accepted the bytes.
         self.sent += count
         if self.sent < self.sends:
             self.pump_soon()
@@ -125,7 +125,7 @@ class Side:
         if self.sent < self.sends:
             self.pump_soon()
         if not self.run.is_oracle:
-            # asyncio asserts that there is something to be sent when it comes back.
+            # asyncio asserts that there is something to be sent when the callback returns.
             self.point()
 
     # --- receiving --------------------------------------------------------------------------------
@@ -153,25 +153,25 @@ class Side:
     def eof_received(self) -> bool:
         self.run.check(self.received == self.receives, f"the end too early: {self}")
         self.run.check(not self.ends, f"the end again: {self}")
-        # One that is interrupted is called again, as by asyncio.
+        # An interrupted call is repeated, as by asyncio.
         self.point()
         self.ends += 1
         return self.sent < self.sends
 
 
 class DataSide(Side, asyncio.Protocol):
-    """It gets its bytes by `data_received`."""
+    """Receives by `data_received`."""
 
     def data_received(self, data: bytes) -> None:
         self.take(data)
 
 
 class BufferSide(Side, asyncio.BufferedProtocol):
-    """It gets them in a buffer of its own."""
+    """Receives into its own buffer."""
 
     def __init__(self, talk: Talk, sends: int, receives: int) -> None:
         super().__init__(talk, sends, receives)
-        # Never so small that a run takes long.
+        # Not so small that a run takes long.
         self.buffer = bytearray(
             max(receives // 200, self.run.rng.choice((7, 1000, 20_000, 100_000)))
         )
@@ -185,11 +185,11 @@ class BufferSide(Side, asyncio.BufferedProtocol):
 
 
 class Talk:
-    """Both sides of a connection, and how it is made.
+    """Both sides of a connection, and how it is opened.
 
-    asyncio's own TLS and pipes wait for ever where some callbacks are interrupted: `get_buffer`,
-    `connection_made` and the end in TLS, `resume_writing` of a pipe that is closing. There they are
-    spared; ours are not.
+    asyncio's own TLS and pipes hang if some callbacks are interrupted: `get_buffer`, `connection_made`
+    and the end in TLS, `resume_writing` of a closing pipe. There nothing is injected on asyncio, only on
+    ours.
     """
 
     def __init__(self, run: Run, kind: str) -> None:
@@ -217,7 +217,7 @@ class Talk:
         return run.rng.choice((1, 100, 100, 5000, 5000, 40_000, 150_000))
 
     def connected(self) -> None:
-        """The client's side is there; the server's may still be on its way."""
+        """The client's side is open; the server's may not be yet."""
 
     def lost(self) -> None:
         self.left -= 1
@@ -258,7 +258,7 @@ class Talk:
 
 
 class PipeEnd(Side, asyncio.Protocol):
-    """An end of a pipe, which does one of the two."""
+    """An end of a pipe, which only reads or only writes."""
 
     def data_received(self, data: bytes) -> None:
         self.take(data)
@@ -278,7 +278,7 @@ class PipeTalk(Talk):
         super().__init__(run, "pipe")
 
     def side(self, sends: int, receives: int) -> Any:
-        # Made twice, and the first one writes.
+        # Called twice; the first end writes.
         first = not hasattr(self, "client")
         return PipeEnd(self, sends, 0) if first else PipeEnd(self, 0, receives)
 

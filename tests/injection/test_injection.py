@@ -1,4 +1,4 @@
-"""Interrupts and cancellations at random points of a workload: nothing is lost, nothing done twice.
+"""Interrupts and cancellations at random points of a workload: nothing is lost or done twice.
 
 A few dozen runs each; docs/internals/injection.md records the ten thousand. What they have found has
 tests of its own.
@@ -17,7 +17,7 @@ RUNS = 25
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_runs_with_something_thrown_at_them(loop_name: str, kind: str) -> None:
+def test_runs_with_injected_faults(loop_name: str, kind: str) -> None:
     driver = next(driver for driver, name in DRIVERS.items() if name == loop_name)
     command = [sys.executable, "-m", "tests.injection", kind, driver, "--runs", str(RUNS)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

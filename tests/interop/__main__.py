@@ -1,7 +1,7 @@
 """Run our QUIC against the others: python -m tests.interop [--peers A,B] [--ours rust] [--write]
 
-What cannot be installed is skipped with its reason; a run in which nothing could be installed
-fails, and so does one in which a case fails.
+Peers that cannot be installed are skipped with the reason; a run without any peer fails, and so does
+one with a failed case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAIRS_AT_A_TIME = 3
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.interop",
         description=__doc__,
@@ -63,7 +63,7 @@ def main() -> int:
 def found(
     known: Mapping[str, Callable[[], Program]], names: list[str]
 ) -> tuple[list[Program], dict[str, str]]:
-    """Install what is asked for; return what there is, and why the rest is not."""
+    """Install the requested peers; return the available ones, and why the others are not."""
     there: list[Program] = []
     absent: dict[str, str] = {}
     for name in names:
@@ -75,7 +75,7 @@ def found(
 
 
 async def run(ours: list[Program], peers: list[Program]) -> matrix.Cells:
-    """Run every pair, some at a time."""
+    """Run every pair, several concurrently."""
     gate = asyncio.Semaphore(PAIRS_AT_A_TIME)
     with tempfile.TemporaryDirectory(prefix="ringloop-interop-") as folder:
         files = Files(Path(folder))

@@ -1,9 +1,9 @@
-"""What is tried with every pair, and what proves that it happened.
+"""The cases tried with every pair, and the proof that each happened.
 
-Owns: the cases and their proofs. Called by: `running`, `matrix`. Never: starts anything.
+Owns: the cases and their proofs. Called by: `running`, `matrix`.
 
-A client says how it went (`told`), a server what it saw (`events`), and the relay between them
-what passed (`seen`): a case passes when all three agree.
+A client reports its result (`told`), a server what it saw (`events`), and the relay between them
+what passed (`seen`): a case passes if all three agree.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """What the three have to say."""
+    """The reports of the three."""
 
     told: dict[str, Any]
     events: Sequence[dict[str, Any]]
     seen: Seen
-    # Whether server and client tell the application's codes (the HTTP/3 programs have their own).
+    # Whether server and client report the application's codes (the HTTP/3 programs have their own).
     has_codes: bool = True
     has_reasons: bool = True
     tells_early: bool = True
@@ -42,22 +42,22 @@ class Case:
     title: str
     proof: Proof = lambda _outcome: None
     retry: bool = False
-    # So many of the client's datagrams come from the old port.
+    # After this many of the client's datagrams the source port changes.
     rebind_after: int | None = None
 
 
 def retry(outcome: Outcome) -> str | None:
-    """The server has asked for the address to be proved."""
+    """The server has required address validation."""
     return None if outcome.seen.has("retry", by_client=False) else "no Retry packet was seen"
 
 
 def resumed(outcome: Outcome) -> str | None:
-    """The second handshake was a resumed one."""
+    """The second handshake resumed a session."""
     return None if outcome.told.get("resumed") else "the session was not resumed"
 
 
 def early(outcome: Outcome) -> str | None:
-    """Data went ahead of the handshake, and was taken."""
+    """Early data was sent before the handshake completed, and accepted."""
     if not outcome.seen.has("0-rtt", by_client=True):
         return "no 0-RTT packet was seen"
     told = outcome.told.get("early") or not outcome.tells_early
@@ -75,14 +75,14 @@ def version_2(outcome: Outcome) -> str | None:
 
 
 def rebound(outcome: Outcome) -> str | None:
-    """The server has gone on at the new port."""
+    """The server has continued on the new port."""
     if not outcome.seen.is_rebound:
         return "the transfer was over before the port changed"
     return None if outcome.seen.server_datagrams_after_rebinding else "nothing came to the new port"
 
 
 def codes(outcome: Outcome) -> str | None:
-    """Each end has heard the other's code and reason."""
+    """Each end has received the other's code and reason."""
     wanted = closing(42, "client", outcome)
     if not any(wanted.items() <= event.items() for event in outcome.events):
         return f"the server heard {[one for one in outcome.events if one['event'] == 'closed']}"
@@ -93,7 +93,7 @@ def codes(outcome: Outcome) -> str | None:
 
 
 def closing(code: int, role: str, outcome: Outcome) -> dict[str, Any]:
-    """What the other end has to hear; aiopquic neither sends nor tells reasons."""
+    """What the other end must receive; aiopquic neither sends nor reports reasons."""
     reason = {"reason": f"as the {role} says"} if outcome.has_reasons else {}
     return {"code": code} | reason
 

@@ -1,6 +1,6 @@
-"""docs/interop.md, written from what a run has found.
+"""Writes docs/interop.md from the results of a run.
 
-Owns: how the matrix looks. Called by: `__main__`. Never: leaves a cell out.
+Owns: how the matrix looks. Called by: `__main__`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def render(
 
 
 def reasons(ours: Sequence[Program], peers: Sequence[Program], cells: Cells) -> list[str]:
-    """One line a cell that is not a yes; one for all of a pair where they have one reason."""
+    """One line for each cell that is not a yes; one for a whole pair with the same reason."""
     found = []
     for own in ours:
         for peer in peers:
@@ -97,7 +97,7 @@ def reasons(ours: Sequence[Program], peers: Sequence[Program], cells: Cells) -> 
 
 
 def told(own: str, peer: str, title: str, cell: Cell) -> list[str]:
-    """The line of a cell; none for a yes."""
+    """The line of a cell; `None` for a yes."""
     if cell.outcome == "cannot":
         return [f"- {peer}, {title}: {cell.detail}"]
     if cell.outcome == "fail":

@@ -1,7 +1,7 @@
-"""Who takes part, where it comes from, and how it is started.
+"""The participants, where they come from, and how they are started.
 
-Owns: installing the peers into the cache folder, command lines, what a program cannot do. Called
-by: `running`, `__main__`. Never: judges a run. What is not to be had is left out with its reason.
+Owns: installing the peers into the cache folder, command lines, unsupported cases. Called by:
+`running`, `__main__`. What is not available is left out with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CACHE = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ringloop" / "interop"
 )
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "target")
-# Versions that the matrix was made with; a newer one of a package is a change of this file.
+# Versions that the matrix was made with; update them here.
 PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1")
 NGTCP2_PACKAGES = (
     *("ngtcp2-client", "ngtcp2-server", "libngtcp2-9", "libngtcp2-crypto-gnutls2"),
@@ -35,7 +35,7 @@ INSTALL_SECONDS = 150
 
 
 class UnavailableError(Exception):
-    """A peer cannot be had here; the message says why."""
+    """A peer is not available here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class Program:
     command: tuple[str, ...]
     version: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Speaks HTTP/3 only, and is told what to do by options: see `ngtcp2`.
+    # Speaks only HTTP/3, and is controlled by options: see `ngtcp2`.
     is_ngtcp2: bool = False
     has_h3: bool = True
-    # Whether what it closes with, and what it tells of a close, has the reason.
+    # Whether its closes, and its reports of a close, include the reason.
     has_reasons: bool = True
-    # Whether its client tells how early data ended; else the packets that were seen have to do.
+    # Whether its client reports the result of early data; otherwise the seen packets are used.
     tells_early: bool = True
-    # (role, case): why not.
+    # (role, case): the reason.
     cannot: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def run(command: list[str], **more: object) -> str:
-    """Run a step of an installation; what fails names its reason."""
+    """Run a step of an installation; a failure names its reason."""
     try:
         done = subprocess.run(
             command,
@@ -96,7 +96,7 @@ def rust() -> Program:
 
 
 def make_certificates(folder: Path) -> None:
-    """An authority and a server's certificate."""
+    """A CA and a server's certificate."""
     run([*rust().command, "certificates", str(folder)])
 
 
@@ -108,7 +108,7 @@ def native() -> Program:
 
 
 def events() -> Program:
-    """The face with aioquic's interface."""
+    """Our aioquic-compatible API."""
     run([sys.executable, "-c", "import ringloop.quic.asyncio"], cwd=CHECKOUT)
     command = (sys.executable, str(HERE / "programs" / "events_peer.py"), "ringloop.quic")
     return Program("python-aioquic", command, has_h3=False)
@@ -120,7 +120,7 @@ OURS = {"rust": rust, "python": native, "python-aioquic": events}
 
 
 def python_environment() -> Path:
-    """An environment with the packages that install here; one that does not leaves the others."""
+    """An environment with the packages that install here; a failing one does not affect the others."""
     python = newest_python()
     tag = run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).strip()
     folder = CACHE / f"python-{tag}"
@@ -140,7 +140,7 @@ def python_environment() -> Path:
 
 
 def newest_python() -> str:
-    """The interpreter for the peers: aiopquic wants 3.12 or newer."""
+    """The interpreter for the peers: aiopquic needs 3.12 or newer."""
     lines = run([str(CHECKOUT / "tools" / "pythons")]).split("\n")
     known = dict(line.split(" ", 1) for line in lines if line)
     for version in ("3.14", "3.13", "3.12", "3.15"):
@@ -183,7 +183,7 @@ def quic_go() -> Program:
 
 
 def ngtcp2() -> Program:
-    """Debian's packages, unpacked where no root is needed."""
+    """Debian's packages, unpacked without root."""
     root = CACHE / "ngtcp2"
     if not (root / "usr" / "bin" / "gtlsclient").exists():
         downloads = CACHE / "ngtcp2-packages"
@@ -207,7 +207,7 @@ def ngtcp2() -> Program:
 
 
 def download(folder: Path) -> None:
-    """Fetch the packages; with lists of packages of one's own where the machine has none."""
+    """Fetch the packages; with own package lists if the machine has none."""
     try:
         run(["apt-get", "download", *NGTCP2_PACKAGES], cwd=folder)
     except UnavailableError:
@@ -229,7 +229,7 @@ PEERS = {
     "ngtcp2": ngtcp2,
 }
 
-# What a peer does not have or does otherwise, by its role and the case.
+# What a peer lacks or does differently, by its role and the case.
 CANNOT: dict[str, dict[tuple[str, str], str]] = {
     "aiopquic": {
         (

@@ -1,9 +1,9 @@
-"""What stands between the two ends: it looks at the packets' first bytes and passes them on.
+"""The relay between the two ends: it inspects the packets' first bytes and forwards them.
 
-Owns: a socket for the client, one for the server, what was seen. Called by: `running`. Never:
-reads what is encrypted: of a long header the version and the type are in the clear (RFC 8999, RFC
-9000 §17.2), and that is enough to tell, of any two implementations, which version they speak and
-whether there was a Retry or early data.
+Owns: a socket for the client, one for the server, what was seen. Called by: `running`. Reads nothing
+encrypted: the version and the type of a long header are in the clear (RFC 8999, RFC 9000 §17.2), which
+is enough to tell, for any two implementations, the version and whether there was a Retry or early
+data.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Seen:
     is_rebound: bool = False
 
     def look(self, data: bytes, *, is_clients: bool) -> None:
-        """Note the header of a datagram's first packet, and of those behind it."""
-        # Packets that share a datagram are long ones first; where one ends is not looked for: 0-RTT and
-        # Initial packets of a client come in datagrams of their own as well.
+        """Record the headers of a datagram's packets."""
+        # Coalesced packets start with long ones; the ends of other types are not parsed: a client's
+        # 0-RTT and Initial packets come in datagrams of their own as well.
         if len(data) < 5 or not data[0] & 0x80:
             return
         version = int.from_bytes(data[1:5])
@@ -54,7 +54,7 @@ class Seen:
 
 
 def behind_initial(data: bytes) -> bytes:
-    """What follows an Initial packet in its datagram; nothing where the packet is not whole."""
+    """What follows an Initial packet in its datagram; empty if the packet is truncated."""
     try:
         at = 5
         at += 1 + data[at]  # destination connection id
@@ -67,21 +67,21 @@ def behind_initial(data: bytes) -> bytes:
 
 
 def take_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends (RFC 9000 §16)."""
+    """Parse a variable-length integer; return it and its end (RFC 9000 §16)."""
     size = 1 << (data[at] >> 6)
     value = int.from_bytes(data[at : at + size]) & ((1 << (8 * size - 2)) - 1)
     return value, at + size
 
 
 class Relay:
-    """Passes datagrams on; after `rebind_after` of the client's, from another port."""
+    """Forwards datagrams; after `rebind_after` of the client's, from another port."""
 
     def __init__(self, server_port: int, rebind_after: int | None = None) -> None:
         self.seen = Seen()
         self.server = ("127.0.0.1", server_port)
         self.rebind_after = rebind_after
         self.clients: Any = None
-        # One socket a client's address: a case may have several clients.
+        # One socket per client address: a case may have several clients.
         self.upstreams: dict[Any, Any] = {}
         self.transports: list[asyncio.DatagramTransport] = []
 
@@ -100,7 +100,7 @@ class Relay:
         await asyncio.sleep(0)
 
     def from_client(self, data: bytes, address: Any) -> None:
-        """Pass on; the first of a client opens its socket."""
+        """Forward; the first datagram of a client opens its socket."""
         self.seen.look(data, is_clients=True)
         self.seen.client_datagrams += 1
         upstream = self.upstreams.get(address)
@@ -113,7 +113,7 @@ class Relay:
 
 
 class Upstream:
-    """The socket that a server sees a client's datagrams come from."""
+    """The socket through which the server sees a client's datagrams."""
 
     def __init__(self, relay: Relay, client: Any) -> None:
         self.relay = relay
@@ -124,7 +124,7 @@ class Upstream:
         self.opening = asyncio.ensure_future(self.open())
 
     async def open(self) -> None:
-        """Open, and send what has come meanwhile."""
+        """Open, and send what has arrived meanwhile."""
         loop = asyncio.get_running_loop()
         self.transport, _ = await loop.create_datagram_endpoint(
             lambda: Side(self.from_server), remote_addr=self.relay.server
@@ -134,21 +134,21 @@ class Upstream:
             self.transport.sendto(data)
 
     def send(self, data: bytes) -> None:
-        """Pass on to the server."""
+        """Forward to the server."""
         if self.transport is None:
             self.waiting.append(data)
         else:
             self.transport.sendto(data)
 
     def from_server(self, data: bytes, _address: Any) -> None:
-        """Pass on to the client."""
+        """Forward to the client."""
         self.relay.seen.look(data, is_clients=False)
         self.relay.seen.server_datagrams_after_rebinding += self.is_new
         self.relay.clients.sendto(data, self.client)
 
 
 class Side(asyncio.DatagramProtocol):
-    """A socket's datagrams to a function."""
+    """Passes a socket's datagrams to a function."""
 
     def __init__(self, take: Any) -> None:
         self.take = take

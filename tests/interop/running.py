@@ -1,6 +1,6 @@
 """One pair: a server, a client, the relay between them, case by case.
 
-Owns: the processes. Called by: `__main__`. Never: decides what a case proves; `cases` does.
+Owns: the processes. Called by: `__main__`. What a case proves is decided by `cases`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 START_SECONDS_MAX = 20
 CASE_SECONDS_MAX = 25
-# A server tells of a closed connection once it has heard of it.
+# A server reports a closed connection once it notices.
 EVENT_SECONDS_MAX = 3
 BYTES = 1 << 20
-# A client may tell the age of a ticket in whole seconds, as rustls does; GnuTLS refuses early
-# data by a ticket that is older by the client's word than by its own.
+# A client may report the age of a ticket in whole seconds, as rustls does; GnuTLS refuses early
+# data if the reported age of the ticket exceeds its own measurement.
 GNUTLS_ATTEMPTS = 5
-# What a case ends with where one of ours changes keys by itself, which servers and clients do after
-# a random number of packets: qh3's own next update is refused by itself, and in version 2 qh3 and
-# quic-go derive the new keys with version 1's label (docs/interop.md), so that the client waits in vain.
+# Results of a case in which ours updates keys by itself, which servers and clients do after a
+# random number of packets: qh3 then refuses its own next update, and in version 2 qh3 and quic-go
+# derive the new keys with version 1's label (docs/interop.md), so that the client waits in vain.
 OURS_WAITS = ("TimeoutError", "nothing happened")
 KEY_FAULTS = {
     ("client", "qh3", "key-update"): ("invalid key phase",),
@@ -49,7 +49,7 @@ KEY_ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Cell:
-    """How one case went."""
+    """The result of one case."""
 
     # "pass", "fail" or "cannot"
     outcome: str
@@ -58,7 +58,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Files:
-    """What a run has on the disk."""
+    """The files of a run."""
 
     folder: Path
 
@@ -68,7 +68,7 @@ class Files:
 
     @property
     def htdocs(self) -> Path:
-        """What ngtcp2's server gives away."""
+        """What ngtcp2's server serves."""
         return self.folder / "htdocs"
 
     def write(self) -> None:
@@ -115,25 +115,25 @@ async def pair(server: Program, client: Program, files: Files) -> dict[str, Cell
 
 
 def attempts(case: Case, server: Program, client: Program) -> int:
-    """Say how often a case is tried where the other program is known to fail at times."""
+    """Return how often a case is tried if the other program is known to fail sometimes."""
     if may_be_refused(case, server):
         return GNUTLS_ATTEMPTS
     return KEY_ATTEMPTS if faults(case, server, client) else 1
 
 
 def may_be_refused(case: Case, server: Program) -> bool:
-    """Whether a server may refuse early data for no fault of the client's."""
+    """Whether a server may refuse early data without a fault of the client."""
     return server.is_ngtcp2 and case.name == "early-data"
 
 
 def is_known(reason: str, case: Case, server: Program, client: Program) -> bool:
-    """Whether a case may have ended by what the other program is known to do at times."""
+    """Whether a case may have failed by known behaviour of the other program."""
     known = any(words in reason for words in faults(case, server, client))
     return known or may_be_refused(case, server)
 
 
 def faults(case: Case, server: Program, client: Program) -> tuple[str, ...]:
-    """What a case may end with because of keys that ours has changed."""
+    """How a case may end because ours has updated keys."""
     of_client = KEY_FAULTS.get(("client", client.name, case.name), ())
     return of_client + KEY_FAULTS.get(("server", server.name, case.name), ())
 
@@ -181,7 +181,7 @@ class Server:
         self.process = await start(self.command(), self.program)
         self.reading = asyncio.ensure_future(self.read())
         if self.program.is_ngtcp2:
-            # It says nothing when it is ready; a client's first packets are repeated.
+            # It prints nothing when it is ready; a client's first packets are repeated.
             return self
         try:
             await asyncio.wait_for(self.ready.wait(), START_SECONDS_MAX)
@@ -195,7 +195,7 @@ class Server:
         await self.reading
 
     def command(self) -> list[str]:
-        """How it is started."""
+        """Its command line."""
         cert, key = self.files.certificate("cert"), self.files.certificate("key")
         if self.program.is_ngtcp2:
             words = [
@@ -209,7 +209,7 @@ class Server:
         return words + (["retry"] if self.retry else [])
 
     async def read(self) -> None:
-        """Take what it says."""
+        """Read its output."""
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             for event in self.heard_in(line.decode(errors="replace")):
@@ -217,11 +217,11 @@ class Server:
                 self.heard.set()
                 if event["event"] == "ready":
                     self.ready.set()
-        # A server that died is not waited for.
+        # Do not wait for a server that died.
         self.ready.set()
 
     def heard_in(self, line: str) -> Iterator[dict[str, Any]]:
-        """An event of ours, or what ngtcp2 logs of a frame that closes."""
+        """An event of ours, or ngtcp2's log line of a closing frame."""
         if line.startswith("{"):
             yield json.loads(line)
         found = re.search(
@@ -235,7 +235,7 @@ class Server:
 
 
 class Client:
-    """A client that is told case after case."""
+    """A client that runs case after case."""
 
     def __init__(self, program: Program, files: Files, *, is_h3: bool) -> None:
         self.program = program
@@ -251,7 +251,7 @@ class Client:
         await end(self.process)
 
     async def run(self, case: Case, port: int) -> dict[str, Any]:
-        """Run one case; what the client tells."""
+        """Run one case; return the client's report."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         more = ""
@@ -269,7 +269,7 @@ class Client:
 
 
 class Ngtcp2Client(Client):
-    """ngtcp2's client: a process a connection, told by options."""
+    """ngtcp2's client: one process per connection, controlled by options."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -278,7 +278,7 @@ class Ngtcp2Client(Client):
         return
 
     async def run(self, case: Case, port: int) -> dict[str, Any]:
-        """Fetch once, or twice where the first leaves what the second resumes with."""
+        """Fetch once, or twice if the second resumes the first."""
         with tempfile.TemporaryDirectory() as folder:
             options = [f"--session-file={folder}/session"]
             if case.name == "early-data":
@@ -331,7 +331,7 @@ def make_client(server: Program, client: Program, files: Files) -> Client:
 
 
 async def start(command: list[str], program: Program) -> asyncio.subprocess.Process:
-    """Start a process whose output is read together."""
+    """Start a process with its outputs combined."""
     return await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -344,14 +344,14 @@ async def start(command: list[str], program: Program) -> asyncio.subprocess.Proc
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill it, with what it has started."""
+    """Kill it, with the processes it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
 
 
 def free_port() -> int:
-    """A UDP port that nobody has."""
+    """Find a free UDP port."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The checks, a file a topic; importing this package declares them all, in the table's order."""
+"""The checks, one file per topic; importing this package declares them all, in the table's order."""
 
 from tests.compatibility.rows import (
     connections,

@@ -42,7 +42,7 @@ async def open_server(server: Any) -> AsyncIterator[Any]:
         yield server
     finally:
         server.close()
-    # Its handlers have heard of the end.
+    # Its handlers have seen EOF.
     await until(lambda: asyncio.all_tasks() <= before)
     await asyncio.sleep(0.01)
 
@@ -255,7 +255,7 @@ def refusal_reaches_error_received(probe: Probe) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         with socket.socket(type=socket.SOCK_DGRAM) as deaf:
-            # Keeps the port, and takes from nobody but the one that it is connected to.
+            # Keeps the port, and receives only from its connected peer.
             deaf.bind(("127.0.0.1", 0))
             deaf.connect(("127.0.0.1", 9))
             address = deaf.getsockname()

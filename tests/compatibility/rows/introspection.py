@@ -1,4 +1,4 @@
-"""What a program can find out about a loop, from inside and from outside."""
+"""Introspection of a loop, from inside and from outside."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def sees_the_tasks(probe: Probe) -> None:
         "async def main():\n"
         "    async with asyncio.TaskGroup() as group:\n"
         "        group.create_task(asyncio.sleep(300), name='sleeper')\n"
-        # Once every task waits: one that runs is not seen whole from outside.
+        # Once every task waits: a running task is not seen completely from outside.
         "        loop.call_later(0.01, lambda: print('ready', flush=True))\n"
         f"loop = {probe.expression}\n"
         "loop.run_until_complete(main())\n"

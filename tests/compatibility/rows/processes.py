@@ -167,7 +167,7 @@ loop.run_until_complete(main())
 
 @reaping
 def idle_loop_does_not_wake(probe: Probe) -> None:
-    # Pages that have to be fetched are waited for, too; who polls does so each time.
+    # Page faults count as waits, too; a polling loop wakes every time.
     least = min(int(probe.script(IDLE)) for _ in range(3))
     assert least < 30, f"{least} wake-ups in one second"
 
@@ -190,8 +190,8 @@ def runs_in_the_loop(probe: Probe) -> None:
     probe.run(main)
 
 
-# What the two threads were kept from a processor for meanwhile is the machine's (proc(5), schedstat: the
-# second number, in nanoseconds).
+# Excludes the time that the two threads waited for a processor (proc(5), schedstat: the second
+# number, in nanoseconds).
 INTERRUPT = """
 import os, signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -227,7 +227,7 @@ interrupt = group.row("Ctrl-C ends an idle loop at once")
 
 @interrupt
 def within_a_fifth_of_a_second(probe: Probe) -> None:
-    # What a host takes of the processor is not in it: one undisturbed run of three is enough.
+    # CPU time stolen by a host is not excluded: one undisturbed run of three is enough.
     seconds: list[float] = []
     while not seconds or (min(seconds) >= 0.2 and len(seconds) < 3):
         seconds.append(float(probe.script(INTERRUPT)))

@@ -1,4 +1,4 @@
-"""Callbacks, tasks, executors and handlers of exceptions."""
+"""Callbacks, tasks, executors and exception handlers."""
 
 from __future__ import annotations
 

@@ -144,8 +144,8 @@ full = group.row("accept goes on after descriptors ran out")
 
 @full
 def goes_on(probe: Probe) -> None:
-    # In a process of its own: the limit is the process's. It is set before the loop is made, because a
-    # ring takes the one that held when it was asked to accept.
+    # In a process of its own: the limit is per process. It is set before the loop is created,
+    # because a ring uses the limit in force when the accept was submitted.
     said = probe.script(
         """
 import resource, socket, os

@@ -248,7 +248,7 @@ RECEIVING = ("recvfrom", "recvmsg", "recvmmsg", "io_uring_enter")
 
 
 def calls_of(probe: Probe, body: str, names: tuple[str, ...]) -> int:
-    """Run a program under strace and return how often it made one of the system calls."""
+    """Run a program under strace and count its calls of these system calls."""
     strace = shutil.which("strace")
     if strace is None:
         raise NotMeasuredError("no strace command to count system calls with")
@@ -316,7 +316,7 @@ STREAM_CALLS = ("recvfrom", "recvmsg", "read", "readv", "sendto", "sendmsg", "wr
 
 @ring
 def echo(probe: Probe) -> None:
-    # Importing reads files: what a program that only imports reads is taken off.
+    # Importing reads files: subtract the reads of a program that only imports.
     base = calls_of(probe, "new_loop().close()", STREAM_CALLS)
     calls = calls_of(probe, ECHO, STREAM_CALLS) - base
     assert calls < ECHOES / 4, f"{calls} calls for {ECHOES} echoes"

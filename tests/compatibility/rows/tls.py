@@ -21,7 +21,7 @@ SECRET = "secret"
 
 
 def certificate(folder: Path, *, encrypted: bool = False) -> tuple[Path, Path]:
-    """Make a self-signed certificate of localhost and its key."""
+    """Create a self-signed certificate for localhost and its key."""
     chain, key = folder / "chain.pem", folder / "key.pem"
     secret = ("-passout", f"pass:{SECRET}") if encrypted else ("-nodes",)
     command = [
@@ -38,7 +38,7 @@ def certificate(folder: Path, *, encrypted: bool = False) -> tuple[Path, Path]:
 
 
 def contexts(folder: Path, *, encrypted: bool = False) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Make a server's context, and the one of a client that trusts it."""
+    """Create a server's context, and one of a client that trusts it."""
     chain, key = certificate(folder, encrypted=encrypted)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(chain, key, SECRET if encrypted else None)
@@ -50,7 +50,7 @@ async def serve(context: ssl.SSLContext, **arguments: Any) -> asyncio.Server:
 
 
 async def talk(server: asyncio.Server, context: ssl.SSLContext, **arguments: Any) -> Any:
-    """Connect, exchange a word, close; return the client's SSL object."""
+    """Connect, exchange a message, close; return the client's SSL object."""
     arguments.setdefault("server_hostname", "localhost")
     writer = await ask(*server.sockets[0].getsockname(), ssl=context, **arguments)
     tls = writer.get_extra_info("ssl_object")
@@ -238,7 +238,7 @@ def wrong_name_is_refused(probe: Probe) -> None:
                 assert error.verify_code == 62
             else:
                 raise AssertionError("connected to another name")
-            # The server hears of it.
+            # Wait until the server sees EOF.
             await asyncio.sleep(0.01)
 
     probe.run(main)

@@ -1,11 +1,10 @@
-"""Put the loop under test wherever a process takes its loop from, and count which loops ran.
+"""Replaces the default loop of a process with the loop under test, and counts which loops ran.
 
-Owns: the counts of this process. Called by: `sitecustomize` at start, `outcome_plugin` once a test.
-Never: changes what a loop does; the class itself is put in place and not a subclass, since what is
-exact about its type is part of what is tested.
+Owns: the counts of this process. Called by: `sitecustomize` at start, `outcome_plugin` once per test.
+The class itself is used and not a subclass, because suites check its exact type.
 
-The counts are the proof that a run was one of the loop under test: they are kept for stock asyncio's
-loops in the same way, and each process leaves them in a file when it ends.
+The counts prove that a run used the loop under test: stock asyncio's loops are counted in the same way,
+and each process writes its counts to a file when it ends.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 # One of "asyncio", "ringloop-uring", "ringloop-epoll", "uvloop".
 LOOP = "RINGLOOP_ECOSYSTEM_LOOP"
-# The folder that gets a file of counts a process.
+# The folder for one file of counts per process.
 CENSUS = "RINGLOOP_ECOSYSTEM_CENSUS"
 
 created: Counter[str] = Counter()
@@ -31,7 +30,7 @@ _counted: list[Any] = []
 
 
 def put_in_place() -> None:
-    """Do what the environment asks for; nothing where it asks for nothing."""
+    """Do what the environment asks for, if anything."""
     name = os.environ.get(LOOP)
     if name is None or _in_sub_interpreter():
         return
@@ -53,7 +52,7 @@ def put_in_place() -> None:
 
 
 def _in_sub_interpreter() -> bool:
-    """Say whether this is one: suites start them for work without a loop."""
+    """Say whether this is a sub-interpreter: suites start them for work without a loop."""
     if sys.version_info < (3, 13):
         return False  # nothing in the standard library starts one
     import _interpreters
@@ -63,7 +62,7 @@ def _in_sub_interpreter() -> bool:
 
 
 def _inject(loop_class: Any) -> None:
-    """Replace what `asyncio.new_event_loop`, `Runner`, the policy and direct users make."""
+    """Replace what `asyncio.new_event_loop`, `Runner`, the policy and direct users create."""
     import asyncio.unix_events
 
     for place in (asyncio, asyncio.unix_events):
@@ -76,7 +75,7 @@ def _inject(loop_class: Any) -> None:
 
 
 def _count(loop_class: Any) -> None:
-    """Count the loops of the class, when they are made and when they run."""
+    """Count the loops of the class, when they are created and when they run."""
     make, run_forever = loop_class.__init__, loop_class.run_forever
 
     @functools.wraps(make)
@@ -97,12 +96,12 @@ def _count(loop_class: Any) -> None:
 
 
 def _counts_as(loop: Any) -> Any:
-    """Return the most special of the counted classes: ours is one of `BaseEventLoop` too."""
+    """Return the most derived of the counted classes: ours is a `BaseEventLoop` too."""
     return next(kind for kind in reversed(_counted) if isinstance(loop, kind))
 
 
 def name_of(loop: Any) -> str:
-    """Name the kind of a loop, with the driver that it says it has."""
+    """Name the kind of a loop, with the driver that it reports."""
     if "ringloop" in sys.modules and isinstance(loop, sys.modules["ringloop"].Loop):
         return f"ringloop-{loop.driver}"
     if "uvloop" in sys.modules and isinstance(loop, sys.modules["uvloop"].Loop):

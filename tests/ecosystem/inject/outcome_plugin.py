@@ -1,8 +1,8 @@
-"""A pytest plugin: write what each test did as a line of JSON, as it happens.
+"""A pytest plugin: writes the outcome of each test as a line of JSON, immediately.
 
-Owns: the report file. Called by: pytest, which `running` starts with `-p outcome_plugin`. Never: changes
-an outcome. A line says "started" and a later one says the outcome, so that a process that dies names
-the test it died in; a file of node ids names the tests that are not to run (again).
+Owns: the report file. Called by: pytest, which `running` starts with `-p outcome_plugin`. One line says
+"started" and a later one the outcome, so that a process that dies names the test that killed it; a file
+of node ids names the tests that must not run (again).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-# The file for the lines; the file of what to leave out: node ids, patterns of them, "mark:NAME".
+# The file for the lines; the file of tests to leave out: node ids, patterns of them, "mark:NAME".
 REPORT = "RINGLOOP_ECOSYSTEM_REPORT"
 SKIP = "RINGLOOP_ECOSYSTEM_SKIP"
 # How often a loop ran during a test, as a property of the test's reports.
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests that are not to run."""
+    """Remove the tests that must not run."""
     patterns = set(Path(os.environ[SKIP]).read_text().splitlines())
     loose = [pattern for pattern in patterns if set(pattern) & set("*?")]
 
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Remember how many loops had run before the test."""
+    """Record how many loops had run before the test."""
     item.stash[_BEFORE] = loop_under_test.runs.total()
     return (yield)
 
@@ -64,7 +64,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note in the report how many ran since."""
+    """Add to the report how many have run since."""
     report = yield
     ran = loop_under_test.runs.total() - item.stash.get(_BEFORE, 0)
     report.user_properties.append((RUNS, ran))
@@ -72,12 +72,12 @@ def pytest_runtest_makereport(
 
 
 _BEFORE = pytest.StashKey[int]()
-# Worst last: the worst of a test's set-up, call and tear-down is its outcome.
+# Worst last: the outcome of a test is the worst of its set-up, call and tear-down.
 _ORDER = ("passed", "xfailed", "skipped", "failed")
 
 
 class Report:
-    """Turn pytest's reports into lines."""
+    """Turns pytest's reports into lines."""
 
     def __init__(self, path: Path) -> None:
         self.out = path.open("a", buffering=1)
@@ -88,12 +88,12 @@ class Report:
         self.out.write(json.dumps({"test": nodeid, "outcome": outcome, **more}) + "\n")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note the test that runs now."""
+        """Record the running test."""
         self.running[nodeid] = {"outcome": "passed", "detail": "", "seconds": 0.0, "loop_runs": 0}
         self.line(nodeid, "started")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take over what set-up, call or tear-down did."""
+        """Record the result of set-up, call or tear-down."""
         state = self.running.setdefault(
             report.nodeid, {"outcome": "passed", "detail": "", "seconds": 0.0, "loop_runs": 0}
         )
@@ -102,20 +102,20 @@ class Report:
         state["loop_runs"] = max(state["loop_runs"], properties.get(RUNS, 0))
         outcome: str = report.outcome
         if hasattr(report, "wasxfail") and not report.failed:
-            # Whether it passes or not: by a mark that is not strict, the project leaves that open.
+            # Whether it passes or not: with a non-strict mark, the project leaves that open.
             outcome = "xfailed"
         if _ORDER.index(outcome) > _ORDER.index(state["outcome"]):
             state["outcome"] = outcome
             state["detail"] = _detail(report)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Write what became of the test."""
+        """Write the outcome of the test."""
         state = self.running.pop(nodeid, None)
         if state is not None:
             self.line(nodeid, **state)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A module that cannot be imported is a failure with its own name."""
+        """Report a module that cannot be imported as a failure under its own name."""
         if report.failed:
             self.line(report.nodeid, "failed", detail=_detail(report), seconds=0.0, loop_runs=0)
         elif report.skipped:

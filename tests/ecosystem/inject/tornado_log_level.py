@@ -1,4 +1,4 @@
-"""A pytest plugin: what tornado's own test runner does to its log before the tests count its lines."""
+"""A pytest plugin: sets up logging like tornado's own test runner, whose tests count log lines."""
 
 import logging
 

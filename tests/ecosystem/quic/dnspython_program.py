@@ -1,4 +1,4 @@
-"""Ask a DNS server over QUIC by dnspython, in coroutines and threads: aioquic|ringloop FOLDER."""
+"""Query a DNS server over QUIC with dnspython, in coroutines and threads: aioquic|ringloop FOLDER."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def main() -> None:
 
 
 async def several(port: int) -> None:
-    """Ask much at once on one connection, and again on one that resumes its session."""
+    """Send many queries on one connection, and again on one that resumes its session."""
     async with dns.quic.AsyncioQuicManager(
         verify_mode=f"{FOLDER}/authority.pem", server_name="localhost"
     ) as manager:

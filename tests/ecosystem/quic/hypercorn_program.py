@@ -1,4 +1,4 @@
-"""Serve HTTP/3 by hypercorn and ask it: PROGRAM aioquic|ringloop FOLDER."""
+"""Serve HTTP/3 with hypercorn and query it: PROGRAM aioquic|ringloop FOLDER."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def main() -> None:
     stop = asyncio.Event()
     serving = asyncio.ensure_future(serve(app, config, shutdown_trigger=stop.wait))
     try:
-        # The client's first packets are sent again until the server is there.
+        # The client's first packets are repeated until the server is ready.
         await asyncio.wait_for(ask(port), 60)
     finally:
         stop.set()

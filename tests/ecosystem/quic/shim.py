@@ -1,4 +1,4 @@
-"""Have programs of aioquic and qh3 import `ringloop.quic` instead.
+"""Makes applications of aioquic and qh3 import `ringloop.quic` instead.
 
 The HTTP/3 layer stays the package's own, on top of our connections.
 """
@@ -22,7 +22,7 @@ PARTS = {
 }
 
 
-# aiopquic's have a package of their own.
+# aiopquic's modules are in a package of their own.
 OF_AIOPQUIC = {
     "asyncio": "asyncio",
     "asyncio.client": "asyncio",
@@ -35,7 +35,7 @@ OF_AIOPQUIC = {
 
 
 def stand_in_for_aiopquic() -> None:
-    """Be aiopquic, which need not be installed."""
+    """Replace aiopquic, which need not be installed."""
     for name in ("aiopquic", "aiopquic.quic"):
         package = sys.modules[name] = types.ModuleType(name)
         package.__path__ = []
@@ -45,8 +45,8 @@ def stand_in_for_aiopquic() -> None:
 
 
 def install(package: str) -> None:
-    """Replace the QUIC part of `package`, "aioquic" or "qh3"; before anything imports it."""
-    # Its traces are made of its own packets; HTTP/3 wants the name alone.
+    """Replace the QUIC part of `package`, "aioquic" or "qh3", before anything imports it."""
+    # Its traces consist of its own packets; HTTP/3 needs only the name.
     importlib.import_module(f"{package}.quic.logger")
     for name in [name for name in sys.modules if name.startswith(f"{package}.h3")]:
         del sys.modules[name]
@@ -61,7 +61,7 @@ def install(package: str) -> None:
 
 
 def _rename_qh3() -> None:
-    """qh3 shows its names in the package itself, and certificates as objects of its own."""
+    """Handle qh3's names, which are in the package itself, and its certificate objects."""
     import qh3
     from qh3._hazmat import Certificate
 
@@ -76,7 +76,7 @@ def _rename_qh3() -> None:
             return [Certificate(ours.public_bytes()) for ours in super().get_issuercerts()]
 
     h3 = importlib.import_module("qh3.h3.connection")
-    # Its HTTP/3 always says that it takes datagrams, as its QUIC does.
+    # Its HTTP/3 always announces datagrams, as its QUIC does.
     qh3.QuicConfiguration = functools.partial(
         configuration.QuicConfiguration, max_datagram_frame_size=65536
     )

@@ -1,7 +1,7 @@
 """aiopquic's own tests of asyncio and of flow control, on `ringloop.quic.compat.aiopquic`.
 
-They are in a checkout of the project, which `AIOPQUIC_SOURCES` names. Its tests of WebTransport, of its
-rings and of its C library are of what is not here.
+They are in a checkout of the project, named by `AIOPQUIC_SOURCES`. Its tests of WebTransport, of its
+rings and of its C library do not apply here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ stand_in_for_aiopquic()
 
 
 @pytest.mark.skipif(not SOURCES, reason="AIOPQUIC_SOURCES names no checkout of aiopquic")
-def test_its_own_suite(tmp_path: Path) -> None:
+def test_aiopquics_own_suite(tmp_path: Path) -> None:
     assert SOURCES is not None
-    # Where they look for what a submodule of theirs has.
+    # Where they look for the contents of their submodule.
     certificates = tmp_path / "third_party" / "picoquic" / "certs"
     certificates.mkdir(parents=True)
     certificate = trustme.CA().issue_cert("test.example.com")

@@ -1,4 +1,4 @@
-"""dnspython, hypercorn and urllib3-future on what they were written for, and on `ringloop.quic`."""
+"""dnspython, hypercorn and urllib3-future on the package they were written for and `ringloop.quic`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where a server's certificate and the authority that signed it are."""
+    """Create a folder with a server's certificate and its CA."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost", "127.0.0.1")
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("package", ["oracle", "ringloop"])
 @pytest.mark.parametrize("program", ["dnspython", "hypercorn", "urllib3"])
-def test_the_program_does_its_work(program: str, package: str, folder: Path) -> None:
+def test_program_works(program: str, package: str, folder: Path) -> None:
     if package == "oracle":
         package = "qh3" if program == "urllib3" else "aioquic"
     module = f"tests.ecosystem.quic.{program}_program"

@@ -1,4 +1,4 @@
-"""Ask an HTTP/3 server by urllib3-future: PROGRAM qh3|ringloop FOLDER."""
+"""Query an HTTP/3 server with urllib3-future: PROGRAM qh3|ringloop FOLDER."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fixtures of the smoke tests: the loop under test, proof that it ran, the services and certificates.
 
-Every test runs on the standard library's loop first and then on ours with each driver. What a test
-leaves open fails it, as in the project's own tests.
+Every test runs on the standard library's loop first and then on ours with each driver. A test that
+leaves resources open fails, as in the project's own tests.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A background job of a shell starts with SIGINT ignored, and so would every process that tests start.
+# A shell starts background jobs with SIGINT ignored, which every process of the tests would
+# inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass
 class Certificates:
-    """A server's certificate for localhost and 127.0.0.1, and the authority that signed it."""
+    """A server's certificate for localhost and 127.0.0.1, and its CA."""
 
     certificate: Path
     key: Path
@@ -56,9 +57,9 @@ def loop_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test that leaves descriptors, children or threads behind.
+    """Fail a test that leaves descriptors, children or threads behind.
 
-    The services come first: their processes outlive the test.
+    The services are started first: their processes outlive the test.
     """
     for name in ("postgres", "redis_server"):
         if name in request.fixturenames:
@@ -71,7 +72,7 @@ def leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def loop_factory(loop_name: str, leak_check: None) -> support.LoopFactory:
-    """Make a loop of the kind under test; who calls it closes the loop."""
+    """Create a loop of the kind under test; the caller closes it."""
     return support.loop_factory(loop_name)
 
 
@@ -85,7 +86,7 @@ def assert_right_loop(loop_name: str) -> Callable[[], None]:
 def run(
     loop_factory: support.LoopFactory, assert_right_loop: Callable[[], None]
 ) -> Callable[[Coroutine[Any, Any, T]], T]:
-    """Run a coroutine as `asyncio.run` does, on the loop under test and with proof of it."""
+    """Run a coroutine as `asyncio.run` does, on the loop under test, and check that it is."""
 
     async def checked(main: Coroutine[Any, Any, T]) -> T:
         assert_right_loop()
@@ -100,7 +101,7 @@ def run(
 
 @pytest.fixture
 def loop_environment(loop_name: str) -> dict[str, str]:
-    """The environment of a process that is to run on the loop under test.
+    """The environment of a process that must run on the loop under test.
 
     `services.new_event_loop` reads it there.
     """
@@ -110,7 +111,7 @@ def loop_environment(loop_name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Made for this run and trusted by nobody else."""
+    """Certificates made for this run and trusted only by it."""
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", "127.0.0.1")
@@ -124,21 +125,21 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def postgres(certificates: Certificates) -> Iterator[services.Postgres]:
-    """A PostgreSQL server of this run's own, on a Unix socket and on TCP with TLS."""
+    """A PostgreSQL server of this run, on a Unix socket and on TCP with TLS."""
     with started(services.Postgres.start(certificates.certificate, certificates.key)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis_server(certificates: Certificates) -> Iterator[services.Redis]:
-    """A Redis server of this run's own, on a Unix socket and on TCP with TLS."""
+    """A Redis server of this run, on a Unix socket and on TCP with TLS."""
     with started(services.Redis.start(certificates.certificate, certificates.key)) as server:
         yield server
 
 
 @contextlib.contextmanager
 def started(service: contextlib.AbstractContextManager[T]) -> Iterator[T]:
-    """Skip the test when the service is not installed; on CI that is a failure."""
+    """Skip the test if the service is not installed; on CI that is a failure."""
     try:
         server = service.__enter__()
     except services.NotInstalledError as missing:

@@ -1,8 +1,8 @@
 """A program that computes on a local dask cluster; `test_distributed.py` starts it.
 
-Every process of the cluster imports this module again before it does anything else, as processes made
-by `multiprocessing` do, so that the first lines below choose the loop of the scheduler, of the nannies
-and of the workers alike.
+Every process of the cluster imports this module again before anything else, as processes created by
+`multiprocessing` do, so the first lines below choose the loop of the scheduler, the nannies and the
+workers.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ async def loop_of_worker(dask_worker: Any) -> str:
 
 
 async def stop_heartbeats(dask_worker: Any) -> None:
-    """Let no heartbeat of a worker be under way when the scheduler goes.
+    """Stop the heartbeats of a worker, so that none is in flight when the scheduler exits.
 
-    A worker logs an error with its traceback where the scheduler goes before it answers one: that is
-    between the two of them, on every loop, and this program's log is to have no traceback.
+    A worker logs an error with a traceback if the scheduler exits before it answers one, on every
+    loop, and this program's log must have no traceback.
     """
     dask_worker.periodic_callbacks["heartbeat"].stop()
-    while dask_worker.rpc.active:  # noqa: ASYNC110 - dask tells nobody when an answer has come
+    while dask_worker.rpc.active:  # noqa: ASYNC110 - dask does not notify when an answer arrives
         await asyncio.sleep(0.001)
 
 
 def main() -> dict[str, Any]:
-    """Compute something that every worker has a part in; return the answers and the loops."""
+    """Compute something that involves every worker; return the answers and the loops."""
     import dask
     import dask.dataframe
     import distributed

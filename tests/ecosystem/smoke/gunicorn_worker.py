@@ -1,4 +1,4 @@
-"""gunicorn's worker, as docs/deployment.md has it, on the loop that the environment names."""
+"""gunicorn's worker as in docs/deployment.md, on the loop that the environment names."""
 
 from __future__ import annotations
 

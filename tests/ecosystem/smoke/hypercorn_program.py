@@ -1,4 +1,4 @@
-"""hypercorn chooses among its own names of loops; serving from a coroutine, it takes the running one.
+"""hypercorn accepts only its own names of loops; serving from a coroutine, it uses the running one.
 
 `python -m tests.ecosystem.smoke.hypercorn_program PORT CERTIFICATE KEY`
 """

@@ -1,7 +1,7 @@
-"""Servers that the smoke tests talk to, each in a folder of its own that goes away with it.
+"""Servers for the smoke tests, each in a temporary folder of its own.
 
-Used by `conftest.py` and, for the loop that a child process is to run on, by the programs that the
-tests start. Nothing here uses a service that already runs on the machine.
+Used by `conftest.py` and, for the loop of a child process, by the programs that the tests start. No
+service that already runs on the machine is used.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class NotInstalledError(Exception):
 
 
 def assert_running_loop(name: str) -> None:
-    """Fail unless the running loop is exactly the one that `name` means, driver included."""
+    """Fail unless the running loop is exactly the one that `name` means, including its driver."""
     loop = asyncio.get_running_loop()
     assert describe_loop(loop) == name, f"expected {name}, running on {loop!r}"
 
 
 async def eventually(ask: Callable[[], Awaitable[object]], what: str) -> None:
-    """Ask, over the connection that `ask` has, until the answer is true."""
+    """Call `ask` repeatedly, over its own connection, until the answer is true."""
     deadline = time.monotonic() + START_SECONDS
     while not await ask():
         if time.monotonic() > deadline:
@@ -58,12 +58,12 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Make the loop that the environment asks for: what servers name as their loop factory."""
+    """Create the loop that the environment asks for: the loop factory given to servers."""
     return support.loop_factory(os.environ["SMOKE_LOOP"])()
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody listens on at this moment."""
+    """Return a TCP port that is currently free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -74,7 +74,7 @@ def free_port() -> int:
 def process(
     command: Sequence[str], ready: Path | int, *, user: str | None = None, **popen: object
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command` until the end of the block; begin when `ready`, a socket, takes connections."""
+    """Run `command` for the duration of the block, which starts when the socket `ready` accepts."""
     with tempfile.TemporaryFile() as log:
         child: subprocess.Popen[bytes] = subprocess.Popen(
             command,
@@ -112,7 +112,7 @@ def accepts(address: Path | int) -> bool:
 
 @dataclass
 class Postgres:
-    """A running PostgreSQL: who connects gives `folder` as the host, or 127.0.0.1 with TLS."""
+    """A running PostgreSQL: clients connect to the host `folder`, or to 127.0.0.1 with TLS."""
 
     folder: Path
     port: int
@@ -121,7 +121,7 @@ class Postgres:
     @classmethod
     @contextlib.contextmanager
     def start(cls, certificate: Path, key: Path) -> Iterator[Postgres]:
-        """Make a database in a new folder and serve it; PostgreSQL refuses to run as root."""
+        """Create a database in a new folder and serve it; PostgreSQL refuses to run as root."""
         programs = postgres_programs()
         user = "postgres" if os.geteuid() == 0 else None
         with tempfile.TemporaryDirectory(prefix="smoke-pg-") as name:
@@ -163,7 +163,7 @@ class Postgres:
                 yield server
 
     def wait_until_ready(self, programs: Path) -> None:
-        """Return once the server takes queries: it listens a moment earlier."""
+        """Return once the server accepts queries: it listens slightly earlier."""
         deadline = time.monotonic() + START_SECONDS
         ask = [programs / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port)]
         while subprocess.run(ask, check=False).returncode != 0:

@@ -1,6 +1,6 @@
 """asyncpg: its own protocol class, driven by the transport's callbacks; it upgrades to TLS itself.
 
-The server is real; every test but the one of TLS talks to it over a Unix socket.
+The server is real; every test except the TLS one connects over a Unix socket.
 """
 
 from __future__ import annotations

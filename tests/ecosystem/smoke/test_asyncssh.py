@@ -37,7 +37,7 @@ async def shout(process: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(folder: Path) -> AsyncIterator[Any]:
-    """Serve a shell that shouts and the files of `folder`; the block gets a client."""
+    """Serve a shell that shouts and the files of `folder`; yield a client."""
     host, user = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     authorized = asyncssh.import_authorized_keys(user.export_public_key().decode())
     server = await asyncssh.listen(

@@ -1,7 +1,7 @@
 """dask.distributed: scheduler, nannies and workers, each in its own process or thread, on our loop.
 
-distributed knows only its own names of loops, but asks asyncio for a new one; the policy that
-`ringloop.install` sets answers in every process.
+distributed accepts only its own names of loops, but asks asyncio for a new one; the policy set by
+`ringloop.install` creates it in every process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""grpc.aio: its core has threads of its own, and one of them wakes the loop through a socket.
+"""grpc.aio: its core has its own threads, and one of them wakes the loop through a socket.
 
-That poller thread writes a byte to a socket pair whose other end the loop watches by `add_reader`, so
-each call's end is a wake-up from another thread.
+That poller thread writes a byte to a socket pair whose other end the loop watches with `add_reader`, so
+the end of each call is a wake-up from another thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 
 class Service:
-    """One method of each kind, on plain bytes; every method proves which loop it runs on."""
+    """One method of each kind, on plain bytes; every method checks which loop it runs on."""
 
     def __init__(self, assert_right_loop: Callable[[], None]) -> None:
         self.assert_right_loop = assert_right_loop
@@ -86,7 +86,7 @@ def service(assert_right_loop: Callable[[], None]) -> Service:
 
 @contextlib.asynccontextmanager
 async def serving(service: Service, tls: Certificates | None = None) -> AsyncIterator[Any]:
-    """Serve `service`; the block gets a channel to it."""
+    """Serve `service`; yield a channel to it."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((service.handlers(),))
     if tls is None:

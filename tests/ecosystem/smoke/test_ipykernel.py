@@ -1,7 +1,7 @@
 """A Jupyter kernel on the loop under test: it runs cells, is interrupted, and is restarted.
 
-Its control channel runs in a thread of its own, from which descriptors are watched on the loop of the
-kernel's main thread.
+Its control channel runs in another thread, which watches descriptors on the loop of the kernel's main
+thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support import ORACLE
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
 
-# ipykernel takes the loop of asyncio's policy.
+# ipykernel uses the loop of asyncio's policy.
 KERNEL = """
 import os, ringloop
 if os.environ["SMOKE_LOOP"] != "asyncio":
@@ -32,7 +32,7 @@ from tests.ecosystem.smoke.services import describe_loop
 await asyncio.sleep(0.01)
 print(describe_loop(asyncio.get_running_loop()))
 """
-# Tells that it began, and would take longer than anyone waits.
+# Reports that it started, and takes longer than any timeout.
 LONG = """
 import time
 print("began", flush=True)

@@ -1,6 +1,6 @@
 """psycopg 3: libpq owns the socket and the loop only watches it, by `add_reader` and `add_writer`.
 
-A watch is made and dropped for every answer, often on a descriptor that is ready already.
+A watcher is added and removed for every answer, often on a descriptor that is already ready.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pytest-asyncio, in a pytest of its own: a user's tests run on the installed loop."""
+"""pytest-asyncio, in its own pytest process: a user's tests run on the installed loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""redis-py: streams over a Unix socket and over TLS, with reads that are cancelled on purpose."""
+"""redis-py: streams over a Unix socket and over TLS, with deliberately cancelled reads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_big_values_come_back_whole(run: Run, redis_server: Redis) -> None:
     run(main())
 
 
-def test_every_subscriber_hears_every_message(run: Run, redis_server: Redis) -> None:
+def test_every_subscriber_gets_every_message(run: Run, redis_server: Redis) -> None:
     async def listen(store: Any, ready: asyncio.Event) -> list[int]:
         heard: list[int] = []
         async with store.pubsub() as channel:

@@ -1,4 +1,4 @@
-"""SQLAlchemy over asyncpg: greenlets copy the C stack away inside a callback and bring it back."""
+"""SQLAlchemy over asyncpg: greenlets swap the C stack inside a callback."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_fifty_sessions_on_a_pool_of_five(run: Run, postgres: Postgres) -> None:
             assert len([title async for title in stream]) == 100
         with pytest.raises(sqlalchemy.exc.IntegrityError):
             await write(sessions, 1)
-        # Greenlets that are thrown away in the middle of a query.
+        # Greenlets that are discarded in the middle of a query.
         late = [asyncio.create_task(write(sessions, 100 + number)) for number in range(20)]
         await asyncio.sleep(0)
         for task in late[::2]:

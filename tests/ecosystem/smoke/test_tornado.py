@@ -1,4 +1,4 @@
-"""tornado: `IOLoop` is a shell around our loop, its streams watch raw descriptors by `add_reader`."""
+"""tornado: `IOLoop` wraps our loop, its streams watch raw descriptors with `add_reader`."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_tcp_streams(run: Run) -> None:
         port = sockets[0].getsockname()[1]
         await within(asyncio.gather(*(talk(port, number) for number in range(40))), 30)
         server.stop()
-        # The server's ends close when they read the end of the stream.
+        # The server's connections close when they read EOF.
         await wait_until(lambda: len(asyncio.all_tasks()) == 1, "the server's connections to end")
 
     run(main())

@@ -1,7 +1,7 @@
 """ASGI servers and HTTP clients over TLS: uvicorn, hypercorn, gunicorn; httpx, websockets, aiohttp.
 
-The server is a process of its own on the loop under test; the client runs on the same kind of loop in
-this one.
+The server is another process on the loop under test; the client runs on the same kind of loop in this
+one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FACTORY = "tests.ecosystem.smoke.services:new_event_loop"
 
 @contextlib.contextmanager
 def server(environment: dict[str, str], port: int, *command: object) -> Iterator[None]:
-    """Run a server as `python -m COMMAND...`; it must end by itself, without an error, when told to."""
+    """Run a server as `python -m COMMAND...`; it must exit by itself, without an error, when told to."""
     full = [sys.executable, "-m", *map(str, command)]
     with process(full, port, cwd=ROOT, env=environment) as child:
         yield
@@ -43,7 +43,7 @@ def server(environment: dict[str, str], port: int, *command: object) -> Iterator
 
 
 async def exercise(client: httpx.AsyncClient, loop_name: str) -> None:
-    """Ask for everything that the application has, a hundred requests at a time."""
+    """Request everything that the application has, a hundred requests at a time."""
     assert (await client.get("/loop")).json() == loop_name
     answers = await asyncio.gather(*(client.get("/thread") for _ in range(100)))
     assert {answer.json() for answer in answers} == {499_500}
@@ -54,7 +54,7 @@ async def exercise(client: httpx.AsyncClient, loop_name: str) -> None:
 
 
 async def exercise_websocket(port: int, tls: Any = None) -> None:
-    """Talk over a WebSocket with messages of every kind of length."""
+    """Exchange WebSocket messages with every kind of length."""
     scheme = "wss" if tls else "ws"
     address = f"{scheme}://localhost:{port}/talk"
     async with websockets.connect(address, ssl=tls, max_size=None, proxy=None) as talk:

@@ -1,6 +1,6 @@
 """Several workers on one socket: uvicorn, gunicorn with uvicorn's workers, hypercorn.
 
-Connections are spread over the workers, and one that hangs, is stopped or was killed holds nothing up.
+Connections are spread over the workers; a hanging, stopped or killed one does not block the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 APP = "tests.ecosystem.smoke.workers_app:app"
 FACTORY = "tests.ecosystem.smoke.services:new_event_loop"
 WORKERS = 3
-# A worker that still took its share of the connections would be among these answers.
+# A worker that still accepted connections would be among the answers.
 REQUESTS = 20
 
 
@@ -46,14 +46,14 @@ def hypercorn(port: int) -> list[str]:
 
 
 class Service:
-    """A running service, asked with a connection a request."""
+    """A running service, queried with one connection per request."""
 
     def __init__(self, port: int, loop_name: str) -> None:
         self.port = port
         self.loop_name = loop_name
 
     def ask(self, path: str = "/") -> int:
-        """Return the number of the process that answers, on the right loop."""
+        """Return the pid that answers, and check its loop."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
         with contextlib.closing(connection):
             connection.request("GET", path)
@@ -63,7 +63,7 @@ class Service:
         return pid
 
     def until_seen(self, gone: int | None = None) -> set[int]:
-        """Ask until all workers have answered, without one that was killed."""
+        """Send requests until all workers have answered, not counting a killed one."""
         seen: set[int] = set()
 
         def all_seen() -> bool:
@@ -129,7 +129,7 @@ def test_workers_share_connections_and_survive_each_other(
         with contextlib.suppress(ProcessLookupError):
             os.kill(stopped, signal.SIGCONT)
 
-        # hypercorn ends when a worker was killed, on every loop.
+        # hypercorn exits when a worker was killed, on every loop.
         if command is not hypercorn:
             killed = min(workers)
             os.kill(killed, signal.SIGKILL)

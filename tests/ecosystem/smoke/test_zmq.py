@@ -1,7 +1,7 @@
-"""pyzmq: its descriptor is edge-triggered, it signals once for any number of messages.
+"""pyzmq: its descriptor is edge-triggered and signals once for any number of messages.
 
-A loop that hides a readiness which came before the watch, or that expects the descriptor to stay
-readable until it is drained, hangs here.
+A loop that misses readiness from before the watch, or that expects the descriptor to stay readable until
+it is drained, hangs here.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ def test_request_reply_alternates(run: Run, context: zmq.asyncio.Context) -> Non
     run(main())
 
 
-def test_kernel_like_router_serves_many_clients(run: Run, context: zmq.asyncio.Context) -> None:
-    """As a Jupyter kernel does: a router, dealers, a publisher and a poller at once."""
+def test_router_like_a_jupyter_kernel_serves_many_clients(
+    run: Run, context: zmq.asyncio.Context
+) -> None:
+    """Like a Jupyter kernel: a router, dealers, a publisher and a poller at once."""
 
     async def serve(router: Any, publisher: Any) -> None:
         while True:

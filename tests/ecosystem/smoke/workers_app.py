@@ -1,4 +1,4 @@
-"""What `test_workers.py` serves: which process answers, and a way to hang one."""
+"""The application of `test_workers.py`: shows which process answers, and can hang one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import ORACLE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# hypercorn has no option for other loops than its own, and imports this before it makes one.
+# hypercorn has no option for other loops, and imports this before it creates one.
 if os.environ.get("SMOKE_INSTALL") and os.environ["SMOKE_LOOP"] != ORACLE:
     ringloop.install()
 
@@ -36,7 +36,7 @@ async def app(
 
 
 def hang(file: Path) -> None:
-    """Say so by a file, and block the loop while it is there."""
+    """Create a file to report it, and block the loop until the file is deleted."""
     file.touch()
     while file.exists():
         time.sleep(0.01)

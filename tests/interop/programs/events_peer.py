@@ -1,4 +1,4 @@
-"""One end of the interop tests, by a package with aioquic's interface: aioquic, qh3, aiopquic, ours.
+"""One end of the interop tests, with an aioquic-style API: aioquic, qh3, aiopquic, ours.
 
     events_peer.py PACKAGE server 127.0.0.1:4433 cert.pem key.pem [retry]
     events_peer.py PACKAGE client ca.pem            reads `CASE PORT` from standard input
@@ -24,7 +24,7 @@ configuration = importlib.import_module(f"{INNER}.configuration")
 events = importlib.import_module(f"{INNER}.events")
 
 VERSION_1, VERSION_2 = 0x00000001, 0x6B3343CF
-# aiopquic has no call for a key update, but changes keys after so many packets.
+# aiopquic has no call for a key update, but updates keys after this many packets.
 KEY_UPDATE_PACKETS = 100
 
 
@@ -32,13 +32,13 @@ KEY_UPDATE_PACKETS = 100
 
 
 class Server(protocols.QuicConnectionProtocol):
-    """Sends everything back."""
+    """Echoes everything."""
 
     resumed = False
     begun: set[int] | None = None
 
     def quic_event_received(self, event: Any) -> None:
-        """Take one event."""
+        """Handle one event."""
         match type(event):
             case events.StreamDataReceived:
                 self.echo(event.stream_id, bytes(event.data), event.end_stream)
@@ -52,7 +52,7 @@ class Server(protocols.QuicConnectionProtocol):
                 say(event="closed", code=code, reason=event.reason_phrase, resumed=self.resumed)
 
     def echo(self, stream_id: int, data: bytes, is_end: bool) -> None:
-        """Send back what came, or close as it says."""
+        """Echo the data, or close as it requests."""
         self.begun = self.begun or set()
         if stream_id not in self.begun and data.startswith(b"close "):
             code, _, reason = data.decode().removeprefix("close ").partition(" ")
@@ -62,7 +62,7 @@ class Server(protocols.QuicConnectionProtocol):
         self.send(stream_id, data, is_end)
 
     def send(self, stream_id: int, data: bytes, is_end: bool) -> None:
-        """Send; aiopquic says when it has no room."""
+        """Send; aiopquic reports when it has no room."""
         try:
             self._quic.send_stream_data(stream_id, data, is_end)
         except BufferError:
@@ -70,7 +70,7 @@ class Server(protocols.QuicConnectionProtocol):
 
 
 def close(protocol: Any, code: int, reason: str) -> None:
-    """Close with a code of the application's."""
+    """Close with an application code."""
     protocol._quic.close(error_code=code, reason_phrase=reason)
     if hasattr(protocol, "transmit"):
         protocol.transmit()
@@ -79,7 +79,7 @@ def close(protocol: Any, code: int, reason: str) -> None:
 async def serve(address: str, cert: str, key: str, *, retry: bool) -> None:
     """Serve until killed."""
     host, _, port = address.partition(":")
-    # qh3 speaks version 1 alone unless it is told.
+    # qh3 speaks only version 1 by default.
     versions = {} if PACKAGE == "aiopquic" else {"supported_versions": [VERSION_1, VERSION_2]}
     settings = configure(is_client=False, **versions)
     settings.load_cert_chain(cert, key)
@@ -96,7 +96,7 @@ async def serve(address: str, cert: str, key: str, *, retry: bool) -> None:
 
 
 def configure(*, is_client: bool, **more: Any) -> Any:
-    """What both sides have in common."""
+    """The configuration that both sides share."""
     return configuration.QuicConfiguration(
         is_client=is_client, alpn_protocols=[ALPN], max_datagram_frame_size=65535, **more
     )
@@ -106,7 +106,7 @@ def configure(*, is_client: bool, **more: Any) -> Any:
 
 
 class Client(protocols.QuicConnectionProtocol):
-    """Keeps what comes, by stream."""
+    """Collects received data, by stream."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -117,7 +117,7 @@ class Client(protocols.QuicConnectionProtocol):
         self.terminated: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def quic_event_received(self, event: Any) -> None:
-        """Take one event."""
+        """Handle one event."""
         match type(event):
             case events.StreamDataReceived if event.stream_id in self.received:
                 self.received[event.stream_id] += event.data
@@ -135,7 +135,7 @@ class Client(protocols.QuicConnectionProtocol):
                         ended.exception()
 
     async def send(self, stream_id: int, data: bytes) -> None:
-        """Send all, and the end."""
+        """Send all, and EOF."""
         if PACKAGE == "aiopquic":
             pieces = [data[at : at + 65536] for at in range(0, len(data), 65536)]
             for piece in pieces[:-1]:
@@ -146,7 +146,7 @@ class Client(protocols.QuicConnectionProtocol):
             self.transmit()
 
     async def exchange(self, size: int) -> None:
-        """Send the pattern and get it back."""
+        """Send the pattern and receive it back."""
         stream_id, data = self._quic.get_next_available_stream_id(), pattern(size)
         self.received[stream_id] = bytearray()
         self.ended[stream_id] = asyncio.get_running_loop().create_future()
@@ -157,7 +157,7 @@ class Client(protocols.QuicConnectionProtocol):
 
 
 class Session:
-    """The clients of one case; they share what is needed to resume."""
+    """The clients of one case; they share the state for resumption."""
 
     def __init__(self, case: str, port: int, ca: str, folder: str) -> None:
         self.case, self.port = case, port
@@ -184,7 +184,7 @@ class Session:
 
 
 async def run(case: str, port: int, ca: str) -> dict[str, Any]:
-    """Run one case; what it adds to its answer."""
+    """Run one case; return its additions to the result."""
     with tempfile.TemporaryDirectory() as folder:
         session = Session(case, port, ca, folder)
         async with session.connect() as client:
@@ -193,14 +193,14 @@ async def run(case: str, port: int, ca: str) -> dict[str, Any]:
                     pass
                 case "resumption" | "early-data":
                     await client.exchange(1000)
-                    # Tickets come after the handshake.
+                    # Tickets arrive after the handshake.
                     await asyncio.sleep(0.2)
                 case "key-update":
                     await key_update(client)
                 case "datagrams":
                     await datagrams(client)
                 case "close-codes":
-                    # Until the server has the last flight no code is told (RFC 9000 §10.2.3).
+                    # Until the server has the last flight no code may be sent (RFC 9000 §10.2.3).
                     await client.exchange(100)
                     close(client, 42, "as the client says")
                     await client.terminated
@@ -214,7 +214,7 @@ async def run(case: str, port: int, ca: str) -> dict[str, Any]:
 
 
 async def key_update(client: Client) -> None:
-    """Change keys between transfers."""
+    """Update keys between transfers."""
     for _ in range(4):
         await client.exchange(100_000)
         if PACKAGE != "aiopquic":
@@ -222,7 +222,7 @@ async def key_update(client: Client) -> None:
 
 
 async def datagrams(client: Client) -> None:
-    """Send some and get each back."""
+    """Send some and receive each back."""
     for at in range(DATAGRAMS):
         sent = f"datagram {at}".encode()
         client._quic.send_datagram_frame(sent)
@@ -233,7 +233,7 @@ async def datagrams(client: Client) -> None:
 
 
 async def again(session: Session) -> dict[str, Any]:
-    """Connect a second time, with what the first has left."""
+    """Connect a second time, with the state of the first."""
     early = session.case == "early-data"
     if PACKAGE != "aiopquic":
         if not session.tickets:
@@ -251,7 +251,7 @@ async def again(session: Session) -> dict[str, Any]:
 
 
 async def closed_by(session: Session) -> dict[str, Any]:
-    """Have the server close."""
+    """Make the server close."""
     async with session.connect() as client:
         stream_id = client._quic.get_next_available_stream_id()
         await client.send(stream_id, b"close 43 as the server says")

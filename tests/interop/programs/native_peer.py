@@ -34,7 +34,7 @@ async def serve(address: str, cert: str, key: str, *, retry: bool) -> None:
 
 
 async def accepted(connection: quic.Connection) -> None:
-    """Send datagrams back; tell of the end."""
+    """Echo datagrams; report the end."""
     try:
         while True:
             await connection.send_datagrams(await connection.receive_datagrams())
@@ -45,7 +45,7 @@ async def accepted(connection: quic.Connection) -> None:
 
 
 def closing(error: quic.QuicError) -> dict[str, Any]:
-    """Code and reason of the peer's program."""
+    """Code and reason of the peer's application."""
     if isinstance(error, quic.ConnectionClosedByPeer):
         return {"code": error.code, "reason": text(error.reason)}
     return {"code": None, "reason": str(error)}
@@ -57,7 +57,7 @@ def text(reason: str | bytes) -> str:
 
 
 async def echo(stream: quic.Stream) -> None:
-    """Send back what comes, or close as it says."""
+    """Echo the data, or close as it requests."""
     is_first = True
     while data := await stream.read(1 << 16):
         if is_first and data.startswith(b"close "):
@@ -70,7 +70,7 @@ async def echo(stream: quic.Stream) -> None:
 
 
 async def run(case: str, port: int, ca: str) -> dict[str, Any]:
-    """Run one case; what it adds to its answer."""
+    """Run one case; return its additions to the result."""
     config = quic.ClientConfig(alpn=[ALPN], ca_file=ca, version=2 if case == "v2" else 1)
 
     def connect(**more: Any) -> Any:
@@ -84,7 +84,7 @@ async def run(case: str, port: int, ca: str) -> dict[str, Any]:
                 return {}
             case "resumption" | "early-data":
                 await exchange(connection, 1000)
-                # Tickets come after the handshake.
+                # Tickets arrive after the handshake.
                 await asyncio.sleep(0.2)
             case "key-update":
                 for _ in range(4):
@@ -93,7 +93,7 @@ async def run(case: str, port: int, ca: str) -> dict[str, Any]:
             case "datagrams":
                 await datagrams(connection)
             case "close-codes":
-                # Until the server has the last flight no code is told (RFC 9000 §10.2.3).
+                # Until the server has the last flight no code may be sent (RFC 9000 §10.2.3).
                 await exchange(connection, 100)
                 connection.close(42, "as the client says")
             case _:
@@ -116,7 +116,7 @@ async def run(case: str, port: int, ca: str) -> dict[str, Any]:
 
 
 async def exchange(connection: quic.Connection, size: int) -> None:
-    """Send the pattern and get it back."""
+    """Send the pattern and receive it back."""
     data = pattern(size)
     stream = await connection.open_stream()
 
@@ -130,7 +130,7 @@ async def exchange(connection: quic.Connection, size: int) -> None:
 
 
 async def datagrams(connection: quic.Connection) -> None:
-    """Send some and get each back."""
+    """Send some and receive each back."""
     for at in range(DATAGRAMS):
         sent = f"datagram {at}".encode()
         await connection.send_datagram(sent)

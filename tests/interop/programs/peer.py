@@ -1,4 +1,4 @@
-"""What the two peers in Python have in common: their command line, what they send, how they tell.
+"""What the Python peers share: the command line, the data, how they report.
 
 The contract is that of crates/ringloop-quic/examples/interop.rs. Runs in the peers' environment.
 """
@@ -12,24 +12,24 @@ from typing import Any
 
 ALPN = "interop"
 BYTES = 1 << 20
-# Few enough packets that nobody changes keys by itself: see quic-go in tests/interop/programs.py.
+# Few enough packets that no peer updates keys by itself: see quic-go in tests/interop/programs.py.
 BYTES_V2 = 20_000
 DATAGRAMS = 20
 PATIENCE_SECONDS = 15
 
 
 def pattern(size: int) -> bytes:
-    """What is sent."""
+    """The data to send."""
     return bytes((at ^ (at >> 8) ^ (at >> 16)) & 0xFF for at in range(size))
 
 
 def say(**what: Any) -> None:
-    """Tell whoever started us."""
+    """Report to the parent process."""
     print(json.dumps(what), flush=True)
 
 
 async def obey(run: Callable[[str, int, str], Awaitable[dict[str, Any]]], ca: str) -> None:
-    """Do what standard input says, line by line."""
+    """Run the cases from standard input, line by line."""
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         case, port, *_ = line.split()
@@ -47,7 +47,7 @@ def main(
     serve: Callable[..., Awaitable[None]],
     run: Callable[[str, int, str], Awaitable[dict[str, Any]]],
 ) -> None:
-    """Take a role."""
+    """Run as server or client."""
 
     async def work() -> None:
         match arguments:

@@ -1,4 +1,5 @@
-// One end of the interop tests, by quic-go; the contract is that of crates/ringloop-quic/examples/interop.rs.
+// One end of the interop tests, with quic-go; the contract is that of
+// crates/ringloop-quic/examples/interop.rs.
 //
 //	peer server 127.0.0.1:4433 cert.pem key.pem [retry]
 //	peer client ca.pem            reads `CASE PORT` from standard input
@@ -26,7 +27,7 @@ import (
 const (
 	alpn = "interop"
 	size = 1 << 20
-	// Fewer packets than it changes keys after: it derives the next ones as version 1 does.
+	// Fewer packets than quic-go updates keys after: it derives the next ones as in version 1.
 	sizeV2    = 20_000
 	datagrams = 20
 	patience  = 15 * time.Second
@@ -178,7 +179,7 @@ func run(roots *x509.CertPool, name, server string) (object, error) {
 		if err := exchange(ctx, connection, 1000); err != nil {
 			return nil, err
 		}
-		// Tickets come after the handshake.
+		// Tickets arrive after the handshake.
 		time.Sleep(200 * time.Millisecond)
 		connection.CloseWithError(0, "")
 		return again(ctx, server, security, config, name == "early-data")
@@ -193,7 +194,7 @@ func run(roots *x509.CertPool, name, server string) (object, error) {
 			}
 		}
 	case "close-codes":
-		// Until the server has the last flight no code is told (RFC 9000 section 10.2.3).
+		// Until the server has the last flight no code may be sent (RFC 9000 section 10.2.3).
 		if err := exchange(ctx, connection, 100); err != nil {
 			return nil, err
 		}
@@ -204,7 +205,7 @@ func run(roots *x509.CertPool, name, server string) (object, error) {
 			return nil, err
 		}
 	default:
-		// quic-go changes keys by itself after its first hundred packets: `key-update` is a transfer.
+		// quic-go updates keys by itself after its first hundred packets: `key-update` is a transfer.
 		if err := exchange(ctx, connection, size); err != nil {
 			return nil, err
 		}
