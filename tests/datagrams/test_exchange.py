@@ -138,7 +138,7 @@ def test_names_are_resolved_as_by_the_socket(run: Run) -> None:
     run(main())
 
 
-def test_unix_datagrams_with_paths_abstract_names_and_none(run: Run, tmp_path: Path) -> None:
+def test_unix_datagrams_with_paths_abstract_and_no_names(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         path = str(tmp_path / "bound")
         abstract = b"\0ringloop-test-%d" % os.getpid()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.datagrams import Run
 
 
-def test_close_sends_what_is_queued_and_abort_does_not(run: Run) -> None:
+def test_close_sends_queued_datagrams_and_abort_does_not(run: Run) -> None:
     async def main() -> None:
         for ending in ("close", "abort"):
             left, right = unix_pair()

@@ -248,7 +248,7 @@ def test_handle_has_the_traceback_of_its_creator(debug_loop: Any, kind: str) -> 
     assert "created at" in repr(handle)
 
 
-def test_cancelled_handle_still_shows_what_it_was(debug_loop: Any) -> None:
+def test_cancelled_handle_still_shows_its_callback(debug_loop: Any) -> None:
     handle = debug_loop.call_later(10, slow, 7)
     handle.cancel()
     assert re.fullmatch(

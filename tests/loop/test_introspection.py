@@ -108,7 +108,7 @@ def test_transport_is_of_asyncios_classes_and_weakly_referable(
     run(main())
 
 
-def test_weak_references_to_the_loop_and_what_it_makes(loop_factory: LoopFactory) -> None:
+def test_weak_references_to_the_loop_and_its_objects(loop_factory: LoopFactory) -> None:
     loop: Any = loop_factory()
     gone = weakref.ref(loop)
     assert gone() is not None

@@ -43,7 +43,7 @@ def test_callbacks_run_in_order_and_once(loop: Loop) -> None:
     assert ran == list(range(10_000))
 
 
-def test_callbacks_of_callbacks_run_in_the_next_pass(loop: Loop) -> None:
+def test_callbacks_of_callbacks_run_in_the_next_iteration(loop: Loop) -> None:
     ran: list[str] = []
 
     def outer() -> None:
@@ -58,7 +58,7 @@ def test_callbacks_of_callbacks_run_in_the_next_pass(loop: Loop) -> None:
     assert ran == ["outer", "second", "inner"]
 
 
-def test_stop_lets_the_pass_finish(loop: Loop) -> None:
+def test_stop_lets_the_iteration_finish(loop: Loop) -> None:
     ran: list[str] = []
     loop.call_soon(loop.stop)
     loop.call_soon(ran.append, "after stop")

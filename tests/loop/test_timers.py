@@ -181,7 +181,7 @@ def test_timeout_and_wait_for(run: Callable[..., Any]) -> None:
     run(main())
 
 
-def test_when_is_what_call_at_was_given(loop: asyncio.AbstractEventLoop) -> None:
+def test_when_returns_the_time_of_call_at(loop: asyncio.AbstractEventLoop) -> None:
     for when in (10**9, 10.5, 10**9 + 0.25):
         handle = loop.call_at(when, print)
         assert handle.when() == when

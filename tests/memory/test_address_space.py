@@ -131,7 +131,7 @@ main(sys.argv[1])
 
 @pytest.mark.one_thread("a child of its own is limited")
 @pytest.mark.parametrize("backtrace", ["0", "1"])
-def test_large_requests_without_memory_are_refused_and_the_loop_goes_on(
+def test_large_requests_without_memory_are_refused_and_the_loop_continues(
     loop_name: str, backtrace: str
 ) -> None:
     if loop_name == support.ORACLE and backtrace == "1":

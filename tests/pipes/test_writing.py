@@ -50,7 +50,7 @@ def test_many_bytes_through_a_pipe(loop: Loop, run: Run, ends: Any) -> None:
     run(main())
 
 
-def test_writes_of_one_turn_arrive_in_order(loop: Loop, run: Run, ends: Any) -> None:
+def test_writes_of_one_iteration_arrive_in_order(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         _, read = await reading(loop, ends[0])
         writer, wrote = await writing(loop, ends[1])
@@ -135,7 +135,7 @@ def test_writes_while_the_loop_is_stopped_are_in_the_pipe(loop: Loop, run: Run, 
     run(wait_until(lambda: LOST in wrote.calls))
 
 
-def test_what_was_written_before_an_abort_is_in_the_pipe(loop: Loop, run: Run, ends: Any) -> None:
+def test_data_written_before_an_abort_is_in_the_pipe(loop: Loop, run: Run, ends: Any) -> None:
     async def main() -> None:
         writer, wrote = await writing(loop, ends[1])
         writer.write(b"one ")

@@ -139,7 +139,7 @@ def test_signals_are_restored_when_asked(run: Run) -> None:
     run(main())
 
 
-def test_preexec_fn_runs_in_the_child_and_its_error_comes_back(run: Run) -> None:
+def test_preexec_fn_runs_in_the_child_and_its_error_is_raised(run: Run) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -197,7 +197,7 @@ def test_size_of_the_pipes(run: Run) -> None:
         ({"cwd": "nul\0"}, "embedded null byte"),
     ],
 )
-def test_what_asyncio_refuses(run: Run, keywords: dict[str, Any], words: str) -> None:
+def test_keywords_that_asyncio_refuses(run: Run, keywords: dict[str, Any], words: str) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match=words):
             await run_program("true", **keywords)

@@ -285,7 +285,7 @@ def test_child_that_returns_into_the_loop_is_stopped(
     assert_succeeds(in_child(body))
 
 
-def test_fork_in_executor_threads_beside_the_loop(
+def test_fork_in_executor_threads_next_to_the_loop(
     loop_factory: LoopFactory, loop: Any, run: Run
 ) -> None:
     def fork_there() -> None:

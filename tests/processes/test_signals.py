@@ -71,7 +71,7 @@ def test_handler_runs_in_the_loop_with_its_arguments(loop: Loop) -> None:
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
 
 
-def test_signals_that_come_together_all_arrive(loop: Loop, run: Callable[..., Any]) -> None:
+def test_signals_sent_together_all_arrive(loop: Loop, run: Callable[..., Any]) -> None:
     got: list[str] = []
     loop.add_signal_handler(signal.SIGUSR1, got.append, "one")
     loop.add_signal_handler(signal.SIGUSR2, got.append, "two")

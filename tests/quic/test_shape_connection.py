@@ -147,7 +147,7 @@ def test_events_of_a_handshake_come_in_aioquics_order(certificates: Certificates
     assert ends.client.get_peercert() is not None
 
 
-def test_what_is_written_before_the_handshake_arrives_after_it(certificates: Certificates) -> None:
+def test_data_written_before_the_handshake_arrives_after_it(certificates: Certificates) -> None:
     client = QuicConnection(configuration=client_side(certificates))
     assert client.get_next_available_stream_id() == 0
     client.send_stream_data(0, b"before connect", end_stream=True)

@@ -34,7 +34,7 @@ print(refused)
 """
 
 
-def test_refused_rebind_lets_finalizers_ask_the_endpoint() -> None:
+def test_refused_rebind_does_not_deadlock_with_finalizers() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False
     )

@@ -67,7 +67,7 @@ def test_close_is_idempotent(run: Run, count: int) -> None:
     run(main())
 
 
-def test_abort_drops_what_was_not_sent(run: Run) -> None:
+def test_abort_drops_unsent_data(run: Run) -> None:
     async def main() -> None:
         protocol = Recorder()
         async with connected(protocol, SOCKET_BUFFER_BYTES) as (transport, peer):
@@ -181,7 +181,7 @@ def test_transport_is_usable_after_the_loss(run: Run) -> None:
     run(main())
 
 
-def test_writes_in_connection_lost_go_nowhere(run: Run, loop_name: str) -> None:
+def test_writes_in_connection_lost_are_dropped(run: Run, loop_name: str) -> None:
     class Insistent(Recorder):
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
@@ -223,7 +223,7 @@ def test_close_before_connection_made_still_calls_both(loop: asyncio.AbstractEve
         loop.run_until_complete(main())
 
 
-def test_fin_is_sent_though_the_loop_stops_after_the_loss(
+def test_fin_is_sent_if_the_loop_stops_after_connection_lost(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     ours, theirs = socket_pair()
@@ -267,7 +267,7 @@ def test_protocol_is_released_after_connection_lost(run: Run) -> None:
     run(outer())
 
 
-def test_protocol_is_still_there_in_connection_lost(run: Run) -> None:
+def test_protocol_is_still_set_in_connection_lost(run: Run) -> None:
     class Looks(Recorder):
         def connection_lost(self, exc: Exception | None) -> None:
             self.seen = (self.transport.get_protocol(), self.transport.is_closing())

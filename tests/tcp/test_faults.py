@@ -343,7 +343,7 @@ def test_interrupt_in_other_callbacks_leaves_the_loop(
 # --- misuse by the application --------------------------------------------------------------------
 
 
-def test_unclosed_transport_warns_when_its_loop_is_gone(loop_factory: support.LoopFactory) -> None:
+def test_unclosed_transport_warns_after_its_loop(loop_factory: support.LoopFactory) -> None:
     ours, theirs = socket_pair()
     loop = loop_factory()
 

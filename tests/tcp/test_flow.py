@@ -171,7 +171,7 @@ def test_lower_limits_pause_at_once(run: Run) -> None:
     run(main())
 
 
-def test_size_counts_what_is_not_sent(run: Run) -> None:
+def test_size_counts_unsent_data(run: Run) -> None:
     async def main() -> None:
         async with connected(Recorder(), SOCKET_BUFFER_BYTES) as (transport, peer):
             assert transport.get_write_buffer_size() == 0

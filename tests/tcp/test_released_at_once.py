@@ -61,7 +61,7 @@ def test_peer_of_a_transport_sees_the_end(run: Run, ending: str) -> None:
     run(main())
 
 
-def test_peer_of_a_transport_that_was_written_to_sees_the_end(run: Run) -> None:
+def test_peer_of_a_written_transport_sees_eof(run: Run) -> None:
     async def main() -> None:
         ours, theirs = pair()
         lost = asyncio.Event()

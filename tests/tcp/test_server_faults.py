@@ -94,7 +94,7 @@ def test_interrupt_in_a_factory_leaves_the_loop(
     loop.run_until_complete(server.wait_closed())
 
 
-def test_connections_behind_an_interrupted_one_are_served_by_the_next_run(
+def test_connections_after_an_interrupted_one_are_served_by_the_next_run(
     loop: asyncio.AbstractEventLoop, loop_name: str
 ) -> None:
     if loop_name == support.ORACLE:

@@ -158,7 +158,7 @@ def test_blocking_listener_does_not_block_the_loop(
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_connections_of_a_server_that_closes_are_served_by_it_or_another(
+def test_connections_of_a_closing_server_are_served(
     loop_name: str, loop_factory: LoopFactory, site: Site, run: Run, turns: int
 ) -> None:
     if loop_name == support.ORACLE:

@@ -295,7 +295,7 @@ def test_write_before_the_loop_is_closed_arrives(
         gc.collect()
 
 
-def test_a_large_write_while_the_loop_does_not_run_is_finished_by_the_next_run(
+def test_large_write_to_a_stopped_loop_is_finished_by_the_next_run(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     data = pattern(MORE_THAN_THE_KERNEL_TAKES)
@@ -398,7 +398,7 @@ def test_write_eof_after_close_is_silent(run: Run) -> None:
     run(main())
 
 
-def test_small_write_that_the_kernel_takes_is_not_counted(run: Run) -> None:
+def test_small_write_that_the_kernel_accepts_is_not_counted(run: Run) -> None:
     async def main() -> None:
         async with connected(Recorder()) as (transport, peer):
             for _ in range(3):

@@ -357,7 +357,7 @@ def test_exception_in_eof_received_ends_the_connection(
     run(main())
 
 
-def test_exceptions_of_flow_control_are_reported_and_go_on(
+def test_exceptions_of_flow_control_are_reported(
     loop: asyncio.AbstractEventLoop, run: Run, certificates: Certificates
 ) -> None:
     class Fails(Recorder):

@@ -177,7 +177,7 @@ def test_data_sent_with_the_handshake_follows_connection_made(
     run(main())
 
 
-def test_what_connection_made_writes_is_sent(run: Run, certificates: Certificates) -> None:
+def test_writes_in_connection_made_are_sent(run: Run, certificates: Certificates) -> None:
     class Greets(Recorder):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
@@ -191,7 +191,7 @@ def test_what_connection_made_writes_is_sent(run: Run, certificates: Certificate
     run(main())
 
 
-def test_many_small_writes_of_one_turn_arrive_in_order(
+def test_many_small_writes_of_one_iteration_arrive_in_order(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
@@ -240,7 +240,7 @@ def test_views_of_other_items_are_sent_as_bytes(run: Run, certificates: Certific
 
 
 @pytest.mark.parametrize("data", ["text", None, 7])
-def test_what_is_not_bytes_is_refused(run: Run, certificates: Certificates, data: Any) -> None:
+def test_tls_write_refuses_other_types(run: Run, certificates: Certificates, data: Any) -> None:
     async def main() -> None:
         async with connected_tls(Recorder(), certificates) as (transport, peer):
             with pytest.raises(TypeError) as refused:
@@ -295,9 +295,7 @@ def test_paused_reading_stops_the_peer(run: Run, certificates: Certificates) -> 
     run(main())
 
 
-def test_pause_inside_of_data_received_holds_what_follows(
-    run: Run, certificates: Certificates
-) -> None:
+def test_pause_inside_data_received_keeps_later_data(run: Run, certificates: Certificates) -> None:
     class Pauses(Recorder):
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -357,9 +355,7 @@ def test_limits_are_checked_and_reported(run: Run, certificates: Certificates) -
     run(main())
 
 
-def test_new_protocol_gets_what_comes_after_it_was_set(
-    run: Run, certificates: Certificates
-) -> None:
+def test_new_protocol_gets_later_data(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         first, second = Recorder(), Buffered(64)
         async with connected_tls(first, certificates) as (transport, peer):

@@ -149,7 +149,7 @@ def test_an_empty_message_is_the_end_as_in_asyncio(loop: Any, run: Run, pair: An
 
 
 @pytest.mark.parametrize("kind", ["write pipe", "stream"])
-def test_each_write_of_a_turn_is_a_message(loop: Any, run: Run, pair: Any, kind: str) -> None:
+def test_each_write_of_an_iteration_is_a_message(loop: Any, run: Run, pair: Any, kind: str) -> None:
     async def main() -> None:
         ours, peer = pair
         transport = await opened(kind, loop, ours, Messages())
@@ -196,9 +196,7 @@ def test_messages_queued_for_a_full_peer_stay_separate(
     run(main())
 
 
-def test_a_message_that_is_too_long_fails_where_it_is_written(
-    loop: Any, run: Run, pair: Any
-) -> None:
+def test_too_long_message_fails_in_write(loop: Any, run: Run, pair: Any) -> None:
     async def main() -> None:
         ours, peer = pair
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
