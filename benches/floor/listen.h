@@ -1,4 +1,4 @@
-/* What the floor servers begin with: listen on a free port of 127.0.0.1 and print the port. */
+/* Shared by the floor servers: listen on a free port of 127.0.0.1 and print the port. */
 #ifndef FLOOR_LISTEN_H
 #define FLOOR_LISTEN_H
 

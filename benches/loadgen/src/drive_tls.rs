@@ -2,8 +2,8 @@
 //!
 //! Owns: the TLS of the connections. Called by: `main`.
 //!
-//! Uses rustls, so that the client shares no code with what it measures, and only epoll: the cost of
-//! a record is far above what a ring would save.
+//! Uses rustls, so that the client shares no code with what it measures, and only epoll: the cost
+//! of a record is far above what a ring would save.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

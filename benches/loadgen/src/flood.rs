@@ -3,8 +3,9 @@
 //!
 //! Owns: the socket and the count requests. Called by: `main`.
 //!
-//! A datagram that begins with `?` asks for the number of other datagrams received; the answer is that
-//! number in digits. Nothing else is sent meanwhile, so the server has caught up when it answers.
+//! A datagram that begins with `?` asks for the number of other datagrams received; the answer is
+//! that number in digits. Nothing else is sent meanwhile, so the server has caught up when it
+//! answers.
 
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;

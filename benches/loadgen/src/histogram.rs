@@ -1,7 +1,7 @@
 //! Latency histogram: constant memory, no allocation during a run.
 //!
-//! Called by: the tally. Each power of two is split into 64 equal buckets, so a percentile is off by
-//! 1.6 % at most.
+//! Called by: the tally. Each power of two is split into 64 equal buckets, so a percentile is off
+//! by 1.6 % at most.
 
 use std::time::Duration;
 

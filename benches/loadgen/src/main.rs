@@ -2,8 +2,8 @@
 //!
 //! Every connection has one request in flight: an echo message or a GET. The answer is checked, its
 //! latency is counted, the next request is sent. One thread, to be pinned to a CPU that the server
-//! does not use. Reading order: `exchange` (messages), `tally` (counts), `drive_uring` / `drive_epoll`
-//! / `drive_tls` / `flood` (I/O), `sys` (the kernel).
+//! does not use. Reading order: `exchange` (messages), `tally` (counts), `drive_uring` /
+//! `drive_epoll` / `drive_tls` / `flood` (I/O), `sys` (the kernel).
 
 // Counts are shown as ratios and rates; none is near 2^52.
 #![allow(clippy::cast_precision_loss)]

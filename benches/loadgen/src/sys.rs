@@ -294,8 +294,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Set up a ring for `connections` sockets, with two receive buffers of `buffer_len` bytes for each
-    /// and a scratch buffer of `scratch_len` bytes.
+    /// Set up a ring for `connections` sockets, with two receive buffers of `buffer_len` bytes for
+    /// each and a scratch buffer of `scratch_len` bytes.
     pub fn new(connections: usize, buffer_len: usize, scratch_len: usize) -> io::Result<Self> {
         let entries = (2 * connections).next_power_of_two().clamp(64, 4096) as u32;
         let mut params = Params {
@@ -404,8 +404,8 @@ impl Ring {
 
     /// Receive up to `len` bytes and discard them in the kernel.
     ///
-    /// Not `MSG_WAITALL`: discarded bytes do not count towards the requested length (Linux 6.18), so
-    /// such a receive never completes.
+    /// Not `MSG_WAITALL`: discarded bytes do not count towards the requested length (Linux 6.18),
+    /// so such a receive never completes.
     pub fn receive_dropped(&mut self, fd: RawFd, len: usize, data: u64) -> io::Result<()> {
         self.receive(fd, len, libc::MSG_TRUNC, data)
     }
@@ -511,7 +511,7 @@ impl Ring {
                 mem::size_of::<WaitArgument>(),
             )
         };
-        // The SQ head shows how many entries the kernel consumed: an error of the wait hides the count.
+        // The SQ head tells how many entries were consumed: an error of the wait hides the count.
         // SAFETY: (1), (2).
         let head = unsafe { AtomicU32::from_ptr(self.sq_head) };
         // SAFETY: (1), (2).

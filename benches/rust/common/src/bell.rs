@@ -1,7 +1,7 @@
 //! Round trips between a task and another thread, through the runtime's waker only.
 //!
-//! The thread is woken through `std::sync::mpsc` (a futex), the same for all runtimes; they differ in
-//! how a waker reaches a sleeping loop.
+//! The thread is woken through `std::sync::mpsc` (a futex), the same for all runtimes; they differ
+//! in how a waker reaches a sleeping loop.
 
 use crate::report;
 use std::future::Future;

@@ -22,7 +22,8 @@ pub use timers::timers;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Read and write size of `cat`: the best of 64 KiB to 1 MiB for std where the results were measured.
+/// Read and write size of `cat`: the best of 64 KiB to 1 MiB for std where the results were
+/// measured.
 pub const CAT_BYTES: usize = 256 * 1024;
 
 /// How long to poll before sleeping, for contestants that can; set by the runner, in microseconds.

@@ -4,8 +4,8 @@ use crate::report;
 use std::future::Future;
 use std::time::Instant;
 
-/// Start `ops` tasks with `spawn`, each of which returns its number, then join each: `is_own` checks
-/// the result.
+/// Start `ops` tasks with `spawn`, each of which returns its number, then join each: `is_own`
+/// checks the result.
 pub async fn spawn_and_join<T: Future>(
     ops: usize,
     spawn: impl Fn(usize) -> T,
@@ -19,8 +19,8 @@ pub async fn spawn_and_join<T: Future>(
     report(ops as u64, start);
 }
 
-/// Send numbers to a task started by `spawn`, each after the previous one came back, over channels of
-/// capacity 1. A macro, because no trait names the type that has `send` and `recv`.
+/// Send numbers to a task started by `spawn`, each after the previous one came back, over channels
+/// of capacity 1. A macro, because no trait names the type that has `send` and `recv`.
 #[macro_export]
 macro_rules! ping_pong {
     (ops: $ops:expr, channel: $channel:path, spawn: $spawn:expr $(,)?) => {{
