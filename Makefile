@@ -254,7 +254,7 @@ lint-rust: check-tools $(DENY) doc
 # A missing word on a public item, a link that leads nowhere: errors.
 .PHONY: doc
 doc: check-tools ## the crates' reference, into $(TARGET)/doc
-	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --package ringloop --package ringloop-coro --package ringloop-quic --no-deps --all-features
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --package ringloop --package ringloop-coro --package ringloop-quic --package ringloop-h3 --no-deps --all-features
 
 .PHONY: lint-python
 lint-python: venv
@@ -277,12 +277,12 @@ BASELINE ?= HEAD~1
 .PHONY: msrv
 msrv: check-tools ## the engine, the coroutines and the examples on the oldest Rust that is promised (needs that toolchain)
 	@cargo +$(MSRV) --version >/dev/null 2>&1 || { echo "make msrv: no toolchain; run: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; }
-	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-coro --package ringloop-quic --target-dir $(TARGET)/msrv
+	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-coro --package ringloop-quic --package ringloop-h3 --target-dir $(TARGET)/msrv
 	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-web-examples --all-features --target-dir $(TARGET)/msrv
 
 .PHONY: package
 package: check-tools ## what would be published, built from its archive
-	cargo publish --dry-run --quiet --package ringloop --package ringloop-coro --package ringloop-quic $(ARGS)
+	cargo publish --dry-run --quiet --package ringloop --package ringloop-coro --package ringloop-quic --package ringloop-h3 $(ARGS)
 
 .PHONY: semver
 semver: check-tools ## compare the engine's public interface with BASELINE= (a tag or commit)
