@@ -80,7 +80,7 @@ test: test-rust test-python ## Rust and Python tests, on both drivers, on the de
 .PHONY: test-all
 test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, smoke, ecosystem (QUICK=1), quic-shims
 	@if cargo +$(NIGHTLY) --version >/dev/null 2>&1; then $(MAKE) asan; else echo "asan was NOT run: it needs a nightly toolchain"; fi
-	@$(MAKE) interop smoke quic-shims
+	@$(MAKE) interop qpack smoke quic-shims
 	@$(MAKE) ecosystem QUICK=1
 
 .PHONY: test-rust
@@ -138,6 +138,13 @@ quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic
 		RINGLOOP_TEST_AIOQUIC=1 PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q \
 			-p no:cacheprovider -p no:asyncio tests/quic/test_scenarios.py \
 			tests/quic/test_scenarios_protocols.py tests/quic/test_material.py
+
+# ARGS="--runs 100" for longer.
+.PHONY: qpack
+qpack: check-tools ## our QPACK with ls-qpack, both ways
+	@cargo build --quiet --package ringloop-h3 --example qpack_lines
+	@tools/make-venv .venv-qpack "$$(tools/pythons --default)" tests/interop/qpack-requirements.txt
+	@.venv-qpack/bin/python -m tests.interop.qpack $(TARGET)/debug/examples/qpack_lines $(ARGS)
 
 # KINDS, DRIVERS, RUNS, SEED: a seed that failed is played again alone by RUNS=1 SEED=it.
 .PHONY: injection
