@@ -1,4 +1,4 @@
-"""TLS transports that nobody holds: kept while the connection below reads, collected once it is paused.
+"""Unreferenced TLS transports: kept while the connection below reads, collected once it is paused.
 
 asyncio's selector holds what is below for as long as it reads; ciphertext is read ahead of a paused
 protocol until the limit of what waits for it.
@@ -39,7 +39,7 @@ class Plain(asyncio.Protocol):
 
 
 async def paused(certificates: Certificates) -> tuple[Any, TlsPeer, int]:
-    """Return a transport that nobody else holds, its peer, and its descriptor's number."""
+    """Return a transport without other references, its peer, and its descriptor's number."""
     ours, theirs = socket_pair()
     peer = TlsPeer(theirs, certificates.server(), server_side=True)
     loop = asyncio.get_running_loop()

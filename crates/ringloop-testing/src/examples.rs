@@ -1,4 +1,4 @@
-//! A crate's examples: where cargo has put them, and those that serve.
+//! Runs a crate's examples, where cargo has built them; servers among them.
 
 use crate::PATIENCE;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,7 @@
-//! Deadlines, the earliest first, in a heap that is cleaned now and then.
+//! A heap of deadlines, the earliest first, that is cleaned now and then.
 //!
-//! A deadline that is cancelled, or moves, leaves its entry; whoever takes it out sees that it does not count any more.
-//! Entries that do not count are cleared once they are many, and more than the others.
+//! A deadline that is cancelled or moved leaves a dead entry, which the caller recognises when it comes up. Dead entries are
+//! cleared once they are many, and more than the live ones.
 
 use crate::sys::clock;
 use std::cmp::Reverse;
@@ -48,7 +48,7 @@ impl<D: Copy + Ord, T: Copy + Ord> Deadlines<D, T> {
         self.heap.peek().map(|Reverse(first)| *first)
     }
 
-    /// The earliest of those that count; the others before it are taken out.
+    /// The earliest live entry; dead ones before it are removed.
     pub fn first_live(&mut self, mut counts: impl FnMut(D, T) -> bool) -> Option<(D, T)> {
         while let Some((deadline, item)) = self.first() {
             if counts(deadline, item) {
@@ -72,7 +72,7 @@ impl<D: Copy + Ord, T: Copy + Ord> Deadlines<D, T> {
         self.pop()
     }
 
-    /// Keep those that count, where of all entries no more than `live_count` do and the others are too many.
+    /// Removes dead entries if they are too many; at most `live_count` entries are live.
     #[inline]
     pub fn tidy(&mut self, live_count: usize, mut counts: impl FnMut(D, T) -> bool) {
         let dead_count = self.heap.len().saturating_sub(live_count);

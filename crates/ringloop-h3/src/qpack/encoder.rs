@@ -232,7 +232,7 @@ impl Encoder {
         self.write_literal(draft, field, static_name, known_name);
     }
 
-    /// The newest entries, of those that the section may use, with this name and value, and with this name.
+    /// The newest usable entries with this name and value, and with this name.
     fn find(&self, draft: &Draft, name: &[u8], value: &[u8]) -> (Option<u64>, Option<u64>) {
         let mut known_name = None;
         for (number, entry) in self.table.newest_first() {

@@ -39,7 +39,7 @@ impl Core {
             live.armed = Some(deadline);
             self.deadlines.push(deadline, slot);
             let (connections, mut seen) = (&self.connections, HashSet::new());
-            // One that is armed again stands there twice.
+            // A connection that is armed again has two entries.
             self.deadlines.tidy(connections.len(), |deadline, slot| {
                 is_armed(connections, slot, deadline) && seen.insert(slot)
             });
