@@ -62,7 +62,7 @@ class Run:
         self._scheduled: dict[int, tuple[asyncio.Handle, Callable[..., None], tuple[Any, ...]]] = {}
         self._workers: dict[asyncio.Task[None], str] = {}
 
-       # --- calls for parts --------------------------------------------------------------------------
+    # --- calls for parts --------------------------------------------------------------------------
 
     def begin(self, part: object, what: str) -> None:
         self.open[part] = what
@@ -143,7 +143,7 @@ class Run:
         known: dict[int, Any] = getattr(self.loop, "_transports", {})
         return [transport for transport in known.values() if not transport.is_closing()]
 
-       # --- injection --------------------------------------------------------------------------------
+    # --- injection --------------------------------------------------------------------------------
 
     def point(self) -> None:
         """A place in user code where a fault may be injected."""

@@ -406,7 +406,7 @@ def test_transport_of_a_closed_loop_is_harmless(loop_factory: support.LoopFactor
 
 
 def test_closing_transport_on_a_closed_loop_closes_its_socket(
-    loop_factory: support.LoopFactory
+    loop_factory: support.LoopFactory,
 ) -> None:
     ours, theirs = socket_pair()
     loop = loop_factory()
