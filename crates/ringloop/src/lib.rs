@@ -83,7 +83,7 @@ pub mod process;
 pub mod signal;
 mod slab;
 pub mod sync;
-/// Not public: programs of before name `sys::interest::Interest`, which is `net::Interest` now.
+// Not part of the interface: older code names `sys::interest::Interest`, which is `net::Interest` now.
 #[doc(hidden)]
 pub mod sys;
 pub mod time;

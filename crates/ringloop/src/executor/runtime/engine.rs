@@ -39,7 +39,7 @@ pub struct Options {
     pub ring_entries: u32,
     /// Entries of the ring's completion queue.
     pub completion_entries: u32,
-    /// Messages from other threads that a [`Local`] may have queued.
+    /// Messages from other threads that a `Local` may have queued.
     pub inbox_messages: usize,
 }
 
