@@ -78,7 +78,7 @@ test: test-rust test-python ## Rust and Python tests, on both drivers, on the de
 
 # One after the other; the last two install packages and other implementations of QUIC.
 .PHONY: test-all
-test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, smoke, ecosystem (QUICK=1), quic-shims
+test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, qpack, smoke, ecosystem (QUICK=1), quic-shims
 	@if cargo +$(NIGHTLY) --version >/dev/null 2>&1; then $(MAKE) asan; else echo "asan was NOT run: it needs a nightly toolchain"; fi
 	@$(MAKE) interop qpack smoke quic-shims
 	@$(MAKE) ecosystem QUICK=1
