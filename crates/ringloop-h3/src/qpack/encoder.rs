@@ -141,7 +141,8 @@ impl Encoder {
                 // At most nine bytes stay.
                 Err(Stop::Incomplete) => break,
                 Err(Stop::Invalid(what)) => return Err(Error::DecoderStream(what)),
-                Err(Stop::TooLong) => return Err(Error::DecoderStream("a string")),
+                // No instruction of a decoder has a string.
+                Err(Stop::TooLong) => return Err(Error::DecoderStream("an instruction too long")),
             }
         }
         self.partial = rest.to_vec();

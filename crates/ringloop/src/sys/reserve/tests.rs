@@ -84,6 +84,24 @@ fn assert_untouched() {
 }
 
 #[test]
+fn class_is_low_once_more_than_half_of_its_slots_are_taken() {
+    let _alone = alone();
+    let allocator = refusing(true);
+    let [small, others @ ..] = &CLASSES;
+    let half = small.slot_count / 2;
+    let mut blocks: Vec<_> = (0..half).map(|_| alloc(&allocator, 200)).collect();
+    assert!(!small.is_low());
+    blocks.push(alloc(&allocator, 200));
+    assert!(small.is_low());
+    assert!(!others.iter().any(super::Class::is_low));
+    for block in blocks {
+        free(&allocator, block, 200);
+    }
+    assert!(!small.is_low());
+    assert_untouched();
+}
+
+#[test]
 fn invariant_1_a_slot_has_one_owner_at_a_time() {
     let _alone = alone();
     let allocator = refusing(true);
