@@ -1,5 +1,23 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod config;
+mod connection;
+mod error;
+mod event;
+mod fields;
 pub mod limits;
+mod priority;
 pub mod qpack;
+pub mod settings;
+mod stream_id;
+pub mod varint;
+
+pub use config::{Config, LocalStreams};
+pub use connection::Connection;
+pub use error::{Code, ConnectionError, StreamError};
+pub use event::{Event, Transmit};
+pub use fields::Protocol;
+pub use priority::Priority;
+pub use settings::Settings;
+pub use stream_id::{Role, StreamId};

@@ -13,3 +13,37 @@ pub const FIELDS_REMEMBERED: usize = 64;
 
 /// Bytes of an instruction beside its strings: three integers of at most ten bytes.
 pub const INSTRUCTION_BYTES_BESIDE_STRINGS: usize = 32;
+
+/// Bytes of a field section that we accept by default, counted as `SETTINGS_MAX_FIELD_SECTION_SIZE` counts: what nginx and
+/// Chromium allow in a few large cookies, with room to spare.
+pub const FIELD_SECTION_BYTES_MAX: u64 = 64 << 10;
+
+/// Fields of a section by default; real requests have some 30.
+pub const FIELDS_MAX: usize = 256;
+
+/// Streams that may wait for the peer's encoder stream, by default.
+pub const BLOCKED_STREAMS_MAX: u64 = 16;
+
+/// Bytes of a blocked stream that are kept when the caller delivers them all the same; past it the connection is closed.
+pub const BLOCKED_BYTES_MAX: usize = 256 << 10;
+
+/// Entries of SETTINGS; some ten are in use.
+pub const SETTINGS_MAX: usize = 64;
+
+/// Bytes of a frame of the control stream: [`SETTINGS_MAX`] entries of two integers.
+pub const CONTROL_FRAME_BYTES_MAX: u64 = 16 * SETTINGS_MAX as u64;
+
+/// Unidirectional streams of the peer whose type has not arrived.
+pub const UNTYPED_STREAMS_MAX: usize = 256;
+
+/// Requests that may be cancelled beyond those that were answered, by default.
+pub const RESETS_MAX: u32 = 1000;
+
+/// Frames without effect (unknown, empty, repeated) by default, beyond those of [`IDLE_FRAMES_PER_MESSAGE`].
+pub const IDLE_FRAMES_MAX: u32 = 2000;
+
+/// Frames without effect that each message, and each part of a body, allows: greasing sends one or two.
+pub const IDLE_FRAMES_PER_MESSAGE: u32 = 16;
+
+/// Priorities kept for requests that have not arrived; the oldest gives way.
+pub const PRIORITIES_EARLY_MAX: usize = 128;

@@ -1,0 +1,149 @@
+//! What a connection tells the application, and what it gives QUIC to send.
+
+use crate::error::Code;
+use crate::priority::Priority;
+use crate::settings::Settings;
+use crate::stream_id::StreamId;
+use bytes::Bytes;
+use http::{HeaderMap, request, response};
+
+/// What QUIC has to send, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transmit {
+    /// Bytes of a stream.
+    Stream {
+        /// Which one.
+        stream: StreamId,
+        /// May be empty if `fin` is set.
+        data: Bytes,
+        /// True if the stream ends behind them.
+        fin: bool,
+    },
+    /// `RESET_STREAM`: the sending side ends here.
+    Reset {
+        /// Of which stream.
+        stream: StreamId,
+        /// Why.
+        code: Code,
+    },
+    /// `STOP_SENDING`: nothing more of this stream is wanted. From now on the caller discards what arrives on it, rather
+    /// than pass it to [`crate::Connection::receive`].
+    Stop {
+        /// Which stream.
+        stream: StreamId,
+        /// Why.
+        code: Code,
+    },
+    /// A DATAGRAM frame.
+    Datagram(Bytes),
+}
+
+/// What has happened.
+///
+/// A message of the peer is `Request`, or any number of `Informational` and a `Response`; then any number of `Data`,
+/// at most one `Trailers`, and `End`. `Reset` or `Failed` may end it at any point.
+#[derive(Debug)]
+pub enum Event {
+    /// The peer's SETTINGS have arrived.
+    Settings(Settings),
+    /// A server's: a request. An extended CONNECT has a [`crate::Protocol`] in its extensions.
+    Request {
+        /// Its stream.
+        stream: StreamId,
+        /// Method, URI in absolute form (authority form for CONNECT), header fields.
+        parts: request::Parts,
+    },
+    /// A client's: an interim response (1xx).
+    Informational {
+        /// Stream of its request.
+        stream: StreamId,
+        /// Status and header fields.
+        parts: response::Parts,
+    },
+    /// A client's: the final response.
+    Response {
+        /// Stream of its request.
+        stream: StreamId,
+        /// Status and header fields.
+        parts: response::Parts,
+    },
+    /// Part of the body; of an extended CONNECT, of its capsules.
+    Data {
+        /// Its stream.
+        stream: StreamId,
+        /// A slice of what was received; never empty.
+        data: Bytes,
+    },
+    /// The trailer section.
+    Trailers {
+        /// Its stream.
+        stream: StreamId,
+        /// Its fields.
+        trailers: HeaderMap,
+    },
+    /// The message is complete.
+    End {
+        /// Its stream.
+        stream: StreamId,
+    },
+    /// The peer has reset its sending side; there is no `End`. Of a request of a client that goes away, this also says
+    /// that it was not processed (`H3_REQUEST_REJECTED`).
+    Reset {
+        /// Which stream.
+        stream: StreamId,
+        /// Why.
+        code: Code,
+    },
+    /// The peer reads no more of what is sent on a stream: the sending side has ended.
+    Stopped {
+        /// Which stream.
+        stream: StreamId,
+        /// Why; `H3_NO_ERROR` from a server that needs no more of the request.
+        code: Code,
+    },
+    /// The peer's message is malformed or too long: both sides of the stream have ended, and it is forgotten.
+    Failed {
+        /// Which stream.
+        stream: StreamId,
+        /// What the peer was told.
+        code: Code,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The stream, for which [`crate::Connection::is_blocked`] was true, can be received from again.
+    Unblocked {
+        /// Which stream.
+        stream: StreamId,
+    },
+    /// An HTTP datagram (RFC 9297 §2.1).
+    Datagram {
+        /// Its request; may not have arrived yet, or be over.
+        stream: StreamId,
+        /// Payload.
+        data: Bytes,
+    },
+    /// The peer is shutting down.
+    GoAway {
+        /// To a client: requests on this stream and later ones are not processed. To a server: a push id.
+        id: u64,
+    },
+    /// A server's: the client has changed the priority of an open request.
+    PriorityUpdate {
+        /// Its stream.
+        stream: StreamId,
+        /// The new one.
+        priority: Priority,
+    },
+    /// A stream of WebTransport, which belongs to the caller from here on: later bytes, its end and its reset are not
+    /// for the connection.
+    Raw {
+        /// Which stream; bidirectional (signal 0x41) or unidirectional (0x54).
+        stream: StreamId,
+        /// Stream of the CONNECT request of its session; may not have arrived yet.
+        session: StreamId,
+        /// What has arrived behind the signal.
+        data: Bytes,
+        /// True if the stream ends behind `data`.
+        fin: bool,
+    },
+}
