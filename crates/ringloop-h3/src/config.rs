@@ -14,7 +14,7 @@ pub struct Config {
     pub fields_max: usize,
     /// Streams of WebTransport are handed out as [`crate::Event::Raw`]; otherwise their signals are unknown types.
     pub raw_streams: bool,
-    /// Requests that a client may cancel beyond those that were answered, before its connection is closed with
+    /// Requests that a client may cancel in excess of answered ones, before its connection is closed with
     /// `H3_EXCESSIVE_LOAD`.
     pub resets_max: u32,
     /// Frames without effect that a peer may send beyond [`limits::IDLE_FRAMES_PER_MESSAGE`] per message, before its

@@ -6,6 +6,7 @@ mod connection;
 mod error;
 mod event;
 mod fields;
+mod frame;
 pub mod limits;
 mod priority;
 pub mod qpack;

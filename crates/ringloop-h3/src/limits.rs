@@ -36,7 +36,7 @@ pub const CONTROL_FRAME_BYTES_MAX: u64 = 16 * SETTINGS_MAX as u64;
 /// Unidirectional streams of the peer whose type has not arrived.
 pub const UNTYPED_STREAMS_MAX: usize = 256;
 
-/// Requests that may be cancelled beyond those that were answered, by default.
+/// Cancelled requests in excess of answered ones, by default.
 pub const RESETS_MAX: u32 = 1000;
 
 /// Frames without effect (unknown, empty, repeated) by default, beyond those of [`IDLE_FRAMES_PER_MESSAGE`].
@@ -47,3 +47,6 @@ pub const IDLE_FRAMES_PER_MESSAGE: u32 = 16;
 
 /// Priorities kept for requests that have not arrived; the oldest gives way.
 pub const PRIORITIES_EARLY_MAX: usize = 128;
+
+/// Bytes of a body that are copied behind what was staged for their stream; more are sent where they are.
+pub const COPY_BYTES_MAX: usize = 512;

@@ -1,5 +1,6 @@
 //! Priorities of responses (RFC 9218): the `priority` field and the `PRIORITY_UPDATE` frame.
 
+use http::HeaderMap;
 use std::fmt;
 
 /// Urgency and incrementality of a response.
@@ -23,11 +24,23 @@ impl Default for Priority {
 impl Priority {
     /// Parses a `priority` field or the value of a `PRIORITY_UPDATE` frame.
     ///
-    /// Members that are unknown or out of range are ignored (RFC 9218 §4), and so are all from the first one that is not
-    /// a structured field (RFC 8941 §3.2).
+    /// Members that are unknown or out of range are ignored (RFC 9218 §4).
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
-        let mut rest = value;
+        priority.read(value);
+        priority
+    }
+
+    /// The priority that the header fields of a request give it.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut priority = Self::default();
+        for value in headers.get_all("priority") {
+            priority.read(value.as_bytes());
+        }
+        priority
+    }
+
+    fn read(&mut self, mut rest: &[u8]) {
         while !rest.is_empty() {
             let member = take_member(&mut rest);
             let (item, _parameters) = split_once(member, b';');
@@ -36,13 +49,12 @@ impl Priority {
                 (key, None) => (key.trim_ascii_end(), &b"?1"[..]),
             };
             match (key, value) {
-                (b"u", [digit @ b'0'..=b'7']) => priority.urgency = digit - b'0',
-                (b"i", b"?1") => priority.incremental = true,
-                (b"i", b"?0") => priority.incremental = false,
+                (b"u", [digit @ b'0'..=b'7']) => self.urgency = digit - b'0',
+                (b"i", b"?1") => self.incremental = true,
+                (b"i", b"?0") => self.incremental = false,
                 _ => {}
             }
         }
-        priority
     }
 }
 

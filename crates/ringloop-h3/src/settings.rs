@@ -106,7 +106,7 @@ impl Settings {
         }
     }
 
-    /// Checks the SETTINGS of a server that accepted 0-RTT against those that the client had remembered
+    /// Checks the SETTINGS of a server that accepted 0-RTT against what the client had remembered
     /// (RFC 9114 §7.2.4.2, RFC 9204 §3.2.3, RFC 9297 §2.1.1).
     ///
     /// # Errors

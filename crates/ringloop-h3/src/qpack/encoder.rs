@@ -8,8 +8,9 @@
 use super::dynamic_table::{DynamicTable, entries_max};
 use super::integer::{self, Stop};
 use super::static_table::{self, Match};
-use super::{Error, Field, string};
+use super::{Error, Field, Line, string};
 use crate::limits::{FIELDS_REMEMBERED, SECTIONS_UNACKNOWLEDGED_MAX, TABLE_BYTES_MAX};
+use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Compresses the fields that this end sends; one a connection.
@@ -95,6 +96,12 @@ impl Encoder {
     ///
     /// Send what [`Encoder::take_instructions`] returns then; the sections of a stream in this order.
     pub fn encode(&mut self, stream: u64, fields: &[Field], out: &mut Vec<u8>) {
+        let lines: Vec<Line<'_>> = fields.iter().map(Line::from).collect();
+        self.encode_lines(stream, &lines, out);
+    }
+
+    /// [`Encoder::encode`] of borrowed fields.
+    pub fn encode_lines(&mut self, stream: u64, lines: &[Line<'_>], out: &mut Vec<u8>) {
         let may_refer =
             self.table.capacity() > 0 && self.unacknowledged_count < SECTIONS_UNACKNOWLEDGED_MAX;
         let mut draft = Draft {
@@ -104,8 +111,8 @@ impl Encoder {
             refers_to: None,
         };
         self.body.clear();
-        for field in fields {
-            self.encode_field(&mut draft, field);
+        for line in lines {
+            self.encode_field(&mut draft, line);
         }
         self.write_prefix(&draft, out);
         out.extend_from_slice(&self.body);
@@ -205,8 +212,8 @@ impl Encoder {
         (blocked.count() as u64) < self.blocked_streams_max
     }
 
-    fn encode_field(&mut self, draft: &mut Draft, field: &Field) {
-        let (name, value) = (&field.name[..], &field.value[..]);
+    fn encode_field(&mut self, draft: &mut Draft, field: &Line<'_>) {
+        let (name, value) = (field.name, &field.value[..]);
         let in_static = static_table::find(name, value);
         let static_name = match in_static {
             Some(Match::Whole(index)) if !field.is_sensitive => {
@@ -250,7 +257,7 @@ impl Encoder {
     }
 
     /// Insert a field into both tables, if that evicts nothing that is in use (Q2).
-    fn insert(&mut self, draft: &Draft, field: &Field, static_name: Option<u64>) -> bool {
+    fn insert(&mut self, draft: &Draft, field: &Line<'_>, static_name: Option<u64>) -> bool {
         let Some(evictions) = self.table.evictions_for(field.size()) else {
             return false;
         };
@@ -278,10 +285,13 @@ impl Encoder {
                 let index = self.table.inserted_count() - 1 - number;
                 integer::write(out, 0b1000_0000, 6, index);
             }
-            (None, None) => string::write(out, 0b0100_0000, 5, &field.name),
+            (None, None) => string::write(out, 0b0100_0000, 5, field.name),
         }
         string::write(out, 0, 7, &field.value);
-        self.table.insert(field.name.clone(), field.value.clone())
+        self.table.insert(
+            Bytes::copy_from_slice(field.name),
+            Bytes::copy_from_slice(&field.value),
+        )
     }
 
     fn write_indexed(&mut self, draft: &mut Draft, number: u64) {
@@ -295,7 +305,7 @@ impl Encoder {
     fn write_literal(
         &mut self,
         draft: &mut Draft,
-        field: &Field,
+        field: &Line<'_>,
         static_name: Option<u64>,
         known_name: Option<u64>,
     ) {
@@ -315,7 +325,7 @@ impl Encoder {
             }
             (None, None) => {
                 let pattern = if never { 0b0011_0000 } else { 0b0010_0000 };
-                string::write(body, pattern, 3, &field.name);
+                string::write(body, pattern, 3, field.name);
             }
         }
         string::write(body, 0, 7, &field.value);

@@ -24,6 +24,7 @@ mod static_table;
 mod string;
 
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::fmt;
 
 pub use decoder::{Decoded, Decoder};
@@ -70,13 +71,80 @@ impl Field {
 /// Its value may be a secret, and is not shown where it is marked as such.
 impl fmt::Debug for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = if self.is_sensitive {
-            "..."
-        } else {
-            &*String::from_utf8_lossy(&self.value)
-        };
-        write!(f, "{}: {value}", String::from_utf8_lossy(&self.name))
+        write_line(f, &self.name, &self.value, self.is_sensitive)
     }
+}
+
+/// A field to encode, borrowed from where the application keeps it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// As [`Field::name`].
+    pub name: &'a [u8],
+    /// As [`Field::value`].
+    pub value: Cow<'a, [u8]>,
+    /// As [`Field::is_sensitive`].
+    pub is_sensitive: bool,
+}
+
+impl<'a> Line<'a> {
+    /// A line that is not sensitive.
+    pub fn new(name: &'a [u8], value: &'a [u8]) -> Self {
+        Self {
+            name,
+            value: Cow::Borrowed(value),
+            is_sensitive: false,
+        }
+    }
+
+    /// The same, with a value that was made for it.
+    pub fn owned(name: &'a [u8], value: Vec<u8>) -> Self {
+        Self {
+            name,
+            value: Cow::Owned(value),
+            is_sensitive: false,
+        }
+    }
+
+    /// The same line, marked as sensitive or not.
+    #[must_use]
+    pub fn sensitive(self, is_sensitive: bool) -> Self {
+        Self {
+            is_sensitive,
+            ..self
+        }
+    }
+
+    /// As [`Field::size`].
+    pub fn size(&self) -> u64 {
+        size_of_field(self.name, &self.value)
+    }
+}
+
+impl<'a> From<&'a Field> for Line<'a> {
+    fn from(field: &'a Field) -> Self {
+        Self::new(&field.name, &field.value).sensitive(field.is_sensitive)
+    }
+}
+
+/// As that of [`Field`].
+impl fmt::Debug for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_line(f, self.name, &self.value, self.is_sensitive)
+    }
+}
+
+fn write_line(
+    f: &mut fmt::Formatter<'_>,
+    name: &[u8],
+    value: &[u8],
+    is_sensitive: bool,
+) -> fmt::Result {
+    let value = if is_sensitive {
+        "..."
+    } else {
+        &*String::from_utf8_lossy(value)
+    };
+    write!(f, "{}: {value}", String::from_utf8_lossy(name))
 }
 
 fn size_of_field(name: &[u8], value: &[u8]) -> u64 {
