@@ -196,17 +196,18 @@ quic-bulk: venv ## a gigabyte each way by QUIC through a hundredth of loss, veri
 	@RINGLOOP_QUIC_BYTES=$(BYTES) $(BIN)/python -m pytest --quiet --capture=no tests/quic/test_bulk.py $(PYTEST)
 
 # What `make fuzz` runs, and for how long each; what it finds new stays in $(TARGET)/fuzz.
-FUZZ ?= datagrams mutations frames parameters
+FUZZ ?= datagrams mutations frames parameters connection qpack
 FUZZ_SECONDS ?= 3600
 
 .PHONY: fuzz
-fuzz: check-tools ## QUIC against arbitrary peers, an hour a target (needs a nightly toolchain and cargo-fuzz); FUZZ="frames", FUZZ_SECONDS=60
+fuzz: check-tools ## QUIC and HTTP/3 against arbitrary peers, an hour a target (needs a nightly toolchain and cargo-fuzz); FUZZ="frames", FUZZ_SECONDS=60
 	@cargo +$(NIGHTLY) fuzz --version >/dev/null 2>&1 || { echo "make fuzz: run: rustup toolchain install nightly; cargo install --locked cargo-fuzz" >&2; exit 1; }
 	@for name in $(FUZZ); do \
 		echo "== fuzzing $$name for $(FUZZ_SECONDS) s"; \
+		dir=$$(echo crates/*/fuzz/corpus/$$name); dir=$${dir%/corpus/*}; \
 		mkdir -p $(TARGET)/fuzz/corpus/$$name; \
-		CARGO_TARGET_DIR=$(TARGET)/fuzz cargo +$(NIGHTLY) fuzz run --fuzz-dir crates/ringloop-quic/fuzz $$name \
-			$(TARGET)/fuzz/corpus/$$name crates/ringloop-quic/fuzz/corpus/$$name -- \
+		CARGO_TARGET_DIR=$(TARGET)/fuzz cargo +$(NIGHTLY) fuzz run --fuzz-dir $$dir $$name \
+			$(TARGET)/fuzz/corpus/$$name $$dir/corpus/$$name -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1; \
 	done
 

@@ -7,6 +7,10 @@ mod error;
 mod event;
 mod fields;
 mod frame;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[allow(clippy::missing_panics_doc, clippy::unwrap_used)]
+pub mod fuzz;
 pub mod limits;
 mod priority;
 pub mod qpack;

@@ -33,6 +33,8 @@ pub(super) struct Exchange {
     body: Body,
     is_head: bool,
     is_connect: bool,
+    /// The peer's `STOP_SENDING`, before the application knew the stream.
+    stopped: Option<Code>,
     /// Counted as cancelled by the peer.
     is_cancelled: bool,
     pub(super) priority: Priority,
@@ -107,6 +109,7 @@ impl Exchange {
             body: Body::default(),
             is_head: false,
             is_connect: false,
+            stopped: None,
             is_cancelled: false,
             priority: Priority::default(),
         }
@@ -317,6 +320,10 @@ impl Exchange {
             stream: self.id,
             parts,
         });
+        if let Some(code) = self.stopped {
+            let stream = self.id;
+            cx.events.push_back(Event::Stopped { stream, code });
+        }
         Ok(())
     }
 
@@ -441,6 +448,8 @@ impl Exchange {
         if self.is_known(cx) {
             let stream = self.id;
             cx.events.push_back(Event::Stopped { stream, code });
+        } else {
+            self.stopped = Some(code);
         }
         self.count_cancelled(cx)
     }

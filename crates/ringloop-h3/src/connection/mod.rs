@@ -138,7 +138,7 @@ impl Connection {
         )
     }
 
-    /// Takes `STOP_SENDING`.
+    /// Takes `STOP_SENDING`. Of a stream of which nothing has arrived, it is ignored: QUIC refuses what is sent on it.
     ///
     /// # Errors
     /// As [`Connection::receive`].
