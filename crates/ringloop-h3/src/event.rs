@@ -86,8 +86,9 @@ pub enum Event {
         /// Its stream.
         stream: StreamId,
     },
-    /// The peer has reset its sending side; there is no `End`. Of a request of a client that goes away, this also says
-    /// that it was not processed (`H3_REQUEST_REJECTED`).
+    /// The peer has reset its sending side; there is no `End`. A server usually answers by
+    /// [`crate::Connection::cancel`]. To a client, `H3_REQUEST_REJECTED` says that the request was not processed; behind
+    /// `GoAway` both sides of the stream have ended.
     Reset {
         /// Which stream.
         stream: StreamId,

@@ -121,19 +121,46 @@ pub(super) enum Match {
     Name(u64),
 }
 
+/// Bytes of the longest name.
+const NAME_LEN_MAX: usize = 32;
+
+const END: u8 = ENTRIES.len() as u8;
+
+/// The entries as lists by the length of their names, in order.
+struct Lists {
+    /// By length, the first entry; [`END`] if there is none.
+    first: [u8; NAME_LEN_MAX + 1],
+    /// By entry, the next one with a name of this length.
+    next: [u8; ENTRIES.len()],
+}
+
+static BY_NAME_LEN: Lists = {
+    let mut lists = Lists {
+        first: [END; NAME_LEN_MAX + 1],
+        next: [END; ENTRIES.len()],
+    };
+    let mut index = ENTRIES.len();
+    while index > 0 {
+        index -= 1;
+        let len = ENTRIES[index].0.len();
+        lists.next[index] = lists.first[len];
+        lists.first[len] = index as u8;
+    }
+    lists
+};
+
 /// Look for a field, or else for its name.
-///
-/// Names are told apart by length first, which leaves a few of the 99 to compare.
 pub(super) fn find(name: &[u8], value: &[u8]) -> Option<Match> {
     let mut found = None;
-    for (index, (known, its_value)) in ENTRIES.iter().enumerate() {
-        if known.len() != name.len() || known.as_bytes() != name {
-            continue;
+    let mut index = *BY_NAME_LEN.first.get(name.len())?;
+    while let Some((known, its_value)) = ENTRIES.get(usize::from(index)) {
+        if known.as_bytes() == name {
+            if its_value.as_bytes() == value {
+                return Some(Match::Whole(index.into()));
+            }
+            found = found.or(Some(Match::Name(index.into())));
         }
-        if its_value.as_bytes() == value {
-            return Some(Match::Whole(index as u64));
-        }
-        found = found.or(Some(Match::Name(index as u64)));
+        index = BY_NAME_LEN.next[usize::from(index)];
     }
     found
 }
