@@ -18,6 +18,7 @@ pub mod qpack;
 pub mod settings;
 mod stream_id;
 pub mod varint;
+pub mod webtransport;
 
 pub use config::{Config, LocalStreams};
 pub use connection::Connection;

@@ -50,3 +50,36 @@ pub const PRIORITIES_EARLY_MAX: usize = 128;
 
 /// Bytes of a body that are copied behind what was staged for their stream; more are sent where they are.
 pub const COPY_BYTES_MAX: usize = 512;
+
+/// Sessions of WebTransport at a time, pending or open, by default.
+pub const SESSIONS_MAX: usize = 16;
+
+/// Sessions that have ended here while the peer has not ended its side; the oldest is cancelled then.
+pub const SESSIONS_ENDED_MAX: usize = 16;
+
+/// Ids of ended sessions that are remembered: late streams of these are refused at once, others kept for a while.
+pub const SESSIONS_REMEMBERED_MAX: usize = 64;
+
+/// Bytes of the reason of a closed session (draft-ietf-webtrans-http3-16 §6).
+pub const CLOSE_REASON_BYTES_MAX: usize = 1024;
+
+/// Bytes of an HTTP datagram in a capsule: as many as UDP carries. Longer ones are dropped.
+pub const DATAGRAM_CAPSULE_BYTES_MAX: u64 = 65_535;
+
+/// Bytes of capsules that a client may send before its session is accepted.
+pub const CAPSULE_BYTES_EARLY_MAX: usize = 16 << 10;
+
+/// Bytes that are discarded behind our close of a session, before the peer is told to stop.
+pub const BYTES_AFTER_CLOSE_MAX: usize = 64 << 10;
+
+/// Streams that may wait for their session, by default, over all sessions: what a page opens in its first round trip.
+pub const EARLY_STREAMS_MAX: usize = 64;
+
+/// Datagrams that may wait for their session, by default, over all sessions.
+pub const EARLY_DATAGRAMS_MAX: usize = 64;
+
+/// Bytes of all that waits for its session, by default.
+pub const EARLY_BYTES_MAX: usize = 256 << 10;
+
+/// Sub-protocols that are read of a request; a longer list is ignored.
+pub const PROTOCOLS_MAX: usize = 64;

@@ -1,0 +1,154 @@
+//! One session: its state, its streams and what its capsules have said.
+
+use super::capsules::{self, Message, Violation};
+use super::config::{Config, Direction};
+use super::dialect::Negotiated;
+use super::flow::{Flow, Resource};
+use crate::StreamId;
+use crate::capsule::Reader;
+use bytes::{Bytes, BytesMut};
+use http::request;
+use std::collections::HashMap;
+
+/// Where a session is in its life; the picture stands in the module above.
+#[derive(Debug)]
+pub(super) enum State {
+    /// A server's: requested before the client's SETTINGS, without which its dialect is not known.
+    Held(Box<request::Parts>),
+    /// Waits for the server's answer.
+    Pending,
+    Open,
+    /// Closed, and the peer has not ended its side of the CONNECT stream.
+    Ended {
+        by_peer: bool,
+        /// What has been discarded since.
+        discarded_bytes: usize,
+    },
+}
+
+/// Body bytes of one stream; counted with flow control only.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) received: u64,
+    pub(super) read: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) state: State,
+    /// Sub-protocols that the client offers.
+    pub(super) protocols: Vec<String>,
+    /// A client of draft 02 wants its header field answered.
+    pub(super) is_draft02_named: bool,
+    pub(super) is_draining_told: bool,
+    pub(super) flow: Option<Flow>,
+    pub(super) streams: HashMap<StreamId, Counts>,
+    /// Capsules that came before the session was accepted (§3.2).
+    pub(super) held: BytesMut,
+    reader: Reader,
+}
+
+impl Session {
+    pub(super) fn new(state: State) -> Self {
+        Self {
+            state,
+            protocols: Vec::new(),
+            is_draft02_named: false,
+            is_draining_told: false,
+            flow: None,
+            streams: HashMap::new(),
+            held: BytesMut::new(),
+            reader: Reader::new(),
+        }
+    }
+
+    /// Sets the limits that both ends have announced.
+    pub(super) fn set_limits(&mut self, config: &Config, terms: Option<&Negotiated>) {
+        let peers = terms.and_then(|terms| terms.peer_limits);
+        self.flow = config
+            .flow_control
+            .zip(peers)
+            .map(|(ours, peers)| Flow::new(&ours, &peers));
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.state, State::Ended { .. })
+    }
+
+    /// Takes the next thing the peer says off the front of `body`.
+    pub(super) fn read(&mut self, body: &mut Bytes) -> Result<Option<Message>, Violation> {
+        let has_flow_control = self.flow.is_some();
+        let capsule = self.reader.read(body, |kind, len| {
+            capsules::decide(kind, len, has_flow_control)
+        })?;
+        capsule.map(capsules::parse).transpose()
+    }
+
+    /// True if the body may end here.
+    pub(super) fn is_at_boundary(&self) -> bool {
+        self.reader.is_at_boundary()
+    }
+
+    /// The peer has opened a stream; it belongs to the session even if that is a violation.
+    pub(super) fn add_peers_stream(&mut self, stream: StreamId) -> Result<(), u64> {
+        self.streams.insert(stream, Counts::default());
+        match &mut self.flow {
+            Some(flow) => flow.receive(Resource::Streams(Direction::of(stream)), 1),
+            None => Ok(()),
+        }
+    }
+
+    /// Body bytes of a stream have arrived.
+    pub(super) fn receive(&mut self, stream: StreamId, len: u64) -> Result<(), u64> {
+        let Some(flow) = &mut self.flow else {
+            return Ok(());
+        };
+        if let Some(counts) = self.streams.get_mut(&stream) {
+            counts.received += len;
+            flow.receive(Resource::Data, len)?;
+        }
+        Ok(())
+    }
+
+    /// The application has taken bytes of a stream: the new limit to announce.
+    pub(super) fn take(&mut self, stream: StreamId, len: u64) -> Option<Bytes> {
+        let flow = self.flow.as_mut()?;
+        let counts = self.streams.get_mut(&stream)?;
+        let len = len.min(counts.received - counts.read);
+        counts.read += len;
+        release(flow, Resource::Data, len)
+    }
+
+    /// A stream is over: limits to announce.
+    pub(super) fn remove_stream(
+        &mut self,
+        stream: StreamId,
+        final_size: Option<u64>,
+        is_peers: bool,
+    ) -> Result<Vec<Bytes>, u64> {
+        let Some(counts) = self.streams.remove(&stream) else {
+            return Ok(Vec::new());
+        };
+        let Some(flow) = &mut self.flow else {
+            return Ok(Vec::new());
+        };
+        let total = final_size.unwrap_or(0).max(counts.received);
+        flow.receive(Resource::Data, total - counts.received)?;
+        let mut announced: Vec<Bytes> = release(flow, Resource::Data, total - counts.read)
+            .into_iter()
+            .collect();
+        if is_peers {
+            announced.extend(release(flow, Resource::Streams(Direction::of(stream)), 1));
+        }
+        Ok(announced)
+    }
+}
+
+fn release(flow: &mut Flow, resource: Resource, count: u64) -> Option<Bytes> {
+    let limit = flow.release(resource, count)?;
+    Some(capsules::max(resource, limit))
+}
