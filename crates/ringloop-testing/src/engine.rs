@@ -243,16 +243,13 @@ impl Bed {
         }
     }
 
-    /// The bytes in a completion's pool buffer, which is recycled.
+    /// The bytes in a completion's pool buffer, which is returned.
     pub fn take_bytes(&mut self, completion: &mut Completion) -> Vec<u8> {
-        let Some(id) = completion.buffer.take() else {
+        let Some(buffer) = completion.buffer.take() else {
             return Vec::new();
         };
-        let len = usize::try_from(completion.result).unwrap_or(0);
-        let driver = self.engine.driver_mut();
-        let bytes = driver.buffer(&id, len).to_vec();
-        driver.recycle(id);
-        bytes
+        assert_eq!(usize::try_from(completion.result), Ok(buffer.len()));
+        buffer.to_vec()
     }
 
     /// Releases a descriptor, as an embedder does before it closes it.

@@ -87,7 +87,7 @@ fn main() -> io::Result<()> {
             if !event.completion.more {
                 engine.driver_mut().submit(request(), sink());
             }
-            received(&mut engine, &mut server, &mut reader, event)?;
+            received(&mut server, &mut reader, event)?;
         }
     }
 }
@@ -99,19 +99,11 @@ struct Reader {
     control: Control,
 }
 
-fn received(
-    engine: &mut Engine,
-    server: &mut Server,
-    reader: &mut Reader,
-    event: Event,
-) -> io::Result<()> {
-    let len = event.completion.result.max(0) as usize;
-    if let Some(id) = event.completion.buffer {
-        let driver = engine.driver_mut();
-        if let Some(message) = Message::parse(driver.buffer(&id, len)) {
+fn received(server: &mut Server, reader: &mut Reader, event: Event) -> io::Result<()> {
+    if let Some(buffer) = event.completion.buffer {
+        if let Some(message) = Message::parse(&buffer) {
             server.take(&message)?;
         }
-        driver.recycle(id);
         return Ok(());
     }
     let Ok(count) = reader.batch.receive(server.fd, reader.control, reader.want) else {

@@ -135,17 +135,14 @@ impl Server {
             return;
         };
         connection.is_receiving = completion.more;
-        if let Some(id) = completion.buffer {
-            let driver = self.engine.driver_mut();
-            let bytes = driver.buffer(&id, completion.result.max(0) as usize);
-            connection.queued.extend_from_slice(bytes);
+        if let Some(bytes) = completion.buffer {
+            connection.queued.extend_from_slice(&bytes);
             let is_full = bytes.len() == POOL_BUFFER_BYTES as usize;
-            driver.recycle(id);
             if let State::Interactive { full_buffers } = &mut connection.state {
                 *full_buffers = if is_full { *full_buffers + 1 } else { 0 };
                 if *full_buffers == FULL_BUFFERS_MAX {
                     connection.state = State::Bulk;
-                    driver.cancel(key);
+                    self.engine.driver_mut().cancel(key);
                 }
             }
         } else if completion.result > 0 {

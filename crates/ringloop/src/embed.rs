@@ -12,12 +12,13 @@
 //! | keep values by key, or deadlines in order | [`slab`], [`Deadlines`] |
 
 pub use crate::deadlines::Deadlines;
-pub use crate::driver::{BufferId, Completion, Driver, Event, Key, Kind, Sink, Token};
+pub use crate::driver::{Completion, Driver, Event, Key, Kind, Sink, Token};
 pub use crate::executor::{
     Blocking, Chain, Engine, Entered, First, Inbox, Limited, Link, Linked, Local, Op,
     ReadThenWrite, Received, RecvInto, Returned, SendZeroCopy, Step, Then, Timers, Unpark,
     ZeroCopyBufs,
 };
+pub use crate::sys::pool::PoolBuffer;
 
 /// Operations: what [`Op`] awaits and [`Driver::submit`] takes.
 pub mod op {

@@ -365,10 +365,7 @@ impl<'a> World<'a> {
                 endpoint.armed.1 = Token(u64::MAX);
                 continue;
             }
-            let len = completion.result as usize;
-            let id = completion.buffer.as_ref().unwrap();
-            let driver = self.bed.engine.driver_mut();
-            let message = Message::parse(driver.buffer(id, len)).unwrap();
+            let message = Message::parse(completion.buffer.as_ref().unwrap()).unwrap();
             let number = u32::from_ne_bytes(message.payload.try_into().unwrap());
             assert_eq!(number, endpoint.seen);
             endpoint.seen += 1;

@@ -28,7 +28,7 @@ use std::io;
 use pyo3::prelude::*;
 use ringloop::embed::op::{Poll, RecvMulti, Request};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{BufferId, Driver, Event, Key, Kind};
+use ringloop::embed::{Event, Key, Kind, PoolBuffer};
 
 pub(super) use buffered::buffer_updated_failed;
 use buffered::{deliver_into_protocol, receive_into_protocol};
@@ -262,11 +262,8 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     // The kernel keeps the file of a receive open, even if the application has closed the socket.
     let taken_away = this.socket.fd(py) < 0;
     let handled = match completion.buffer {
-        Some(id) if taken_away => {
-            this.base.driver(py, |driver| driver.recycle(id))?;
-            ended(this, End::Failed(libc::EBADF))
-        }
-        Some(id) => received(this, id, completion.result.max(0) as usize),
+        Some(_) if taken_away => ended(this, End::Failed(libc::EBADF)),
+        Some(bytes) => received(this, bytes),
         // Also a receive that was in flight when the mode changed.
         None if completion.result > 0 => ready(this),
         None if completion.result == 0 && taken_away => ended(this, End::Failed(libc::EBADF)),
@@ -292,43 +289,33 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     handled
 }
 
-/// Bytes in a pool buffer.
-fn received(this: Stream_<'_, '_>, id: BufferId, len: usize) -> PyResult<()> {
+/// Bytes in a pool buffer, which is returned before the protocol is called.
+fn received(this: Stream_<'_, '_>, content: PoolBuffer) -> PyResult<()> {
     let py = this.py();
     let wish = this.read.wish.get();
-    let native = match (this.read.receiver.get(), this.base.protocol.get(py)) {
-        (Receiver::Native(native), Some(protocol)) if wish == Wish::Read && !holds(this) => {
-            Some((native, protocol))
-        }
-        _ => None,
-    };
-    let mut bytes = None;
-    let mut taken = None;
-    let take = |driver: &mut Driver| {
-        let content = driver.buffer(&id, len);
-        if let Some((native, protocol)) = &native {
-            taken = Some((*native, (native.take)(protocol.bind(py), content)));
-        } else if wish != Wish::Stop {
-            bytes = Some(ffi::copy_bytes(py, content));
-        }
-        driver.recycle(id);
-    };
-    match &native {
-        Some((_, protocol)) => ffi::locked(protocol.bind(py), || this.base.driver(py, take)),
-        None => this.base.driver(py, take),
-    }?;
-    drop(native);
-    if let Some((native, held)) = taken {
+    let len = content.len();
+    if wish == Wish::Read
+        && !holds(this)
+        && let Receiver::Native(native) = this.read.receiver.get()
+        && let Some(protocol) = this.base.protocol.get(py)
+    {
+        let protocol = protocol.bind(py);
+        let held = ffi::locked(protocol, || (native.take)(protocol, &content));
+        drop(content);
         look_for_bulk(this, len)?;
         return native::deliver(this, native, held);
     }
+    if wish == Wish::Stop {
+        return Ok(());
+    }
+    let bytes = ffi::copy_bytes(py, &content);
+    drop(content);
     match bytes {
-        None => Ok(()),
-        Some(Ok(bytes)) => {
+        Ok(bytes) => {
             look_for_bulk(this, len)?;
             deliver(this, bytes.into())
         }
-        Some(Err(error)) => read_failed(this, error),
+        Err(error) => read_failed(this, error),
     }
 }
 

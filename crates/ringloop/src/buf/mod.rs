@@ -2,7 +2,7 @@
 //!
 //! Owns: [`SendBuf`] (bytes the kernel reads) and [`RecvBuf`] (memory the kernel writes).
 //! Called by: `op`, which keeps one in each request, and embedders. No I/O and no pooling (that is
-//! `driver::pool`).
+//! `sys::pool`).
 //!
 //! # Invariants
 //! 1. The memory of a buffer does not move with the buffer: it is on the heap, or a foreign owner keeps

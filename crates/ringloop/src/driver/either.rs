@@ -2,9 +2,8 @@
 //!
 //! Owns: [`Driver`]. Called by: `executor`.
 
-use super::completion::{BufferId, Event, Sink, Taken};
+use super::completion::{Event, Sink, Taken};
 use super::inherited::InheritedDriver;
-use super::lease::Lease;
 use super::readiness::{self, ReadinessDriver};
 use super::table::{Wait, flag};
 use super::uring::UringDriver;
@@ -288,26 +287,6 @@ impl Driver {
             Self::Uring(driver) => driver.receive_pool(wanted),
             Self::Readiness(_) | Self::Inherited(..) => PoolKind::Streams,
         }
-    }
-
-    /// Detaches a pool buffer with received bytes as a value; `None` if it is not this driver's.
-    pub(crate) fn lease(&mut self, id: BufferId) -> Option<Lease> {
-        each!(self, driver => driver.lease(id))
-    }
-
-    /// Returns a detached buffer to its pool; another driver's is dropped.
-    pub(crate) fn give_back(&mut self, lease: Lease) {
-        each!(self, driver => driver.give_back(lease));
-    }
-
-    /// The `len` bytes that a completion left in a pool buffer.
-    pub fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
-        each!(self, driver => driver.buffer(id, len))
-    }
-
-    /// Returns a pool buffer.
-    pub fn recycle(&mut self, id: BufferId) {
-        each!(self, driver => driver.recycle(id));
     }
 
     /// Operations whose last completion has not been taken.

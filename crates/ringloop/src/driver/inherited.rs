@@ -5,8 +5,7 @@
 //!
 //! A request submitted here never completes; the loop's next turn reports why (`Engine::park`).
 
-use super::completion::{BufferId, Event, Sink};
-use super::lease::Lease;
+use super::completion::{Event, Sink};
 use super::table::{Phase, Table};
 use crate::op::Key;
 use crate::op::Request;
@@ -97,18 +96,6 @@ impl InheritedDriver {
     pub(super) fn next_event(&mut self) -> Option<Event> {
         None
     }
-
-    pub(super) fn lease(&mut self, _id: BufferId) -> Option<Lease> {
-        None
-    }
-
-    pub(super) fn give_back(&mut self, _lease: Lease) {}
-
-    pub(super) fn buffer(&self, _id: &BufferId, _len: usize) -> &[u8] {
-        &[]
-    }
-
-    pub(super) fn recycle(&mut self, _id: BufferId) {}
 }
 
 fn refusal() -> io::Error {

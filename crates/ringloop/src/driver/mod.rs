@@ -17,9 +17,7 @@ mod blocking_pool;
 mod completion;
 mod either;
 mod inherited;
-mod lease;
 mod open;
-mod pool;
 mod provided;
 mod readiness;
 mod results;
@@ -29,9 +27,8 @@ mod uring;
 mod working;
 
 pub(crate) use blocking_pool::{BlockingPool, Call, RoomWaiter};
-pub use completion::{BufferId, Completion, Event, Sink, Token};
+pub use completion::{Completion, Event, Sink, Token};
 pub use either::Driver;
-pub(crate) use lease::Lease;
 pub(crate) use setup::Setup;
 
 pub use crate::choice::{Choice, Kind};

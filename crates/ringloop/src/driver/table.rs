@@ -20,10 +20,11 @@
 //! 2. A key is honoured only while its generation is its slot's; a stale completion is discarded.
 //! 3. A slot is freed only after the last completion, so a buffer outlives the kernel's use of it.
 
-use super::completion::{BufferId, Completion, Event, Sink, Taken, Token};
+use super::completion::{Completion, Event, Sink, Taken, Token};
 use super::results::{Kept, Results};
 use crate::op::Key;
 use crate::op::{GENERATION_MASK, Need, Operation, Request, Shape};
+use crate::sys::pool::PoolBuffer;
 use std::os::fd::RawFd;
 use std::task::Waker;
 
@@ -145,14 +146,13 @@ impl Slot {
         &mut self,
         result: i32,
         more: bool,
-        buffer: &mut Option<BufferId>,
+        buffer: &mut Option<PoolBuffer>,
     ) -> Option<bool> {
         if !matches!(self.receiver, Receiver::Waker(_)) {
             return None;
         }
         let result = self.finish(result);
-        let buffer = buffer.take();
-        let is_full = self.keep(Kept { result, buffer }, more);
+        let is_full = self.keep(Kept::new(result, buffer.take()), more);
         self.wake(more);
         Some(is_full)
     }
@@ -195,10 +195,12 @@ impl Slot {
 
     /// Like [`Slot::keep`], if others are queued.
     fn keep_behind(&mut self, kept: Kept) -> bool {
-        match self.results.newest() {
+        match (self.results.newest(), kept) {
             // Readiness masks: merge them.
-            Some(last) if self.shape == Shape::Edge => last.result |= kept.result,
-            _ => self.results.push(kept),
+            (Some(Kept::Result(last)), Kept::Result(mask)) if self.shape == Shape::Edge => {
+                *last |= mask;
+            }
+            (_, kept) => self.results.push(kept),
         }
         self.results.len() >= self.shape.untaken_max()
     }
@@ -226,11 +228,11 @@ impl Slot {
     /// The next result for the future.
     #[inline]
     fn take_kept(&mut self) -> Option<Taken> {
-        let kept = self.results.pop()?;
+        let (result, buffer) = self.results.pop()?.into_parts();
         Some(Taken {
-            result: kept.result,
+            result,
             more: self.phase != Phase::Done || !self.results.is_empty(),
-            buffer: kept.buffer,
+            buffer,
         })
     }
 
@@ -268,8 +270,8 @@ pub(super) enum Wait {
 pub(super) enum Delivery {
     /// It goes to the embedder.
     Event(Event),
-    /// A future took it, or it was discarded; `Some` is a buffer to return to the pool.
-    Consumed(Option<BufferId>),
+    /// A future took it, or it was discarded.
+    Consumed,
     /// A future has it, and no more may be queued: pause the operation.
     Full,
 }
@@ -335,17 +337,17 @@ impl Table {
         key: Key,
         result: i32,
         more: bool,
-        buffer: Option<BufferId>,
+        buffer: Option<PoolBuffer>,
     ) -> Delivery {
         let Some(slot) = self.slot(key) else {
-            return Delivery::Consumed(buffer);
+            return Delivery::Consumed;
         };
         let mut buffer = buffer;
         if let Some(is_full) = slot.complete_for_future(result, more, &mut buffer) {
             return if is_full {
                 Delivery::Full
             } else {
-                Delivery::Consumed(None)
+                Delivery::Consumed
             };
         }
         let result = slot.finish(result);
@@ -375,7 +377,7 @@ impl Table {
                 if !more {
                     self.free(key);
                 }
-                Delivery::Consumed(buffer)
+                Delivery::Consumed
             }
         }
     }
@@ -414,24 +416,21 @@ impl Table {
         })
     }
 
-    /// The future was dropped: closes results that have arrived, and returns their pool buffers for
-    /// the driver to recycle. The slot stays until the last completion, unless it is `Done`.
-    pub fn orphan(&mut self, key: Key) -> Vec<BufferId> {
+    /// The future was dropped: closes results that have arrived. The slot stays until the last
+    /// completion, unless it is `Done`.
+    pub fn orphan(&mut self, key: Key) {
         let Some(slot) = self.slot(key) else {
-            return Vec::new();
+            return;
         };
         slot.receiver = Receiver::Nobody;
-        let mut buffers = Vec::new();
         while let Some(kept) = slot.results.pop() {
             if let Some(request) = &mut slot.request {
-                request.discard(kept.result);
+                request.discard(kept.into_parts().0);
             }
-            buffers.extend(kept.buffer);
         }
         if slot.phase == Phase::Done {
             self.free(key);
         }
-        buffers
     }
 
     /// Every operation that is not free, for a driver that closes.
@@ -576,7 +575,7 @@ mod tests {
         assert_eq!(new.index, old.index);
         assert!(matches!(
             table.complete(old, 5, false, None),
-            Delivery::Consumed(None)
+            Delivery::Consumed
         ));
         assert!(table.slot(new).is_some());
         assert_eq!(table.len(), 1);
@@ -586,16 +585,16 @@ mod tests {
     fn invariant_3_orphan_keeps_its_slot_until_the_last_completion() {
         let mut table = Table::new();
         let key = insert(&mut table);
-        assert!(table.orphan(key).is_empty());
+        table.orphan(key);
         assert_eq!(table.len(), 1);
         assert!(matches!(
             table.complete(key, 1, true, None),
-            Delivery::Consumed(None)
+            Delivery::Consumed
         ));
         assert_eq!(table.len(), 1);
         assert!(matches!(
             table.complete(key, 0, false, None),
-            Delivery::Consumed(None)
+            Delivery::Consumed
         ));
         assert_eq!(table.len(), 0);
     }

@@ -28,8 +28,7 @@ mod release;
 use self::late::LateLookups;
 use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
-use super::completion::{BufferId, Sink};
-use super::lease::Lease;
+use super::completion::Sink;
 use super::provided::ProvidedPools;
 use super::setup::Setup;
 use super::table::{Phase, Slot, Table, flag};
@@ -41,6 +40,7 @@ use crate::sys::clock;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
+use crate::sys::pool::PoolBuffer;
 use crate::sys::refused::RefusedCall;
 use crate::sys::uring::abi::{self, Cqe, Sqe};
 use crate::sys::uring::{self, Cause, Config, Features, Refusal, Ring};
@@ -161,22 +161,6 @@ impl UringDriver {
 
     pub(super) fn in_flight(&self) -> usize {
         self.table.len()
-    }
-
-    pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
-        self.pools.bytes(id, len)
-    }
-
-    pub(super) fn recycle(&mut self, id: BufferId) {
-        self.pools.recycle(id);
-    }
-
-    pub(super) fn lease(&mut self, id: BufferId) -> Option<Lease> {
-        self.pools.lease(id)
-    }
-
-    pub(super) fn give_back(&mut self, lease: Lease) {
-        self.pools.give_back(lease);
     }
 
     #[inline(always)]
@@ -321,7 +305,7 @@ impl UringDriver {
             self.rearm(self.rearm_later[index]);
         }
         self.rearm_later.clear();
-        for key in self.pools.take_resumable() {
+        for key in self.pools.collect() {
             self.resume_starved(key);
         }
         while let Some(entry) = self.backlog.front() {
@@ -528,13 +512,13 @@ impl Drop for UringDriver {
 
 /// Claims the buffer that a completion names; once, as it is popped (invariant 5).
 #[inline]
-fn claim(pools: &mut ProvidedPools, kind: PoolKind, cqe: &Cqe) -> Option<BufferId> {
+fn claim(pools: &mut ProvidedPools, kind: PoolKind, cqe: &Cqe) -> Option<PoolBuffer> {
     // SAFETY: invariant 5.
     unsafe { pools.claim(kind, cqe) }
 }
 
 /// Claims the buffers that a bundle's completion names, like [`claim`].
-fn claim_bundle(pools: &mut ProvidedPools, cqe: &Cqe) -> Vec<BufferId> {
+fn claim_bundle(pools: &mut ProvidedPools, cqe: &Cqe) -> Vec<PoolBuffer> {
     // SAFETY: invariant 5.
     unsafe { pools.claim_bundle(cqe) }
 }

@@ -17,6 +17,7 @@
 //! | [`storage`] | regular files: vectors at an offset, sync, space, splice |
 //! | [`path`] | files by their names: open, metadata, rename, remove |
 //! | [`memory`] | memory mappings, and their inheritance by forked children |
+//! | [`pool`] | equal buffers in one mapping, handed out as owned values |
 //! | [`mod@thread`] | the calling thread: its CPUs, its signals |
 //! | [`descriptors`] | passing descriptors through a Unix socket |
 //! | [`process`] | a child as a descriptor, the limits of the process |
@@ -44,6 +45,7 @@ pub mod fork;
 pub mod interest;
 pub mod memory;
 pub mod path;
+pub mod pool;
 pub mod process;
 pub mod refused;
 pub mod reserve;

@@ -19,9 +19,7 @@ pub(super) mod receive;
 mod watches;
 
 use super::blocking_pool::BlockingPool;
-use super::completion::{BufferId, Event, Sink};
-use super::lease::{Lease, Memory};
-use super::pool::Pool;
+use super::completion::{Event, Sink};
 use super::table::{Delivery, Phase, Table, flag};
 use super::working::Working;
 use crate::buf::PoolKind;
@@ -33,6 +31,7 @@ use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
+use crate::sys::pool::{BufferPool, PoolBuffer};
 use attempt::{blocked_after, negated, outcome, would_block};
 use std::collections::VecDeque;
 use std::io;
@@ -53,9 +52,9 @@ pub struct ReadinessDriver {
     pools: [Pool; 2],
     /// Operations whose descriptor became ready, to be tried one at a time by `next_event`.
     runnable: VecDeque<(Key, Interest)>,
-    /// Messages that one call received: each one's length and buffer. Delivered one at a time,
-    /// before anything else of their operation.
-    arrived: VecDeque<(Key, i32, BufferId)>,
+    /// Messages that one call received. Delivered one at a time, before anything else of their
+    /// operation.
+    arrived: VecDeque<(Key, PoolBuffer)>,
     /// Results that are already known.
     finished: VecDeque<(Key, i32)>,
     deadlines: Deadlines<u64, Key>,
@@ -69,6 +68,23 @@ pub struct ReadinessDriver {
     has_skipped: bool,
 }
 
+/// A receive pool, as the ring's provided buffers.
+#[derive(Debug)]
+struct Pool {
+    buffers: BufferPool,
+    /// Receives that found no free buffer.
+    starved: Vec<Key>,
+}
+
+impl Pool {
+    fn new(kind: PoolKind) -> io::Result<Self> {
+        Ok(Self {
+            buffers: BufferPool::new(kind.buffer_count(), kind.buffer_len())?,
+            starved: Vec::new(),
+        })
+    }
+}
+
 impl ReadinessDriver {
     /// Creates an epoll instance that `wake` interrupts; `pool` runs blocking calls.
     pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
@@ -76,7 +92,10 @@ impl ReadinessDriver {
             generation: Generation::current(),
             watches: Watches::new(wake)?,
             table: Table::new(),
-            pools: [PoolKind::Streams, PoolKind::Datagrams].map(Pool::new),
+            pools: [
+                Pool::new(PoolKind::Streams)?,
+                Pool::new(PoolKind::Datagrams)?,
+            ],
             runnable: VecDeque::new(),
             arrived: VecDeque::new(),
             finished: VecDeque::new(),
@@ -102,35 +121,20 @@ impl ReadinessDriver {
         self.table.len()
     }
 
-    pub(super) fn buffer(&self, id: &BufferId, len: usize) -> &[u8] {
-        self.pools[id.pool()].bytes(id, len)
-    }
-
-    pub(super) fn recycle(&mut self, id: BufferId) {
-        let pool = &mut self.pools[id.pool()];
-        pool.put(id);
-        for key in std::mem::take(&mut pool.starved) {
-            if !self.is_armed(key) {
+    /// Parks the receives that found no buffer, if there are any now.
+    fn resume_starved(&mut self) {
+        for pool in 0..self.pools.len() {
+            let pool = &mut self.pools[pool];
+            if pool.starved.is_empty() || !pool.buffers.has_free() {
                 continue;
             }
-            if let Some(Need::Ready(fd, interest)) = self.need(key) {
-                self.park(key, fd, interest);
+            for key in std::mem::take(&mut pool.starved) {
+                if let Some(Need::Ready(fd, interest)) = self.need(key)
+                    && self.is_armed(key)
+                {
+                    self.park(key, fd, interest);
+                }
             }
-        }
-    }
-
-    // On the ring, buffers may be another ring's; both drivers share the signature.
-    #[allow(clippy::unnecessary_wraps)]
-    pub(super) fn lease(&mut self, id: BufferId) -> Option<Lease> {
-        let pool = &mut self.pools[id.pool()];
-        Some(Lease(Memory::Pool(pool.detach(id))))
-    }
-
-    pub(super) fn give_back(&mut self, lease: Lease) {
-        if let Memory::Pool(buffer) = lease.0
-            && let Some(id) = self.pools[buffer.pool()].reattach(buffer)
-        {
-            self.recycle(id);
         }
     }
 
@@ -285,9 +289,7 @@ impl ReadinessDriver {
 
     pub(super) fn forget(&mut self, key: Key) {
         self.cancel(key);
-        for id in self.table.orphan(key) {
-            self.recycle(id);
-        }
+        self.table.orphan(key);
     }
 
     /// Unregisters a descriptor that is about to be closed, and waits until no thread names it.
@@ -334,6 +336,7 @@ impl ReadinessDriver {
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.resume_starved();
         let has_none = self.runnable.is_empty();
         // Something can be tried without a system call. But not twice in a row: an operation that
         // fails at once and is submitted again each turn would starve all others.
@@ -404,8 +407,8 @@ impl ReadinessDriver {
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
         loop {
-            if let Some((key, len, id)) = self.arrived.pop_front() {
-                if let Some(event) = self.deliver(key, len, true, Some(id)) {
+            if let Some((key, buffer)) = self.arrived.pop_front() {
+                if let Some(event) = self.deliver(key, buffer.len() as i32, true, Some(buffer)) {
                     return Some(event);
                 }
                 continue;
@@ -475,16 +478,11 @@ impl ReadinessDriver {
         key: Key,
         res: i32,
         more: bool,
-        buffer: Option<BufferId>,
+        buffer: Option<PoolBuffer>,
     ) -> Option<Event> {
         match self.table.complete(key, res, more, buffer) {
             Delivery::Event(event) => Some(event),
-            Delivery::Consumed(left_over) => {
-                if let Some(id) = left_over {
-                    self.recycle(id);
-                }
-                None
-            }
+            Delivery::Consumed => None,
             Delivery::Full => {
                 self.pause(key);
                 None

@@ -9,6 +9,7 @@ use crate::driver::completion::Event;
 use crate::op::Key;
 use crate::op::{Need, Operation, Request};
 use crate::sys::interest::Interest;
+use crate::sys::pool::PoolBuffer;
 use crate::sys::socket;
 use std::io;
 use std::os::fd::RawFd;
@@ -19,21 +20,19 @@ impl ReadinessDriver {
         let Some(Need::Ready(fd, _)) = self.need(key) else {
             return None;
         };
-        let Some(id) = self.pools[PoolKind::Streams as usize].take() else {
+        let Some(mut buffer) = self.pools[PoolKind::Streams as usize].buffers.take() else {
             return self.starve(key, PoolKind::Streams);
         };
-        let pool = &mut self.pools[PoolKind::Streams as usize];
-        match socket::recv_into(fd, pool.bytes_mut(&id), libc::MSG_DONTWAIT) {
+        match socket::recv_into(fd, buffer.bytes_mut(), libc::MSG_DONTWAIT) {
             Ok(0) => {
-                pool.put(id);
                 self.unpark(key);
                 self.deliver(key, 0, false, None)
             }
-            Ok(count) => self.deliver(key, count as i32, true, Some(id)),
-            Err(error) => {
-                pool.put(id);
-                self.receive_failed(key, &error)
+            Ok(count) => {
+                buffer.truncate(count);
+                self.deliver(key, count as i32, true, Some(buffer))
             }
+            Err(error) => self.receive_failed(key, &error),
         }
     }
 
@@ -45,27 +44,21 @@ impl ReadinessDriver {
         let (len_max, Need::Ready(fd, interest)) = (receive.len_max(), receive.need()) else {
             return None;
         };
-        let Some(id) = self.pools[PoolKind::Streams as usize].take() else {
+        let Some(mut buffer) = self.pools[PoolKind::Streams as usize].buffers.take() else {
             return self.starve(key, PoolKind::Streams);
         };
-        let pool = &mut self.pools[PoolKind::Streams as usize];
-        let buffer = &mut pool.bytes_mut(&id)[..len_max];
-        let received = socket::recv_into(fd, buffer, libc::MSG_DONTWAIT);
-        if !matches!(received, Ok(1..)) {
-            pool.put(id);
-            let result = match received {
-                Err(error) => return self.receive_failed(key, &error),
-                Ok(_) => 0,
-            };
-            self.unpark(key);
-            return self.deliver(key, result, false, None);
-        }
-        let count = received.unwrap_or(0);
+        buffer.truncate(len_max);
+        let count = match socket::recv_into(fd, buffer.bytes_mut(), libc::MSG_DONTWAIT) {
+            Ok(count) => count,
+            Err(error) => return self.receive_failed(key, &error),
+        };
         self.unpark(key);
-        if count < len_max {
+        if (1..len_max).contains(&count) {
             self.watches.note_blocked(fd, interest);
         }
-        self.deliver(key, count as i32, false, Some(id))
+        buffer.truncate(count);
+        let buffer = Some(buffer).filter(|_| count > 0);
+        self.deliver(key, count as i32, false, buffer)
     }
 
     /// Receives into the caller's own memory, unless it is known to block or others wait before it.
@@ -101,27 +94,24 @@ impl ReadinessDriver {
 
     /// Receives messages, into as many pool buffers as the operation asks for.
     pub(super) fn receive_messages(&mut self, key: Key) -> Option<Event> {
-        let pool = &mut self.pools[PoolKind::Datagrams as usize];
+        let pool = &mut self.pools[PoolKind::Datagrams as usize].buffers;
         let Some(Request::RecvMsgMulti(receive)) = self.table.slot(key)?.request_mut() else {
             return None;
         };
-        let mut batch = pool.take_batch(receive.want());
+        let free = std::iter::from_fn(|| pool.take());
+        let mut batch: Vec<_> = free.take(receive.want()).collect();
         if batch.is_empty() {
             return self.starve(key, PoolKind::Datagrams);
         }
-        let buffers = batch.iter_mut().map(|(_, memory)| &mut **memory);
-        let received = receive.receive(buffers);
-        let mut filled = received.as_deref().unwrap_or(&[]).iter();
-        for (id, memory) in batch {
-            pool.restore(&id, memory);
-            match filled.next() {
-                Some(len) => self.arrived.push_back((key, *len as i32, id)),
-                None => pool.put(id),
-            }
-        }
-        match received {
+        match receive.receive(batch.iter_mut().map(PoolBuffer::bytes_mut)) {
             // Messages are delivered from the queue.
-            Ok(_) => None,
+            Ok(filled) => {
+                for (mut buffer, len) in batch.into_iter().zip(filled) {
+                    buffer.truncate(len);
+                    self.arrived.push_back((key, buffer));
+                }
+                None
+            }
             Err(error) => self.receive_failed(key, &error),
         }
     }

@@ -5,8 +5,8 @@
 
 use super::{UringDriver, claim_bundle};
 use crate::buf::PoolKind;
-use crate::driver::completion::BufferId;
 use crate::op::Key;
+use crate::sys::pool::PoolBuffer;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Cqe;
 
@@ -25,12 +25,11 @@ impl UringDriver {
 
     /// Delivers all buffers of a bundle but the last, which is returned with its length and
     /// completes as usual.
-    pub(super) fn hand_out_bundle(&mut self, key: Key, cqe: &Cqe) -> (i32, Option<BufferId>) {
-        let ids = claim_bundle(&mut self.pools, cqe);
+    pub(super) fn hand_out_bundle(&mut self, key: Key, cqe: &Cqe) -> (i32, Option<PoolBuffer>) {
         let mut left = cqe.res;
         let mut last = None;
-        for id in ids {
-            if let Some(full) = last.replace(id) {
+        for buffer in claim_bundle(&mut self.pools, cqe) {
+            if let Some(full) = last.replace(buffer) {
                 let len = PoolKind::Bundles.buffer_len() as i32;
                 left -= len;
                 let event = self.deliver(key, len, true, Some(full));

@@ -69,9 +69,7 @@ impl UringDriver {
 
     pub(in crate::driver) fn forget(&mut self, key: Key) {
         self.cancel(key);
-        for id in self.table.orphan(key) {
-            self.recycle(id);
-        }
+        self.table.orphan(key);
     }
 
     /// See [`crate::driver::Driver::forget_now`].

@@ -8,10 +8,11 @@
 use super::number::{KIND_CANCEL, KIND_OP, KIND_WAKE};
 use super::{UringDriver, claim};
 use crate::buf::PoolKind;
-use crate::driver::completion::{BufferId, Event};
+use crate::driver::completion::Event;
 use crate::driver::table::{Delivery, Phase, flag};
 use crate::op::Key;
 use crate::op::{NO_FD, Need, Operation, Request, Shape};
+use crate::sys::pool::PoolBuffer;
 use crate::sys::uring::abi::{self, Cqe};
 
 impl UringDriver {
@@ -121,11 +122,8 @@ impl UringDriver {
             }
             _ => None,
         };
-        if cqe.res <= 0
-            && let Some(id) = buffer.take()
-        {
-            // It holds no bytes.
-            self.recycle(id);
+        if cqe.res <= 0 {
+            buffer = None;
         }
         if cqe.flags & abi::CQE_F_MORE != 0 {
             return self.deliver(key, cqe.res, true, buffer);
@@ -191,16 +189,11 @@ impl UringDriver {
         key: Key,
         res: i32,
         more: bool,
-        buffer: Option<BufferId>,
+        buffer: Option<PoolBuffer>,
     ) -> Option<Event> {
         match self.table.complete(key, res, more, buffer) {
             Delivery::Event(event) => Some(event),
-            Delivery::Consumed(left_over) => {
-                if let Some(id) = left_over {
-                    self.recycle(id);
-                }
-                None
-            }
+            Delivery::Consumed => None,
             Delivery::Full => {
                 self.pause(key);
                 None

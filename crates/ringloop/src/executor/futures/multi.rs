@@ -84,15 +84,15 @@ impl Multi {
                 buffer: None,
             });
         };
-        let (more, result) = (taken.more, taken.result);
-        let lease = taken.buffer.and_then(|id| driver.lease(id));
         drop(engine);
-        let len = result.max(0) as usize;
-        let buffer = lease.map(|lease| Received::new(local, lease, len));
-        if !more {
+        let buffer = taken.buffer.map(|buffer| Received::new(local, buffer));
+        if !taken.more {
             self.in_flight = None;
         }
-        Poll::Ready(Arrival { result, buffer })
+        Poll::Ready(Arrival {
+            result: taken.result,
+            buffer,
+        })
     }
 }
 

@@ -4,11 +4,11 @@
 //! few bytes of a pool buffer to send them, or more if too many buffers are being sent from.
 
 use crate::buf::{Held, Outgoing, SendBuf};
-use crate::driver::Lease;
 use crate::executor::runtime::large::lead_len;
 use crate::executor::runtime::local::Local;
 use crate::executor::runtime::weak::WeakLocal;
 use crate::limits;
+use crate::sys::pool::PoolBuffer;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub struct Received {
 /// Owner of a received buffer.
 enum Memory {
     /// In a buffer of the receive pool.
-    Pool(Lease),
+    Pool(PoolBuffer),
     /// A large buffer. Empty while an operation sends it, or if it was lost to one.
     Large(Vec<u8>),
     /// Copied out of a pool buffer to be sent. Empty like a large one.
@@ -42,22 +42,20 @@ impl Drop for Received {
     #[inline]
     fn drop(&mut self) {
         match std::mem::replace(&mut self.memory, Memory::None) {
-            Memory::Pool(lease) => self.weak_local.give_back(lease),
             Memory::Large(buffer) => self.weak_local.keep_large(buffer),
-            Memory::Copied(_) | Memory::None => {}
+            Memory::Pool(_) | Memory::Copied(_) | Memory::None => {}
         }
     }
 }
 
 impl Received {
-    /// The `len` bytes at the beginning of a pool buffer.
+    /// The bytes of a pool buffer.
     #[inline]
-    pub(crate) fn new(local: &Local, lease: Lease, len: usize) -> Self {
-        let span = span(0, len.min(lease.bytes().len()));
+    pub(crate) fn new(local: &Local, buffer: PoolBuffer) -> Self {
         Self {
             weak_local: local.downgrade(),
-            memory: Memory::Pool(lease),
-            span,
+            span: span(0, buffer.len()),
+            memory: Memory::Pool(buffer),
         }
     }
 
@@ -95,7 +93,7 @@ impl Deref for Received {
     #[inline]
     fn deref(&self) -> &[u8] {
         let bytes = match &self.memory {
-            Memory::Pool(lease) => lease.bytes(),
+            Memory::Pool(buffer) => &**buffer,
             Memory::Large(bytes) | Memory::Copied(bytes) => bytes,
             Memory::None => return &[],
         };
@@ -141,7 +139,7 @@ impl AsRef<[u8]> for SentInPlace {
     }
 }
 
-// A lease is never written to, and its buffer is not reused before it is returned.
+// A pool buffer is never written to, and not reused before it is dropped.
 impl Held for SentInPlace {}
 
 /// What the caller keeps of received bytes while they are sent.
@@ -226,10 +224,7 @@ impl Received {
     fn copy_out(&mut self) -> Vec<u8> {
         let copy = self.to_vec();
         self.span = span(0, copy.len());
-        let copied = Memory::Copied(Vec::new());
-        if let Memory::Pool(lease) = std::mem::replace(&mut self.memory, copied) {
-            self.weak_local.give_back(lease);
-        }
+        self.memory = Memory::Copied(Vec::new());
         copy
     }
 

@@ -90,12 +90,10 @@ impl Future for RecvInto<'_> {
         let result = match ready!(driver.poll(key, cx.waker(), drop)) {
             Some((taken, _)) => {
                 let result = taken.result().map(|count| count as usize);
-                if let (Ok(count), Some(id)) = (&result, taken.buffer) {
+                if let Some(bytes) = taken.buffer {
                     // The submission limited the length to the slice's.
-                    let bytes = driver.buffer(&id, *count);
                     let (into, _) = this.into.split_at_mut(bytes.len());
-                    into.copy_from_slice(bytes);
-                    driver.recycle(id);
+                    into.copy_from_slice(&bytes);
                 }
                 result
             }

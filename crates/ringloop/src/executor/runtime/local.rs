@@ -94,7 +94,6 @@ impl Local {
             hub,
             arrivals: RefCell::new(VecDeque::new()),
             dropped: RefCell::new(Vec::new()),
-            returned: RefCell::new(Vec::new()),
             held_count: Cell::default(),
             large: RefCell::default(),
             cancel_count: Cell::default(),
@@ -258,9 +257,6 @@ impl Local {
         }
         for key in self.shared.dropped.take() {
             self.engine().driver_mut().forget(key);
-        }
-        for lease in self.shared.returned.take() {
-            self.engine().driver_mut().give_back(lease);
         }
         for fd in self.shared.closing.take() {
             self.engine().driver_mut().close(fd);

@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::large::Large;
 use super::team::TeamMember;
-use crate::driver::{Key, Lease};
+use crate::driver::Key;
 use crate::executor::task::core::{self, Arrival, Hub, Next};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -17,8 +17,6 @@ pub(super) struct Shared {
     pub(super) arrivals: RefCell<VecDeque<Arrival>>,
     /// Operations whose future was dropped while the engine was borrowed (from a waker's drop).
     pub(super) dropped: RefCell<Vec<Key>>,
-    /// Pool buffers that were dropped while it was borrowed.
-    pub(super) returned: RefCell<Vec<Lease>>,
     /// Pool buffers that operations send from.
     pub(super) held_count: Cell<usize>,
     pub(super) large: RefCell<Large>,
@@ -32,17 +30,6 @@ pub(super) struct Shared {
     pub(super) refused: Cell<u32>,
     /// Set once the loop becomes one of several.
     pub(super) member: OnceCell<TeamMember>,
-}
-
-impl Shared {
-    #[inline]
-    pub(super) fn give_back(&self, lease: Lease) {
-        match self.engine.try_borrow_mut() {
-            Ok(mut engine) => engine.driver_mut().give_back(lease),
-            // Called from a waker's drop; the next turn does it.
-            Err(_) => self.returned.borrow_mut().push(lease),
-        }
-    }
 }
 
 impl Drop for Shared {

@@ -4,7 +4,6 @@
 //! bytes (on drop). Does not keep the loop alive.
 
 use super::shared::Shared;
-use crate::driver::Lease;
 use crate::limits;
 use std::os::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
@@ -47,14 +46,6 @@ impl WeakLocal {
         match shared.engine.try_borrow_mut() {
             Ok(mut engine) => engine.driver_mut().cancel_descriptor(fd),
             Err(_) => 0,
-        }
-    }
-
-    /// Returns a pool buffer to its driver, if that still exists.
-    #[inline(never)]
-    pub(crate) fn give_back(&self, lease: Lease) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.give_back(lease);
         }
     }
 

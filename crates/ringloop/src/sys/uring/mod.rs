@@ -5,8 +5,7 @@
 //! memory that entries point to, and chooses epoll after a [`Refusal`].
 //!
 //! Reading order: [`abi`] what the kernel reads and writes ▸ [`ring`] the two queues ▸
-//! [`buffer_ring`] provided buffers ▸ [`chunk_ring`] the same, used in pieces ▸ [`slots`]
-//! registered files and buffers ▸ `setup` how a ring is created ▸ [`features`] optional features ▸
+//! [`buffer_ring`] provided buffers ▸ [`slots`] registered files and buffers ▸ `setup` how a ring is created ▸ [`features`] optional features ▸
 //! [`refusal`] reasons for a refusal ▸ `kernel` the three system calls, and a trait by which tests
 //! simulate other kernels.
 //!
@@ -15,7 +14,6 @@
 
 pub mod abi;
 pub mod buffer_ring;
-pub mod chunk_ring;
 pub mod features;
 mod kernel;
 mod open;
@@ -24,8 +22,7 @@ pub mod ring;
 mod setup;
 pub mod slots;
 
-pub use buffer_ring::{BufferRing, Detached};
-pub use chunk_ring::ChunkRing;
+pub use buffer_ring::BufferRing;
 pub use features::{Feature, Features};
 pub use refusal::{Cause, Refusal};
 pub use ring::{Ring, Split};

@@ -1,6 +1,7 @@
 //! The invariants of buffer rings, each against the kernel.
 
 use super::*;
+use crate::sys::pool::BUFFER_ALIGN;
 use crate::sys::testing::LONG;
 use crate::sys::uring::Config;
 use crate::sys::uring::abi::*;
@@ -19,6 +20,14 @@ struct Fixture {
 }
 
 fn fixture(count: u16, buf_len: u32) -> Fixture {
+    fixture_of(count, buf_len, BufferRing::register)
+}
+
+fn fixture_of(
+    count: u16,
+    buf_len: u32,
+    register: fn(&Ring, u16, u16, u32) -> io::Result<BufferRing>,
+) -> Fixture {
     let mut ring = Ring::new(&Config {
         entries: 8,
         cq_entries: 64,
@@ -26,7 +35,7 @@ fn fixture(count: u16, buf_len: u32) -> Fixture {
     })
     .unwrap();
     ring.enable().unwrap();
-    let buffers = BufferRing::register(&ring, GROUP, count, buf_len).unwrap();
+    let buffers = register(&ring, GROUP, count, buf_len).unwrap();
     let (near, far) = UnixStream::pair().unwrap();
     Fixture {
         ring,
@@ -61,9 +70,16 @@ impl Fixture {
         self.ring.pop().unwrap()
     }
 
-    fn claim(&mut self, cqe: &Cqe) -> Option<u16> {
-        // SAFETY: each test claims a completion of this ring once.
+    fn claim(&mut self, cqe: &Cqe) -> Option<PoolBuffer> {
+        self.buffers.collect();
+        // SAFETY: each test claims a completion of this ring once, in order.
         unsafe { self.buffers.claim(cqe) }
+    }
+
+    /// Sends bytes, and claims what their completion names.
+    fn receive(&mut self, bytes: &[u8]) -> (i32, Option<PoolBuffer>) {
+        let cqe = self.send(bytes);
+        (cqe.res, self.claim(&cqe))
     }
 }
 
@@ -74,12 +90,11 @@ fn b1_every_buffer_is_aligned_and_as_long_as_asked() {
     for fill in 0..8_u8 {
         let cqe = fixture.send(&[fill; 100]);
         assert!(cqe.more() && cqe.res == 100);
-        let id = fixture.claim(&cqe).unwrap();
-        let bytes = fixture.buffers.bytes(id, 100);
-        assert_eq!(bytes, [fill; 100]);
+        let bytes = fixture.claim(&cqe).unwrap();
+        assert_eq!(*bytes, [fill; 100]);
         assert_eq!(bytes.as_ptr() as usize % BUFFER_ALIGN, 0);
-        assert_eq!(fixture.buffers.bytes(id, usize::MAX).len(), 100);
-        fixture.buffers.recycle(id);
+        drop(bytes);
+        fixture.buffers.collect();
     }
     assert_eq!(
         (fixture.buffers.group(), fixture.buffers.count()),
@@ -89,13 +104,13 @@ fn b1_every_buffer_is_aligned_and_as_long_as_asked() {
 }
 
 #[test]
-fn b2_a_claimed_buffer_is_not_written_until_it_is_recycled() {
+fn b2_a_claimed_buffer_is_not_written_until_it_is_dropped() {
     let mut fixture = fixture(2, 64);
     fixture.arm(RECV_MULTISHOT);
     let one = fixture.send(b"one");
     let two = fixture.send(b"two");
     let (one, two) = (fixture.claim(&one).unwrap(), fixture.claim(&two).unwrap());
-    assert_ne!(one, two);
+    assert_ne!(one.as_ptr(), two.as_ptr());
     // Both are claimed: the third message finds no buffer, ends the receive and stays in the
     // socket.
     let third = fixture.send(b"three");
@@ -103,15 +118,16 @@ fn b2_a_claimed_buffer_is_not_written_until_it_is_recycled() {
         (third.res, third.more(), third.buffer()),
         (-libc::ENOBUFS, false, None)
     );
-    assert_eq!(fixture.claim(&third), None);
-    assert_eq!(fixture.buffers.bytes(one, 3), b"one");
-    assert_eq!(fixture.buffers.bytes(two, 3), b"two");
-    fixture.buffers.recycle(two);
+    assert!(fixture.claim(&third).is_none());
+    assert_eq!((&*one, &*two), (&b"one"[..], &b"two"[..]));
+    let address = two.as_ptr();
+    drop(two);
+    fixture.buffers.collect();
     fixture.arm(RECV_MULTISHOT);
     let third = fixture.next();
-    assert_eq!(fixture.claim(&third), Some(two));
-    assert_eq!(fixture.buffers.bytes(two, 5), b"three");
-    assert_eq!(fixture.buffers.bytes(one, 3), b"one");
+    let third = fixture.claim(&third).unwrap();
+    assert_eq!((third.as_ptr(), &*third), (address, &b"three"[..]));
+    assert_eq!(&*one, b"one");
 }
 
 #[test]
@@ -128,32 +144,29 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
         while came < len {
             let cqe = fixture.next();
             if cqe.res == -libc::ENOBUFS {
-                // Recycled out of order, so that the ring's order is not that of the ids.
-                held.drain(..)
-                    .rev()
-                    .for_each(|id| fixture.buffers.recycle(id));
+                // Dropped out of order, so that the ring's order is not that of the ids.
+                held.drain(..).for_each(drop);
+                fixture.buffers.collect();
                 fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
                 continue;
             }
-            let mut ids = Vec::new();
             // SAFETY: each completion of this ring is claimed once.
-            unsafe { fixture.buffers.claim_bundle(&cqe, &mut ids) };
-            let mut left = usize::try_from(cqe.res).unwrap();
-            assert_eq!(ids.len(), left.div_ceil(64));
-            for id in ids {
-                let part = fixture.buffers.bytes(id, left);
-                assert_eq!(part, &bytes[came..came + left.min(64)], "round {round}");
+            let parts = unsafe { fixture.buffers.claim_bundle(&cqe) };
+            let left = usize::try_from(cqe.res).unwrap();
+            assert_eq!(parts.len(), left.div_ceil(64));
+            let before = came;
+            for part in parts {
+                assert_eq!(*part, bytes[came..came + part.len()], "round {round}");
                 came += part.len();
-                left -= part.len();
-                held.push(id);
+                held.push(part);
             }
+            assert_eq!(came - before, left);
             if !cqe.more() {
                 fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
             }
             if held.len() > 5 {
-                held.drain(..3)
-                    .rev()
-                    .for_each(|id| fixture.buffers.recycle(id));
+                held.drain(..3).for_each(drop);
+                fixture.buffers.collect();
             }
         }
         expected = expected.wrapping_add(len as u8);
@@ -161,18 +174,32 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, should_panic(expected = "recycled twice"))]
-fn b2_recycling_twice_offers_once() {
+#[cfg_attr(debug_assertions, should_panic(expected = "not the kernel's"))]
+fn b2_a_buffer_is_claimed_once() {
     let mut fixture = fixture(2, 64);
-    let before = fixture.buffers.next;
-    fixture.buffers.recycle(0);
-    assert_eq!(fixture.buffers.next, before);
+    let forged = Cqe {
+        flags: CQE_F_BUFFER,
+        ..Cqe::default()
+    };
+    let held = fixture.claim(&forged).unwrap();
+    assert!(fixture.claim(&forged).is_none());
+    assert_eq!(fixture.buffers.offered_count(), 1);
+    drop(held);
 }
 
 #[test]
-#[cfg_attr(debug_assertions, should_panic(expected = "the kernel's"))]
-fn b2_an_offered_buffer_reads_as_empty() {
-    assert_eq!(fixture(2, 64).buffers.bytes(0, 64), b"");
+fn b2_a_dropped_buffer_is_offered_once() {
+    let mut fixture = fixture(2, 64);
+    let before = fixture.buffers.next;
+    fixture.buffers.collect();
+    assert_eq!(fixture.buffers.next, before);
+    fixture.arm(RECV_MULTISHOT);
+    drop(fixture.receive(b"x"));
+    assert!(fixture.buffers.has_returned());
+    fixture.buffers.collect();
+    fixture.buffers.collect();
+    assert_eq!(fixture.buffers.next, before.wrapping_add(1));
+    assert_eq!(fixture.buffers.offered_count(), 2);
 }
 
 #[test]
@@ -182,45 +209,80 @@ fn b2_ids_out_of_range_are_ignored() {
         flags: CQE_F_BUFFER | 9 << CQE_BUFFER_SHIFT,
         ..Cqe::default()
     };
-    assert_eq!(fixture.claim(&forged), None);
-    assert!(!fixture.buffers.is_claimed(9));
+    assert!(fixture.claim(&forged).is_none());
+    // SAFETY: it names no buffer.
+    assert!(unsafe { fixture.buffers.claim_bundle(&forged) }.is_empty());
 }
 
 #[test]
-fn b2_a_detached_buffer_is_its_owners_until_it_is_given_back() {
+fn b2_a_held_buffer_is_not_offered_meanwhile() {
     let mut fixture = fixture(2, 64);
     fixture.arm(RECV_MULTISHOT);
-    let cqe = fixture.send(b"kept");
-    let id = fixture.claim(&cqe).unwrap();
-    let kept = fixture.buffers.detach(id).unwrap();
-    assert!(fixture.buffers.detach(id).is_none(), "detached twice");
+    let kept = fixture.receive(b"kept").1.unwrap();
     for fill in 0..6_u8 {
-        // Only the other buffer is offered meanwhile.
-        let cqe = fixture.send(&[fill; 64]);
-        let other = fixture.claim(&cqe).unwrap();
-        assert_ne!(other, id);
-        assert_eq!(&kept.bytes()[..4], b"kept");
-        fixture.buffers.recycle(other);
+        // Only the other buffer is offered.
+        let other = fixture.receive(&[fill; 64]).1.unwrap();
+        assert_ne!(other.as_ptr(), kept.as_ptr());
+        assert_eq!(&*kept, b"kept");
+        drop(other);
+        fixture.buffers.collect();
     }
-    let stranger = self::fixture(2, 64).buffers.take_back(kept);
-    assert!(!stranger, "another group's");
-    let cqe = fixture.send(b"again");
-    let again = fixture.claim(&cqe).unwrap();
-    let again = fixture.buffers.detach(again).unwrap();
-    assert!(fixture.buffers.take_back(again));
-    let cqe = fixture.send(b"round");
-    assert!(fixture.claim(&cqe).is_some());
+    drop(kept);
+    fixture.buffers.collect();
+    let addresses = [b"again", b"round"].map(|bytes| {
+        let buffer = fixture.receive(bytes).1.unwrap();
+        let address = buffer.as_ptr();
+        drop(buffer);
+        fixture.buffers.collect();
+        address
+    });
+    assert_ne!(addresses[0], addresses[1]);
 }
 
 #[test]
-fn b1_a_detached_buffer_outlives_its_ring() {
+fn b1_a_held_buffer_outlives_its_ring() {
     let mut fixture = fixture(2, 64);
     fixture.arm(RECV_MULTISHOT);
-    let cqe = fixture.send(b"later");
-    let id = fixture.claim(&cqe).unwrap();
-    let kept = fixture.buffers.detach(id).unwrap();
+    let kept = fixture.receive(b"later").1.unwrap();
     drop(fixture);
-    assert_eq!(&kept.bytes()[..5], b"later");
+    assert_eq!(&*kept, b"later");
+}
+
+#[test]
+fn b2_pieces_of_one_buffer_keep_their_bytes_while_it_is_filled() {
+    let mut fixture = fixture_of(2, 64, BufferRing::register_incremental);
+    fixture.arm(RECV_MULTISHOT);
+    let one = fixture.receive(b"one").1.unwrap();
+    let two = fixture.receive(b"second").1.unwrap();
+    let three = fixture.receive(&[b'3'; 30]).1.unwrap();
+    assert_eq!((&*one, &*two), (&b"one"[..], &b"second"[..]));
+    assert_eq!(*three, [b'3'; 30]);
+    assert_eq!(one.as_ptr().wrapping_add(3), two.as_ptr());
+}
+
+#[test]
+fn b2_a_buffer_is_reused_once_it_has_ended_and_no_piece_is_held() {
+    let mut fixture = fixture_of(2, 16, BufferRing::register_incremental);
+    fixture.arm(RECV_MULTISHOT);
+    let (_, first) = fixture.receive(b"0123456789");
+    let (count, rest) = fixture.receive(b"abcdef");
+    assert_eq!(count, 6, "the buffer is full");
+    assert_eq!(fixture.buffers.offered_count(), 1);
+    drop(rest);
+    fixture.buffers.collect();
+    assert_eq!(
+        fixture.buffers.offered_count(),
+        1,
+        "its first piece is held"
+    );
+    let (_, second) = fixture.receive(&[b'x'; 16]);
+    assert_eq!(fixture.buffers.offered_count(), 0);
+    let (none, _) = fixture.receive(b"y");
+    assert_eq!(none, -libc::ENOBUFS);
+    assert_eq!(&*first.unwrap(), b"0123456789");
+    fixture.buffers.collect();
+    assert_eq!(fixture.buffers.offered_count(), 1);
+    assert_eq!(*second.unwrap(), [b'x'; 16]);
 }
 
 #[test]
@@ -250,9 +312,10 @@ fn b4_the_tail_beside_entry_0_survives_many_rounds() {
     fixture.arm(RECV_MULTISHOT);
     for round in 0..70_000_u32 {
         let cqe = fixture.send(&round.to_ne_bytes());
-        let id = fixture.claim(&cqe).unwrap();
-        assert_eq!(fixture.buffers.bytes(id, 4), round.to_ne_bytes());
-        fixture.buffers.recycle(id);
+        let buffer = fixture.claim(&cqe).unwrap();
+        assert_eq!(*buffer, round.to_ne_bytes());
+        drop(buffer);
+        fixture.buffers.collect();
         if !cqe.more() {
             fixture.arm(RECV_MULTISHOT);
         }
@@ -287,6 +350,5 @@ fn a_single_receive_takes_one_buffer() {
     fixture.arm(0);
     let cqe = fixture.send(b"0123456789");
     assert_eq!((cqe.res, cqe.more(), cqe.sock_nonempty()), (8, false, true));
-    let id = fixture.claim(&cqe).unwrap();
-    assert_eq!(fixture.buffers.bytes(id, 8), b"01234567");
+    assert_eq!(&*fixture.claim(&cqe).unwrap(), b"01234567");
 }
