@@ -4,7 +4,7 @@
 //! comes.
 
 use super::key::Key;
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -30,13 +30,5 @@ impl Operation for Cancel {
     /// The readiness driver keeps the table, so it cancels the target itself.
     fn attempt(&mut self) -> io::Result<u32> {
         Err(io::Error::from_raw_os_error(libc::ENOENT))
-    }
-}
-
-impl Completable for Cancel {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

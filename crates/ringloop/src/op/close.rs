@@ -1,6 +1,6 @@
 //! Close a descriptor: close(2), after the last completion of every operation on it.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::file;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -32,13 +32,5 @@ impl Operation for Close {
         if result == -libc::ECANCELED {
             drop(file::close(self.fd));
         }
-    }
-}
-
-impl Completable for Close {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

@@ -1,7 +1,7 @@
 //! Connect a socket: connect(2). The readiness form starts it, waits until the socket is writable,
 //! and reads `SO_ERROR`.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::address::SockAddr;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
@@ -79,13 +79,5 @@ impl Operation for Connect {
             return -BACKLOG_FULL;
         }
         result
-    }
-}
-
-impl Completable for Connect {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation};
 use crate::sys::storage;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -34,13 +34,5 @@ impl Operation for Fsync {
 
     fn work(&mut self) -> io::Result<u32> {
         storage::sync(self.fd, self.data_only).map(|()| 0)
-    }
-}
-
-impl Completable for Fsync {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::path;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
@@ -37,13 +37,5 @@ impl Operation for HardLink {
     fn work(&mut self) -> io::Result<u32> {
         let (from, to) = ((self.from.0, &*self.from.1), (self.to.0, &*self.to.1));
         path::hard_link(from, to, self.flags).map(|()| 0)
-    }
-}
-
-impl Completable for HardLink {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

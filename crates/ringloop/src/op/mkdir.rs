@@ -2,7 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation};
 use crate::sys::path;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
@@ -34,13 +34,5 @@ impl Operation for MakeDir {
 
     fn work(&mut self) -> io::Result<u32> {
         path::make_dir(self.dir, &self.path, self.mode).map(|()| 0)
-    }
-}
-
-impl Completable for MakeDir {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

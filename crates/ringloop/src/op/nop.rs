@@ -1,6 +1,6 @@
 //! No operation: a round trip through the driver, for tests and measurements.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
@@ -19,13 +19,5 @@ impl Operation for Nop {
 
     fn attempt(&mut self) -> io::Result<u32> {
         Ok(0)
-    }
-}
-
-impl Completable for Nop {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

@@ -3,48 +3,13 @@
 //! Owns: [`Request`], and [`Kind`], the operations that can be awaited. Called by: the drivers,
 //! which keep requests; `executor`, which makes futures of kinds.
 
-use super::accept::Accept;
-use super::allocate::Allocate;
-use super::cancel::Cancel;
-use super::close::Close;
-use super::connect::Connect;
-use super::descriptors::RecvDescriptors;
-use super::descriptors::SendDescriptors;
-use super::fsync::Fsync;
-use super::hard_link::HardLink;
-use super::metadata::Statx;
-use super::mkdir::MakeDir;
-use super::nop::Nop;
-use super::open::Open;
-use super::operation::{Completable, Ended, Need, Operation, Shape};
-use super::peek::Peek;
-use super::poll::Poll;
-use super::poll_listener::PollListener;
-use super::poll_multi::PollMulti;
-use super::read::Read;
-use super::read_fixed::ReadFixed;
-use super::readv::ReadV;
-use super::recv::Recv;
-use super::recv::RecvMulti;
-use super::recv_pooled::RecvPooled;
-use super::recvmsg::RecvMsg;
-use super::recvmsg_multi::RecvMsgMulti;
-use super::rename::Rename;
-use super::send::Send;
-use super::send_datagram::SendDatagram;
-use super::send_zc::SendMsgZc;
-use super::send_zc::{SendZc, Transfer};
-use super::sendmsg::SendMsg;
-use super::splice::Splice;
-use super::symlink::Symlink;
-use super::tee::Tee;
-use super::timeout::Timeout;
-use super::truncate::Truncate;
-use super::unlink::Unlink;
-use super::wait_child::WaitChild;
-use super::write::Write;
-use super::write_fixed::WriteFixed;
-use super::writev::WriteV;
+use super::{
+    Accept, Allocate, Cancel, Close, Completable, Connect, Ended, Fsync, HardLink, MakeDir, Need,
+    Nop, Open, Operation, Peek, Poll, PollListener, PollMulti, Read, ReadFixed, ReadV, Recv,
+    RecvDescriptors, RecvMsg, RecvMsgMulti, RecvMulti, RecvPooled, Rename, Send, SendDatagram,
+    SendDescriptors, SendMsg, SendMsgZc, SendZc, Shape, Splice, Statx, Symlink, Tee, Timeout,
+    Transfer, Truncate, Unlink, WaitChild, Write, WriteFixed, WriteV,
+};
 use crate::buf::SendBuf;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Sqe;
@@ -67,59 +32,102 @@ pub trait Kind: Sized + Unpin {
 }
 
 /// The request's variants, each named after its operation: the single-shot ones, which can be
-/// awaited, and the others.
+/// awaited, first those that yield nothing but success, and the others.
 macro_rules! requests {
-    (single: { $($(#[$doc:meta])* $single:ident,)+ } other: { $($(#[$other_doc:meta])* $other:ident,)+ }) => {
+    ($($group:ident: { $($(#[$doc:meta])* $op:ident,)+ })+) => {
         /// Every operation a driver can run. It moves into the in-flight table and comes back with
         /// the last completion.
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Request {
-            $($(#[$doc])* $single($single),)+
-            $($(#[$other_doc])* $other($other),)+
+            $($($(#[$doc])* $op($op),)+)+
         }
 
         /// Evaluates an expression on the operation that the request holds.
         macro_rules! each {
-            ($request:expr, $op:ident => $body:expr) => {
+            ($request:expr, $inner:ident => $body:expr) => {
                 match $request {
-                    $(Request::$single($op) => $body,)+
-                    $(Request::$other($op) => $body,)+
+                    $($(Request::$op($inner) => $body,)+)+
                 }
             };
         }
 
-        $(impl Kind for $single {
+        $($(awaited!($group $op);)+)+
+    };
+}
+
+/// Makes a variant of [`Request`] awaitable.
+macro_rules! awaited {
+    (unit $op:ident) => {
+        impl Completable for $op {
+            type Output = io::Result<()>;
+
+            fn complete(ended: Ended<Self>) -> Self::Output {
+                ended.result.map(drop)
+            }
+        }
+
+        awaited!(single $op);
+    };
+    (single $op:ident) => {
+        impl Kind for $op {
             type Output = <Self as Completable>::Output;
 
             #[inline]
             fn into_request(self) -> Request {
-                Request::$single(self.single())
+                Request::$op(self.single())
             }
 
             #[inline]
             fn output(outcome: Outcome) -> Self::Output {
                 let request = match outcome.request {
-                    Some(Request::$single(request)) => Some(request),
+                    Some(Request::$op(request)) => Some(request),
                     _ => None,
                 };
                 let result = outcome.result;
                 Self::complete(Ended { result, request })
             }
-        })+
+        }
     };
+    (other $op:ident) => {};
 }
 
 requests! {
-    single: {
+    unit: {
         /// Do nothing, once.
         Nop,
+        /// Connect a socket.
+        Connect,
+        /// Close a descriptor.
+        Close,
+        /// Flush a file to disk.
+        Fsync,
+        /// Reserve space for a file.
+        Allocate,
+        /// Set a file's length.
+        Truncate,
+        /// Rename a file.
+        Rename,
+        /// Remove a name.
+        Unlink,
+        /// Create a directory.
+        MakeDir,
+        /// Create a symbolic link.
+        Symlink,
+        /// Create a hard link.
+        HardLink,
+        /// Wait for the end of a child process.
+        WaitChild,
+        /// Wait for the clock.
+        Timeout,
+        /// Cancel another operation.
+        Cancel,
+    }
+    single: {
         /// Wait until a descriptor is ready.
         Poll,
         /// Take a connection off a listener.
         Accept,
-        /// Connect a socket.
-        Connect,
         /// Receive into the request's own buffer.
         Recv,
         /// Peek at a socket's data.
@@ -132,8 +140,6 @@ requests! {
         SendDatagram,
         /// Receive a message with its source address.
         RecvMsg,
-        /// Close a descriptor.
-        Close,
         /// Read from a file or pipe.
         Read,
         /// Read from a file into several buffers.
@@ -150,36 +156,14 @@ requests! {
         Splice,
         /// Copy bytes from one pipe to another, without taking them.
         Tee,
-        /// Flush a file to disk.
-        Fsync,
-        /// Reserve space for a file.
-        Allocate,
-        /// Set a file's length.
-        Truncate,
         /// Open a file.
         Open,
         /// Read a file's metadata.
         Statx,
-        /// Rename a file.
-        Rename,
-        /// Remove a name.
-        Unlink,
-        /// Create a directory.
-        MakeDir,
-        /// Create a symbolic link.
-        Symlink,
-        /// Create a hard link.
-        HardLink,
         /// Send bytes and descriptors.
         SendDescriptors,
         /// Receive bytes and descriptors.
         RecvDescriptors,
-        /// Wait for the end of a child process.
-        WaitChild,
-        /// Wait for the clock.
-        Timeout,
-        /// Cancel another operation.
-        Cancel,
     }
     other: {
         /// Report each change of a descriptor's readiness.

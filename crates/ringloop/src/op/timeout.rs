@@ -1,7 +1,7 @@
 //! A timer, as an operation of the driver. The executor's own timers do not use it: their next
 //! deadline is an argument of the wait. It is for links and for races inside the kernel.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::clock;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -81,13 +81,5 @@ impl Operation for Timeout {
     fn finish(&mut self, result: i32) -> i32 {
         // An expired time-out ends with ETIME on the ring; that is its success.
         if result == -libc::ETIME { 0 } else { result }
-    }
-}
-
-impl Completable for Timeout {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

@@ -3,7 +3,7 @@
 //! Readiness form: on a pool thread. Rings before 6.9 have no such entry; there the driver makes
 //! the system call itself, which waits at most for the file system's journal.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation};
 use crate::sys::storage;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::{self, Sqe};
@@ -36,13 +36,5 @@ impl Operation for Truncate {
 
     fn work(&mut self) -> io::Result<u32> {
         storage::truncate(self.fd, self.len).map(|()| 0)
-    }
-}
-
-impl Completable for Truncate {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

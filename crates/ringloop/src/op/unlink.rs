@@ -2,7 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation};
 use crate::sys::path;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
@@ -34,13 +34,5 @@ impl Operation for Unlink {
 
     fn work(&mut self) -> io::Result<u32> {
         path::unlink(self.dir, &self.path, self.flags).map(|()| 0)
-    }
-}
-
-impl Completable for Unlink {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }

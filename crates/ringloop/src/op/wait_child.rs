@@ -1,6 +1,6 @@
 //! Wait for the end of a child process: the ring's waitid (kernel 6.7), or its pidfd's readiness. Does not reap.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation};
 use crate::sys::interest::Interest;
 use crate::sys::process;
 use crate::sys::uring::abi::{self, Sqe};
@@ -33,13 +33,5 @@ impl Operation for WaitChild {
         } else {
             Err(io::ErrorKind::WouldBlock.into())
         }
-    }
-}
-
-impl Completable for WaitChild {
-    type Output = io::Result<()>;
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.result.map(drop)
     }
 }
