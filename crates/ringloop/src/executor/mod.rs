@@ -27,6 +27,7 @@ pub use runtime::builder::{Builder, Runtime};
 pub use runtime::engine::{Engine, Options};
 pub(crate) use runtime::local::StartMode;
 pub use runtime::local::{Entered, Local, spawn};
+pub(crate) use runtime::loop_fd::LoopFd;
 pub(crate) use runtime::timer::TimerKey;
 pub use runtime::timer::Timers;
 pub(crate) use runtime::weak::WeakLocal;

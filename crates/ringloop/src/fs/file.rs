@@ -6,16 +6,16 @@
 use super::Metadata;
 use super::beside::beside;
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Local, Op, WeakLocal};
+use crate::executor::{Local, LoopFd, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{Allocate, Close, Fsync, Read, ReadV, Statx, Truncate, Write, WriteV};
 use crate::sys::file::{FileKind, has_positions, is_nonblocking, kind};
 use crate::sys::storage::CURRENT_POSITION;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::Permissions;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// An open file.
 ///
@@ -31,9 +31,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 /// ```
 #[derive(Debug)]
 pub struct File {
-    fd: Option<OwnedFd>,
-    /// The loop that used it last.
-    weak_local: RefCell<Option<WeakLocal>>,
+    fd: LoopFd,
     /// Kind of the file, once known.
     kind: Cell<Option<FileKind>>,
     /// The file is known to have positions.
@@ -44,8 +42,7 @@ impl From<OwnedFd> for File {
     /// Takes the descriptor over.
     fn from(fd: OwnedFd) -> Self {
         Self {
-            fd: Some(fd),
-            weak_local: RefCell::new(None),
+            fd: fd.into(),
             kind: Cell::new(None),
             has_positions: Cell::new(false),
         }
@@ -60,48 +57,22 @@ impl From<std::fs::File> for File {
 
 impl From<File> for OwnedFd {
     /// Releases the descriptor from its loop, once no pool thread uses it.
-    fn from(mut file: File) -> Self {
-        if let Some(weak_local) = file.weak_local.get_mut().take() {
-            weak_local.release(file.as_raw_fd());
-        }
-        file.fd
-            .take()
-            .expect("a file holds its descriptor until it is dropped")
+    fn from(file: File) -> Self {
+        file.fd.into_fd()
     }
 }
 
 impl AsRawFd for File {
     /// Usable for operations of the current loop: it releases the descriptor before it is closed.
     fn as_raw_fd(&self) -> RawFd {
-        let mut weak_local = self.weak_local.borrow_mut();
-        if weak_local.is_none() {
-            *weak_local = Local::current_weak();
-        }
-        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        if let (Some(fd), Some(weak_local)) = (self.fd.take(), self.weak_local.get_mut()) {
-            weak_local.close(fd);
-        }
+        self.fd.lend().as_raw_fd()
     }
 }
 
 impl File {
     /// The descriptor, for use on the current loop.
     pub(super) fn on_loop(&self) -> RawFd {
-        let local = Local::current();
-        let fd = self.as_raw_fd();
-        let mut weak_local = self.weak_local.borrow_mut();
-        match &*weak_local {
-            Some(weak_local) if local.is_target_of(weak_local) => return fd,
-            Some(other) => other.release(fd),
-            None => {}
-        }
-        *weak_local = Some(local.downgrade());
-        fd
+        self.fd.on(&Local::current())
     }
 
     /// The offset that stands for the file's position: `None` for pipes, which are polled.
@@ -462,8 +433,8 @@ impl File {
     /// # Errors
     /// `EMFILE`.
     pub fn try_clone(&self) -> io::Result<std::fs::File> {
-        let fd = self.fd.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        fd.try_clone().map(std::fs::File::from)
+        let fd = self.fd.as_fd().try_clone_to_owned()?;
+        Ok(fd.into())
     }
 
     /// Truncates the file, or extends it with zeros, to `len` bytes.

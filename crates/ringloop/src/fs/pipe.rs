@@ -1,20 +1,18 @@
 //! Moving bytes without a copy: a pipe as the buffer between two descriptors.
 
-use crate::executor::{Local, Op, WeakLocal};
+use crate::executor::{LoopFd, Op};
 use crate::op::{Poll, Splice, Tee};
 use crate::sys::interest::Interest;
 use crate::sys::{file, storage};
-use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 /// A pipe to splice through.
 #[derive(Debug)]
 pub struct Pipe {
-    /// The reading end, then the writing end.
-    ends: Option<(OwnedFd, OwnedFd)>,
+    reader: LoopFd,
+    writer: LoopFd,
     capacity: usize,
-    weak_local: RefCell<Option<WeakLocal>>,
 }
 
 impl Pipe {
@@ -30,9 +28,9 @@ impl Pipe {
         let (reader, writer) = file::pipe()?;
         let capacity = storage::set_pipe_capacity(writer.as_raw_fd(), capacity).unwrap_or(DEFAULT);
         Ok(Self {
-            ends: Some((reader, writer)),
+            reader: reader.into(),
+            writer: writer.into(),
             capacity,
-            weak_local: RefCell::new(None),
         })
     }
 
@@ -43,41 +41,12 @@ impl Pipe {
 
     /// The end to splice from.
     pub fn reader(&self) -> impl AsRawFd + '_ {
-        self.at_home();
-        End(self.ends.as_ref().map(|(reader, _)| reader))
+        self.reader.lend()
     }
 
     /// The end to splice to.
     pub fn writer(&self) -> impl AsRawFd + '_ {
-        self.at_home();
-        End(self.ends.as_ref().map(|(_, writer)| writer))
-    }
-
-    fn at_home(&self) {
-        let mut weak_local = self.weak_local.borrow_mut();
-        if weak_local.is_none() {
-            *weak_local = Some(Local::current().downgrade());
-        }
-    }
-}
-
-impl Drop for Pipe {
-    fn drop(&mut self) {
-        if let (Some((reader, writer)), Some(weak_local)) =
-            (self.ends.take(), self.weak_local.get_mut())
-        {
-            weak_local.close(reader);
-            weak_local.close(writer);
-        }
-    }
-}
-
-/// One end of a pipe.
-struct End<'a>(Option<&'a OwnedFd>);
-
-impl AsRawFd for End<'_> {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.map_or(-1, AsRawFd::as_raw_fd)
+        self.writer.lend()
     }
 }
 

@@ -4,21 +4,19 @@
 //! types of this folder. No call blocks.
 
 use crate::buf::{RecvBuf, SendBuf};
-use crate::executor::{Local, Op, SendZeroCopy, WeakLocal, ZeroCopyBufs};
+use crate::executor::{Local, LoopFd, Op, SendZeroCopy, ZeroCopyBufs};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc};
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A socket that its driver releases before it is closed.
 pub struct Socket {
-    fd: Option<OwnedFd>,
-    /// The loop that used it last.
-    weak_local: RefCell<Option<WeakLocal>>,
+    fd: LoopFd,
     /// The last receive drained the socket: the next one polls first.
     is_drained: Cell<bool>,
     /// Number of calls of [`Socket::cancel`].
@@ -39,38 +37,17 @@ impl Socket {
     /// The descriptor, for use on `local`.
     #[inline]
     pub fn on(&self, local: &Local) -> RawFd {
-        if !matches!(&*self.weak_local.borrow(), Some(weak_local) if local.is_target_of(weak_local))
-        {
-            self.move_to(local);
-        }
-        self.as_raw_fd()
+        self.fd.on(local)
     }
 
-    /// The descriptor, for the caller's own operations: the current loop, if any, releases it before
-    /// it is closed.
+    /// See [`LoopFd::lend`].
     pub fn lend_fd(&self) -> BorrowedFd<'_> {
-        let mut weak_local = self.weak_local.borrow_mut();
-        if weak_local.is_none() {
-            *weak_local = Local::current_weak();
-        }
-        self.as_fd()
-    }
-
-    #[cold]
-    fn move_to(&self, local: &Local) {
-        if let Some(other) = self.weak_local.replace(Some(local.downgrade())) {
-            other.release(self.as_raw_fd());
-        }
+        self.fd.lend()
     }
 
     /// Releases the descriptor from its loop.
-    pub fn into_fd(mut self) -> OwnedFd {
-        if let Some(weak_local) = self.weak_local.get_mut().take() {
-            weak_local.release(self.as_raw_fd());
-        }
-        self.fd
-            .take()
-            .expect("a socket holds its descriptor until it is dropped")
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd.into_fd()
     }
 
     /// Receives up to the capacity of `buf`.
@@ -190,10 +167,7 @@ impl Socket {
     /// Cancels every operation in flight on this socket; returns their count.
     pub fn cancel(&self) -> usize {
         self.cancel_count.update(|count| count.wrapping_add(1));
-        match &*self.weak_local.borrow() {
-            Some(weak_local) => weak_local.cancel_descriptor(self.as_raw_fd()),
-            None => 0,
-        }
+        self.fd.cancel()
     }
 
     /// Number of cancels by the user, of this socket or of its whole loop; a receive that is being
@@ -258,8 +232,7 @@ fn into_vecs(bufs: Vec<SendBuf>) -> Vec<Vec<u8>> {
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         Self {
-            fd: Some(fd),
-            weak_local: RefCell::new(None),
+            fd: fd.into(),
             is_drained: Cell::new(false),
             cancel_count: Cell::new(0),
         }
@@ -267,24 +240,14 @@ impl From<OwnedFd> for Socket {
 }
 
 impl AsRawFd for Socket {
+    #[inline]
     fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.fd.as_raw_fd()
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd
-            .as_ref()
-            .expect("a socket holds its descriptor until it is dropped")
-            .as_fd()
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let (Some(fd), Some(weak_local)) = (self.fd.take(), self.weak_local.get_mut()) {
-            weak_local.close(fd);
-        }
+        self.fd.as_fd()
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod busy;
 pub(crate) mod engine;
 pub(crate) mod large;
 pub(crate) mod local;
+pub(crate) mod loop_fd;
 pub(crate) mod shared;
 pub(crate) mod team;
 pub(crate) mod timer;
