@@ -27,7 +27,7 @@ use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Driver, Event};
 
 use crate::event_loop::{Completes, Flush, handlers};
-use crate::ffi::{self, Definition, Native, ObjCell, Payload, This, Visited, Visitor, intern};
+use crate::ffi::{self, ObjCell, Payload, This, intern, payload};
 use crate::transport::base::{self, Base};
 use crate::transport::flow::Flow;
 use crate::transport::socket::{self, Armed, LoopSocket};
@@ -64,31 +64,9 @@ impl Payload for Datagram {
     const NAME: &'static CStr = c"ringloop._native.DatagramTransport";
     const DOC: &'static CStr = c"A datagram transport; see asyncio.DatagramTransport.";
     const DICT: bool = true;
-    const FINALIZER: bool = true;
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<Datagram> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        methods::define(type_);
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.base.visit(visitor)?;
-        self.socket.visit(visitor)?;
-        self.address.visit(visitor)?;
-        self.flow.visit(visitor)
-    }
-
-    fn clear(&self) {
-        self.base.clear();
-    }
-
-    fn finalize(this: Datagram_<'_, '_>) {
-        base::finalize(this);
-    }
+    payload!(Datagram; define methods::define;
+        visit base, socket, address, flow;
+        clear base; finalize base::finalize);
 }
 
 impl Completes for Datagram {

@@ -431,5 +431,5 @@ fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
 
 /// `_read_ready`, if there was no memory for its callback.
 fn pay(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    Datagram::native().get(object).map_or(Ok(()), read_ready)
+    Datagram::native().with(object, read_ready)
 }

@@ -64,15 +64,9 @@ pub(crate) trait Completes: Payload {
     /// The functions that the loop calls.
     const BEHAVIOUR: &'static Behaviour = &Behaviour {
         completed: |_, object, event| {
-            Self::native()
-                .get(object)
-                .map_or(Ok(()), |this| Self::completed(this, event))
+            Self::native().with(object, |this| Self::completed(this, event))
         },
-        flush: |object, why| {
-            Self::native()
-                .get(object)
-                .map_or(Ok(()), |this| Self::flush(this, why))
-        },
+        flush: |object, why| Self::native().with(object, |this| Self::flush(this, why)),
         abandoned: |object| {
             if let Some(this) = Self::native().get(object) {
                 Self::abandoned(this);

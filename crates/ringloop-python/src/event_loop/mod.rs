@@ -47,12 +47,26 @@ pub(crate) use owed::Pay;
 
 use pyo3::prelude::*;
 
-use crate::ffi;
+use crate::ffi::{self, Payload as _, intern};
+use handle::{Handle, TimerHandle};
+use threadsafe::ThreadSafeHandle;
 
 /// Creates the types and puts the fast methods on the class.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     ffi::calibrate(py)?;
-    handle::create_types(module)?;
+    let events = py.import(intern!(py, "asyncio.events"))?;
+    let base = events.getattr(intern!(py, "Handle"))?;
+    module.add("Handle", Handle::native().create(py, base.cast()?)?)?;
+    let base = events.getattr(intern!(py, "TimerHandle"))?;
+    module.add(
+        "TimerHandle",
+        TimerHandle::native().create(py, base.cast()?)?,
+    )?;
+    // From 3.14 on.
+    if let Some(base) = events.getattr_opt(intern!(py, "_ThreadSafeHandle"))? {
+        let class = ThreadSafeHandle::native().create(py, base.cast()?)?;
+        module.add("_ThreadSafeHandle", class)?;
+    }
     schedule::install(py)
 }

@@ -19,7 +19,7 @@ use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watchers::{self, Direction};
 use crate::ffi::{
-    self, Args, Class, Obj, Payload, Raise as _, This, install_methods, intern, method,
+    self, Args, Class, Obj, Payload, Raise as _, This, imported, install_methods, intern, method,
 };
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
@@ -362,13 +362,8 @@ fn inherited_create_task<'py>(
     loop_: Loop<'_, 'py>,
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = loop_.py();
-    let base = ffi::imported(
-        &BASE,
-        intern!(py, "asyncio.base_events"),
-        intern!(py, "BaseEventLoop"),
-    )?;
+    let base = imported!(py, PyType, "asyncio.base_events", "BaseEventLoop")?;
     let mut all = vec![loop_.to_owned().into_any()];
     all.extend(args.skip(0).map(Borrowed::to_owned));
     let keywords = ffi::new_dict(py)?;

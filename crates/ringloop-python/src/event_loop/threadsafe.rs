@@ -13,25 +13,14 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use super::callback::{AsHandle, Contexts, SLOTS, State};
-use super::handle::{self, define_common};
-use crate::ffi::{self, Definition, Native, Payload, This, Visited, Visitor, members};
+use super::handle::{self, HandleType};
+use crate::ffi::{self, Payload, This, payload};
 
 /// A handle that other threads may cancel.
 #[derive(Default)]
 pub struct ThreadSafeHandle {
     state: State,
     gate: Gate,
-}
-
-impl ThreadSafeHandle {
-    /// Runs the callback, unless it was cancelled while the gate was closed.
-    pub fn run(this: This<'_, '_, Self>, contexts: &Contexts) -> PyResult<()> {
-        let _held = this.gate.enter(this.py());
-        if this.state.is_cancelled() {
-            return Ok(());
-        }
-        handle::run(this, contexts)
-    }
 }
 
 /// A re-entrant lock (`threading.RLock`), waited for without the interpreter lock.
@@ -103,37 +92,30 @@ impl AsHandle for ThreadSafeHandle {
     }
 }
 
+impl HandleType for ThreadSafeHandle {
+    fn cancel(this: This<'_, '_, Self>) -> PyResult<()> {
+        let _held = this.gate.enter(this.py());
+        handle::cancel_handle(this)
+    }
+
+    fn cancelled(this: This<'_, '_, Self>) -> bool {
+        let _held = this.gate.enter(this.py());
+        this.state.is_cancelled()
+    }
+
+    /// Does nothing if it was cancelled while the gate was closed.
+    fn run(this: This<'_, '_, Self>, contexts: &Contexts) -> PyResult<()> {
+        let _held = this.gate.enter(this.py());
+        if this.state.is_cancelled() {
+            return Ok(());
+        }
+        handle::run(this, contexts)
+    }
+}
+
 impl Payload for ThreadSafeHandle {
     const NAME: &'static CStr = c"ringloop._native._ThreadSafeHandle";
     const DOC: &'static CStr = c"A callback that any thread may cancel.";
     const BASE_SLOTS: usize = SLOTS;
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<ThreadSafeHandle> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        define_common!(ThreadSafeHandle, type_, cancel, cancelled, run_method);
-    }
-
-    fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {
-        Visited::Continue(())
-    }
-
-    fn clear(&self) {}
-}
-
-fn cancel(this: This<'_, '_, ThreadSafeHandle>) -> PyResult<()> {
-    let _held = this.gate.enter(this.py());
-    handle::cancel_handle(this)
-}
-
-fn cancelled(this: This<'_, '_, ThreadSafeHandle>) -> bool {
-    let _held = this.gate.enter(this.py());
-    this.state.is_cancelled()
-}
-
-fn run_method(this: This<'_, '_, ThreadSafeHandle>) -> PyResult<()> {
-    ThreadSafeHandle::run(this, &Contexts::new())
+    payload!(ThreadSafeHandle; define handle::define; visit; clear);
 }

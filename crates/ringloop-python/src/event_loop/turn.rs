@@ -23,12 +23,13 @@ use pyo3::prelude::*;
 use ringloop::embed::Kind;
 use ringloop::embed::sys::clock;
 
-use super::callback::{AsHandle, Callback};
+use super::callback::AsHandle as _;
+use super::callback::Callback;
 use super::core::LoopCore;
 use super::debug;
 use super::exceptions;
 use super::give_way::Looks;
-use super::handle::{self, Handle, TimerHandle};
+use super::handle::{Handle, HandleType, TimerHandle};
 use super::handlers;
 use super::outward;
 use super::ready::{Entry, Ready};
@@ -292,7 +293,7 @@ impl LoopCore {
                 } else if let Some(this) = TimerHandle::native().get(&object) {
                     self.run_handle(loop_, this)
                 } else if let Some(this) = ThreadSafeHandle::native().get(&object) {
-                    self.run_threadsafe(loop_, this)
+                    self.run_handle(loop_, this)
                 } else {
                     run_foreign(&object)
                 }
@@ -301,7 +302,7 @@ impl LoopCore {
     }
 
     #[inline(always)]
-    fn run_handle<T: AsHandle>(
+    fn run_handle<T: HandleType>(
         &self,
         loop_: &Bound<'_, LoopCore>,
         this: This<'_, '_, T>,
@@ -310,22 +311,9 @@ impl LoopCore {
             return Ok(());
         }
         if self.debug() {
-            return debug::run_timed(loop_, &this.object(), || handle::run(this, &self.contexts));
+            return debug::run_timed(loop_, &this.object(), || T::run(this, &self.contexts));
         }
-        handle::run(this, &self.contexts)
-    }
-
-    fn run_threadsafe(
-        &self,
-        loop_: &Bound<'_, LoopCore>,
-        this: This<'_, '_, ThreadSafeHandle>,
-    ) -> PyResult<()> {
-        if self.debug() {
-            return debug::run_timed(loop_, &this.object(), || {
-                ThreadSafeHandle::run(this, &self.contexts)
-            });
-        }
-        ThreadSafeHandle::run(this, &self.contexts)
+        T::run(this, &self.contexts)
     }
 
     #[inline]

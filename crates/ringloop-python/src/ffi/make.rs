@@ -244,8 +244,21 @@ pub fn fill_template<'py>(
     unsafe { owned(py, pointer) }
 }
 
-/// A module's attribute, cached.
-pub fn imported<'py, T>(
+/// A module's attribute, cached where the macro stands: `imported!(py, PyType, "module", "name")`.
+macro_rules! imported {
+    ($py:expr, $type:ty, $module:literal, $attribute:literal) => {{
+        static PLACE: ::pyo3::sync::PyOnceLock<::pyo3::Py<$type>> = ::pyo3::sync::PyOnceLock::new();
+        let (module, attribute) = (
+            $crate::ffi::intern!($py, $module),
+            $crate::ffi::intern!($py, $attribute),
+        );
+        $crate::ffi::import_once(&PLACE, module, attribute)
+    }};
+}
+pub(crate) use imported;
+
+/// The function of [`imported!`].
+pub fn import_once<'py, T>(
     place: &'static PyOnceLock<Py<T>>,
     module: &Bound<'py, PyString>,
     attribute: &Bound<'py, PyString>,

@@ -11,16 +11,14 @@
 //! impl Payload for Counter {
 //!     const NAME: &'static CStr = c"ringloop._native.Counter";
 //!     const DOC: &'static CStr = c"Count calls.";
-//!     fn native() -> &'static Native<Self> { static TYPE: Native<Counter> = Native::new(); &TYPE }
-//!     fn define(type_: &mut Definition<Self>) {
-//!         members!(type_, Counter;
-//!             add(n, times=None) => add, "Add n.";             // without parameters: `fn add(this)`
-//!             get count => |this| this.count.get(), "How many.";
-//!         );
-//!         type_.repr(repr_slot!(Counter, repr));
-//!     }
-//!     fn visit(&self, visitor: &mut dyn Visitor) -> Visited { self.callback.visit(visitor) }
-//!     fn clear(&self) { drop(self.callback.take()) }
+//!     payload!(Counter; define define; visit callback; clear callback);
+//! }
+//! fn define(type_: &mut Definition<Counter>) {
+//!     members!(type_, Counter;
+//!         add(n, times=None) => add, "Add n.";                 // without parameters: `fn add(this)`
+//!         get count => |this| this.count.get(), "How many.";
+//!     );
+//!     type_.repr(repr_slot!(Counter, repr));
 //! }
 //! fn add(this: This<'_, '_, Counter>, n: Argument<'_, '_>, times: Option<Argument<'_, '_>>) -> PyResult<()> { … }
 //!
@@ -30,7 +28,7 @@
 //! ```
 //! The type is final, cannot be instantiated from Python, always supports garbage collection, and
 //! adds on request what the base lacks: `const DICT`, `const WEAKREF` (default true),
-//! `const FINALIZER` + `fn finalize(this)` (runs once, may resurrect, like `__del__`). `This`
+//! `payload!(…; finalize f)` (runs once, may resurrect, like `__del__`). `This`
 //! dereferences to the payload; its state is in `Cell`, [`ObjCell`] or [`Confined`].
 //!
 //! A panic in such a function becomes `RuntimeError`, an `Err` its exception. One thread at a time
@@ -76,8 +74,8 @@ pub use context::{
 pub use critical::{locked, released};
 pub use interpreter::check_main_interpreter;
 pub use make::{
-    Fallible, IntoObject, Raise, fill_template, imported, new_bytes, new_dict, new_list, new_path,
-    new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare, try_copy,
+    Fallible, IntoObject, Raise, fill_template, import_once, new_bytes, new_dict, new_list,
+    new_path, new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare, try_copy,
 };
 pub use method::{Class, Entry, Method, Property, Return, c_text, install_methods};
 #[doc(hidden)]
@@ -91,7 +89,9 @@ pub use socket::SocketCell;
 pub use task_step::StepTypes;
 pub use thread_end::arm;
 
+pub(crate) use make::imported;
 pub(crate) use method::{
     argument, enter_getter, enter_method, members, method, property, repr_slot,
 };
 pub(crate) use names::intern;
+pub(crate) use native_type::payload;

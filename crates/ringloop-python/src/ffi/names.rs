@@ -8,235 +8,52 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
-/// Every name, sorted.
-const NAMES: [&str; 226] = [
-    "%r: %s",
-    "%r: SSL handshake took %.1f ms",
-    "BaseEventLoop",
-    "BufferedProtocol",
-    "CancelledError",
-    "CertificateError",
-    "Connect call failed %s",
-    "DatagramTransport",
-    "DatagramTransportBase",
-    "Exception in callback %s",
-    "Exception in callback of %r",
-    "Exception in callback of %s",
-    "Executing %s took %.3f seconds",
-    "FALLBACK",
-    "Future",
-    "Handle",
-    "Handshake(alpn=%r, cipher_suite=%r, key_exchange=%r, is_resumed=%r)",
-    "MemberDescriptorType",
-    "MemoryBIO",
-    "RINGLOOP_TLS",
-    "ReadTransport",
-    "SSLError",
-    "SSLObject",
-    "SSLProtocol",
-    "SSLSocket",
-    "SSLSyscallError",
-    "SSLWantReadError",
-    "ShownSocket",
-    "TRY_NATIVE",
-    "Task",
-    "TimerHandle",
-    "Transport",
-    "TransportSocket",
-    "WritePipeTransportBase",
-    "WriteTransport",
-    "_FlowControlMixin",
-    "_SendfileMode",
-    "_ThreadSafeHandle",
-    "__basicsize__",
-    "__dict__",
-    "__file__",
-    "__index__",
-    "__kwdefaults__",
-    "__module__",
-    "__name__",
-    "__slots__",
-    "_asyncio",
-    "_attach",
-    "_call_connection_lost",
-    "_check_callback",
-    "_check_handshake_timeout",
-    "_check_shutdown_timeout",
-    "_check_thread",
-    "_current_handle",
-    "_deliver_held",
-    "_detach",
-    "_do_read",
-    "_drain",
-    "_ensure_fd_no_transport",
-    "_extra",
-    "_force_close",
-    "_format_callback_source",
-    "_format_handle",
-    "_msg_callback",
-    "_read_ready",
-    "_remove_writer",
-    "_resume",
-    "_run",
-    "_send",
-    "_set_result_unless_cancelled",
-    "_socket",
-    "_ssl",
-    "_sslobj",
-    "_start_polling",
-    "_start_reading",
-    "_transports",
-    "_write_ready",
-    "abort",
-    "accept",
-    "alpn",
-    "alpn_protocol",
-    "asyncio",
-    "asyncio.base_events",
-    "asyncio.constants",
-    "asyncio.events",
-    "asyncio.format_helpers",
-    "asyncio.futures",
-    "asyncio.log",
-    "asyncio.protocols",
-    "asyncio.sslproto",
-    "asyncio.tasks",
-    "asyncio.transports",
-    "asyncio.trsock",
-    "auto",
-    "buffer_updated",
-    "call_exception_handler",
-    "call_later",
-    "call_soon",
-    "call_soon_threadsafe",
-    "cancel",
-    "cancelled",
-    "cipher",
-    "cipher_suite",
-    "close",
-    "close_clients",
-    "compression",
-    "connect",
-    "connection_id",
-    "connection_lost",
-    "connection_made",
-    "context",
-    "create_future",
-    "create_task",
-    "current_task",
-    "data",
-    "data_received",
-    "datagram_received",
-    "debug",
-    "decrypted",
-    "do_handshake",
-    "done",
-    "early_data_accepted",
-    "encode",
-    "encoded",
-    "end_stream",
-    "environ",
-    "eof_received",
-    "error_code",
-    "error_received",
-    "exc_info",
-    "exception",
-    "expire",
-    "extract_stack",
-    "family",
-    "filename",
-    "fileno",
-    "flush",
-    "frame_type",
-    "get",
-    "get_buffer",
-    "get_debug",
-    "get_extra_info",
-    "getpeercert",
-    "getpeername",
-    "getsockname",
-    "gettimeout",
-    "handle",
-    "idna",
-    "if_nametoindex",
-    "info",
-    "is_closed",
-    "is_closing",
-    "is_resumed",
-    "key_exchange",
-    "keylog_filename",
-    "list_of_data",
-    "logger",
-    "loop",
-    "message",
-    "modules",
-    "nothing",
-    "os",
-    "pause_reading",
-    "pause_writing",
-    "peercert",
-    "peername",
-    "pending",
-    "pipe",
-    "private_bytes",
-    "proto",
-    "protocol",
-    "public_bytes",
-    "read",
-    "reason_phrase",
-    "recv",
-    "recv_into",
-    "recvfrom",
-    "recvfrom_into",
-    "recvmsg",
-    "resume_reading",
-    "resume_writing",
-    "ringloop._native",
-    "ringloop._native.quic",
-    "ringloop._writes",
-    "ringloop.quic._keywords",
-    "ringloop.quic._material",
-    "ringloop.quic.errors",
-    "send",
-    "sendmsg",
-    "sendto",
-    "server_hostname",
-    "server_side",
-    "session_resumed",
-    "set_exception",
-    "set_result",
-    "setblocking",
-    "settimeout",
-    "shutdown",
-    "slow_callback_duration",
-    "socket",
-    "sockname",
-    "source",
-    "source_traceback",
-    "ssl",
-    "ssl_object",
-    "sslcontext",
-    "start",
-    "step_type",
-    "stream_id",
-    "sys",
-    "task_wakeup",
-    "time",
-    "tobytes",
-    "transport",
-    "type",
-    "types",
-    "uid",
-    "unclosed transport %r",
-    "unexpected_of",
-    "unwrap",
-    "warn",
-    "warning",
-    "warnings",
-    "wrap_bio",
-    "write",
-    "write_eof",
-];
+macro_rules! names {
+    ($($name:literal)*) => {
+        const NAMES: [&str; [$($name),*].len()] = [$($name),*];
+    };
+}
+
+// Sorted.
+names! {
+    "%r: %s" "%r: SSL handshake took %.1f ms" "BaseEventLoop" "BufferedProtocol" "CancelledError"
+    "CertificateError" "Connect call failed %s" "DatagramTransport" "DatagramTransportBase"
+    "Exception in callback %s" "Exception in callback of %r" "Exception in callback of %s"
+    "Executing %s took %.3f seconds" "FALLBACK" "Future" "Handle"
+    "Handshake(alpn=%r, cipher_suite=%r, key_exchange=%r, is_resumed=%r)" "MemberDescriptorType"
+    "MemoryBIO" "RINGLOOP_TLS" "ReadTransport" "SSLError" "SSLObject" "SSLProtocol" "SSLSocket"
+    "SSLSyscallError" "SSLWantReadError" "ShownSocket" "TRY_NATIVE" "Task" "TimerHandle" "Transport"
+    "TransportSocket" "WritePipeTransportBase" "WriteTransport" "_FlowControlMixin" "_SendfileMode"
+    "_ThreadSafeHandle" "__basicsize__" "__dict__" "__file__" "__index__" "__kwdefaults__"
+    "__module__" "__name__" "__slots__" "_asyncio" "_attach" "_call_connection_lost"
+    "_check_callback" "_check_handshake_timeout" "_check_shutdown_timeout" "_check_thread"
+    "_current_handle" "_deliver_held" "_detach" "_do_read" "_drain" "_ensure_fd_no_transport"
+    "_extra" "_force_close" "_format_callback_source" "_format_handle" "_msg_callback" "_read_ready"
+    "_remove_writer" "_resume" "_run" "_send" "_set_result_unless_cancelled" "_socket" "_ssl"
+    "_sslobj" "_start_polling" "_start_reading" "_transports" "_write_ready" "abort" "accept" "alpn"
+    "alpn_protocol" "asyncio" "asyncio.base_events" "asyncio.constants" "asyncio.events"
+    "asyncio.format_helpers" "asyncio.futures" "asyncio.log" "asyncio.protocols" "asyncio.sslproto"
+    "asyncio.tasks" "asyncio.transports" "asyncio.trsock" "auto" "buffer_updated"
+    "call_exception_handler" "call_later" "call_soon" "call_soon_threadsafe" "cancel" "cancelled"
+    "cipher" "cipher_suite" "close" "close_clients" "compression" "connect" "connection_id"
+    "connection_lost" "connection_made" "context" "create_future" "create_task" "current_task"
+    "data" "data_received" "datagram_received" "debug" "decrypted" "do_handshake" "done"
+    "early_data_accepted" "encode" "encoded" "end_stream" "environ" "eof_received" "error_code"
+    "error_received" "exc_info" "exception" "expire" "extract_stack" "family" "filename" "fileno"
+    "flush" "frame_type" "get" "get_buffer" "get_debug" "get_extra_info" "getpeercert" "getpeername"
+    "getsockname" "gettimeout" "handle" "idna" "if_nametoindex" "info" "is_closed" "is_closing"
+    "is_resumed" "key_exchange" "keylog_filename" "list_of_data" "logger" "loop" "message" "modules"
+    "nothing" "os" "pause_reading" "pause_writing" "peercert" "peername" "pending" "pipe"
+    "private_bytes" "proto" "protocol" "public_bytes" "read" "reason_phrase" "recv" "recv_into"
+    "recvfrom" "recvfrom_into" "recvmsg" "resume_reading" "resume_writing" "ringloop._native"
+    "ringloop._native.quic" "ringloop._writes" "ringloop.quic._keywords" "ringloop.quic._material"
+    "ringloop.quic.errors" "send" "sendmsg" "sendto" "server_hostname" "server_side"
+    "session_resumed" "set_exception" "set_result" "setblocking" "settimeout" "shutdown"
+    "slow_callback_duration" "socket" "sockname" "source" "source_traceback" "ssl" "ssl_object"
+    "sslcontext" "start" "step_type" "stream_id" "sys" "task_wakeup" "time" "tobytes" "transport"
+    "type" "types" "uid" "unclosed transport %r" "unexpected_of" "unwrap" "warn" "warning"
+    "warnings" "wrap_bio" "write" "write_eof"
+}
 
 static INTERNED: PyOnceLock<[Py<PyString>; NAMES.len()]> = PyOnceLock::new();
 

@@ -63,6 +63,33 @@ pub trait Payload: Sized + 'static {
     fn finalize(_this: This<'_, '_, Self>) {}
 }
 
+/// The functions of a [`Payload`] that are lists: `define` names the one that lists the members, and
+/// `finalize` is optional. The fields need `visit` and `clear`, as [`ObjCell`] has them.
+macro_rules! payload {
+    ($type:ty; define $define:path; visit $($($seen:ident).+),*; clear $($($cleared:ident).+),*
+        $(; finalize $finalize:path)?) => {
+        $(const FINALIZER: bool = true;
+        fn finalize(this: $crate::ffi::This<'_, '_, Self>) {
+            $finalize(this);
+        })?
+        fn native() -> &'static $crate::ffi::Native<Self> {
+            static TYPE: $crate::ffi::Native<$type> = $crate::ffi::Native::new();
+            &TYPE
+        }
+        fn define(definition: &mut $crate::ffi::Definition<Self>) {
+            $define(definition);
+        }
+        fn visit(&self, _visitor: &mut dyn $crate::ffi::Visitor) -> $crate::ffi::Visited {
+            $(self.$($seen).+.visit(_visitor)?;)*
+            $crate::ffi::Visited::Continue(())
+        }
+        fn clear(&self) {
+            $(self.$($cleared).+.clear();)*
+        }
+    };
+}
+pub(crate) use payload;
+
 /// An instance, and its payload behind `Deref`.
 pub struct This<'a, 'py, T> {
     object: Borrowed<'a, 'py, PyAny>,
@@ -289,6 +316,16 @@ impl<T: Payload> Native<T> {
         // SAFETY: the type check above `then` makes it an instance; the borrow keeps it alive.
         self.is_exactly(object)
             .then(|| unsafe { T::receive(object.py(), object.as_ptr()) })
+    }
+
+    /// Runs `body` with the payload of `object`, if it is of this type.
+    #[inline]
+    pub fn with<'a, 'py>(
+        &self,
+        object: &'a Bound<'py, PyAny>,
+        body: impl FnOnce(This<'a, 'py, T>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        self.get(object).map_or(Ok(()), body)
     }
 
     /// Whether `object` is of this type.

@@ -118,6 +118,11 @@ impl ObjCell {
         self.0.take()
     }
 
+    /// Drops the content.
+    pub fn clear(&self) {
+        drop(self.take());
+    }
+
     /// Replaces the content and returns the old one, so that its drop is visible at the call.
     #[inline]
     pub fn replace(&self, object: Option<Obj>) -> Option<Obj> {

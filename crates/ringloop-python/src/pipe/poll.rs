@@ -138,15 +138,11 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
 
 /// The steps, if there was no memory for their callbacks.
 fn pay_read<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    T::native()
-        .get(object)
-        .map_or(Ok(()), |this| run(this, Role::Read))
+    T::native().with(object, |this| run(this, Role::Read))
 }
 
 fn pay_write<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    T::native()
-        .get(object)
-        .map_or(Ok(()), |this| run(this, Role::Write))
+    T::native().with(object, |this| run(this, Role::Write))
 }
 
 /// The scheduled step.

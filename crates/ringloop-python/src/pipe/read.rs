@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
-use crate::ffi::{self, Definition, Native, Obj, Payload, This, Visited, Visitor, intern};
+use crate::ffi::{self, Obj, Payload, This, intern, payload};
 use crate::limits;
 use crate::transport::base::{
     self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug,
@@ -58,30 +58,9 @@ impl Payload for ReadPipe {
     const NAME: &'static CStr = c"ringloop._native.ReadPipeTransport";
     const DOC: &'static CStr = c"The reading end of a pipe; see asyncio.ReadTransport.";
     const DICT: bool = true;
-    const FINALIZER: bool = true;
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<ReadPipe> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        methods::define_read(type_);
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.end.visit(visitor)?;
-        self.reader.visit(visitor)
-    }
-
-    fn clear(&self) {
-        self.end.base.clear();
-        self.reader.clear();
-    }
-
-    fn finalize(this: ReadPipe_<'_, '_>) {
-        base::finalize(this);
-    }
+    payload!(ReadPipe; define methods::define_read;
+        visit end, reader;
+        clear end.base, reader; finalize base::finalize);
 }
 
 impl Readable for ReadPipe {
@@ -199,9 +178,7 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
 /// `eof_received`, if there was no memory for its callback.
 fn tell_end(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
     let method = intern!(object.py(), "eof_received");
-    ReadPipe::native()
-        .get(object)
-        .map_or(Ok(()), |this| call_protocol_here(this, method, None))
+    ReadPipe::native().with(object, |this| call_protocol_here(this, method, None))
 }
 
 fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {

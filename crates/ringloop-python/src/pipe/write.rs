@@ -24,7 +24,7 @@ use ringloop::embed::sys::file;
 use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
-use crate::ffi::{self, Definition, Native, Obj, Payload, Raise as _, This, Visited, Visitor};
+use crate::ffi::{self, Obj, Payload, Raise as _, This, payload};
 use crate::transport::base::{self, Endpoint, State, connection_lost, fatal_error, log_debug};
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::write as shared;
@@ -90,33 +90,9 @@ impl Payload for WritePipe {
     const NAME: &'static CStr = c"ringloop._native.WritePipeTransport";
     const DOC: &'static CStr = c"The writing end of a pipe; see asyncio.WriteTransport.";
     const DICT: bool = true;
-    const FINALIZER: bool = true;
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<WritePipe> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        methods::define_write(type_);
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.end.visit(visitor)?;
-        self.peer.visit(visitor)?;
-        self.writer.visit(visitor)?;
-        self.flow.visit(visitor)
-    }
-
-    fn clear(&self) {
-        self.end.base.clear();
-        self.peer.clear();
-        self.writer.clear();
-    }
-
-    fn finalize(this: WritePipe_<'_, '_>) {
-        base::finalize(this);
-    }
+    payload!(WritePipe; define methods::define_write;
+        visit end, peer, writer, flow;
+        clear end.base, peer, writer; finalize base::finalize);
 }
 
 impl Writable for WritePipe {

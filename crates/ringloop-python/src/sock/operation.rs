@@ -12,7 +12,6 @@ use pyo3::exceptions::{
     PyBlockingIOError, PyInterruptedError, PyMemoryError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use ringloop::embed::Event;
 use ringloop::embed::op::{Poll, PollListener, Request};
@@ -25,8 +24,8 @@ use super::receive::Receive;
 use super::send::SendAll;
 use crate::event_loop::{Completes, Handler, LoopCore, Watch};
 use crate::ffi::{
-    self, Argument, Definition, Fallible, Native, Obj, ObjCell, Payload, Raise as _, This, Visited,
-    Visitor, intern, members,
+    Argument, Definition, Fallible, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor,
+    imported, intern, members, payload,
 };
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
@@ -86,30 +85,17 @@ type Operation_<'a, 'py> = This<'a, 'py, Operation>;
 impl Payload for Operation {
     const NAME: &'static CStr = c"ringloop._native.SocketOperation";
     const DOC: &'static CStr = c"An operation on a socket that has to wait.";
+    payload!(Operation; define define;
+        visit loop_, socket, future, work;
+        clear loop_, socket, future);
+}
 
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<Operation> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        members!(type_, Operation;
-            wait() => wait, "Return a future that is done once the socket is ready.";
-            attempt() => attempt, "Return the result, or the operation itself where it has to wait again.";
-            end() => disarm, "Stop waiting.";
-        );
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.loop_.visit(visitor)?;
-        self.socket.visit(visitor)?;
-        self.future.visit(visitor)?;
-        self.work.visit(visitor)
-    }
-
-    fn clear(&self) {
-        drop((self.loop_.take(), self.socket.take(), self.future.take()));
-    }
+fn define(type_: &mut Definition<Operation>) {
+    members!(type_, Operation;
+        wait() => wait, "Return a future that is done once the socket is ready.";
+        attempt() => attempt, "Return the result, or the operation itself where it has to wait again.";
+        end() => disarm, "Stop waiting.";
+    );
 }
 
 /// Tries at once; if that would block, returns the operation that waits.
@@ -144,11 +130,10 @@ pub(super) fn suspend(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work)
 
 /// asyncio's checks before each operation.
 pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<()> {
-    static SSL_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = loop_.py();
     // A subclass is no `ssl.SSLSocket`, which can be told without importing `ssl`.
     if !is_plain(&socket)
-        && let Ok(class) = ffi::imported(&SSL_SOCKET, intern!(py, "ssl"), intern!(py, "SSLSocket"))
+        && let Ok(class) = imported!(py, PyType, "ssl", "SSLSocket")
         && socket.is_instance(class)?
     {
         return Err(PyTypeError::raise("Socket cannot be of type SSLSocket"));
@@ -165,9 +150,8 @@ pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<(
 
 /// Whether an object is exactly a `socket.socket`: then the system call does what its method would.
 pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
-    static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let name = intern!(socket.py(), "socket");
-    ffi::imported(&SOCKET, name, name).is_ok_and(|class| socket.get_type().is(class))
+    imported!(socket.py(), PyType, "socket", "socket")
+        .is_ok_and(|class| socket.get_type().is(class))
 }
 
 /// The socket's current descriptor: -1 once it is closed, so that the system call fails with EBADF
@@ -265,7 +249,7 @@ fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
             loop_
                 .get()
                 .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-                    Operation::native().get(object).map_or(Ok(()), resolve)
+                    Operation::native().with(object, resolve)
                 })
         }
         resolved => resolved,

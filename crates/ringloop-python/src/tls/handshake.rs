@@ -5,14 +5,13 @@
 
 use pyo3::exceptions::{PyConnectionAbortedError, PyConnectionResetError, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use super::engine::{self, Step};
 use super::state::{AppState, State};
 use super::{Tls, TlsProtocol, incoming, log_debug, lower, outgoing, shutdown};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, intern};
+use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, imported, intern};
 use crate::transport::base::tell;
 
 /// Starts over a new lower transport.
@@ -135,14 +134,9 @@ fn tell_made(this: Tls<'_, '_>) -> PyResult<()> {
 }
 
 fn failed(this: Tls<'_, '_>, error: PyErr) -> PyResult<()> {
-    static CERTIFICATE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
     this.set_state(State::Unwrapped)?;
-    let certificate_error = ffi::imported(
-        &CERTIFICATE_ERROR,
-        intern!(py, "ssl"),
-        intern!(py, "CertificateError"),
-    )?;
+    let certificate_error = imported!(py, PyType, "ssl", "CertificateError")?;
     let message = if error.matches(py, certificate_error)? {
         "SSL handshake failed on verifying the certificate"
     } else {
@@ -176,9 +170,7 @@ pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()
             let core = this.core(py)?;
             core.get()
                 .call_soon_or_owe(Err(failed), this.object(), error, |protocol, error| {
-                    TlsProtocol::native()
-                        .get(protocol)
-                        .map_or(Ok(()), |this| wake_again(this, error))
+                    TlsProtocol::native().with(protocol, |this| wake_again(this, error))
                 })
         }
         woken => woken,

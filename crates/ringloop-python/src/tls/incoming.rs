@@ -56,7 +56,7 @@ pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
 /// Calls [`resumed`] in the next pass.
 fn again(this: Tls<'_, '_>) -> PyResult<()> {
     call_soon(this, intern!(this.py(), "_resume"), |protocol, _| {
-        TlsProtocol::native().get(protocol).map_or(Ok(()), resumed)
+        TlsProtocol::native().with(protocol, resumed)
     })
 }
 
@@ -165,7 +165,7 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
     }
     if full {
         call_soon(this, intern!(py, "_do_read"), |protocol, _| {
-            TlsProtocol::native().get(protocol).map_or(Ok(()), do_read)
+            TlsProtocol::native().with(protocol, do_read)
         })?;
     }
     if count > 0 {

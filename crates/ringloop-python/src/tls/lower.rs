@@ -19,9 +19,7 @@ static RECEIVER: NativeReceiver = NativeReceiver {
             .map_or(Ok(None), |this| incoming::take(this, bytes))
     },
     taken: |protocol, held| {
-        TlsProtocol::native()
-            .get(protocol)
-            .map_or(Ok(()), |this| incoming::taken(this, held))
+        TlsProtocol::native().with(protocol, |this| incoming::taken(this, held))
     },
 };
 

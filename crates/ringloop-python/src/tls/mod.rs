@@ -45,9 +45,7 @@ use ringloop::buf::SendBuf;
 
 use crate::event_loop::LoopCore;
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::ffi::{
-    self, Definition, Native, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern,
-};
+use crate::ffi::{self, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern, payload};
 use crate::transport::Marks;
 use crate::transport::thread::{Owned, Owner};
 use engine::Engine;
@@ -84,6 +82,32 @@ struct Timing {
     shutdown_timer: ObjCell,
     /// Start of the handshake; in debug mode.
     handshake_start: Cell<Option<f64>>,
+}
+
+impl Timing {
+    fn cells(&self) -> [&ObjCell; 4] {
+        let Self {
+            handshake_timeout,
+            shutdown_timeout,
+            handshake_timer,
+            shutdown_timer,
+            ..
+        } = self;
+        [
+            handshake_timeout,
+            shutdown_timeout,
+            handshake_timer,
+            shutdown_timer,
+        ]
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        self.cells().iter().try_for_each(|cell| cell.visit(visitor))
+    }
+
+    fn clear(&self) {
+        self.cells().iter().for_each(|cell| cell.clear());
+    }
 }
 
 /// The reading side.
@@ -128,62 +152,20 @@ type Transport<'a, 'py> = This<'a, 'py, TlsTransport>;
 impl Payload for TlsProtocol {
     const NAME: &'static CStr = c"ringloop._native.TlsProtocol";
     const DOC: &'static CStr = c"TLS between a transport and a protocol.";
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<TlsProtocol> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        protocol::define(type_);
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        for cell in self.cells() {
-            cell.visit(visitor)?;
-        }
-        self.owner.visit(visitor)?;
-        self.incoming.marks.visit(visitor)?;
-        self.outgoing.marks.visit(visitor)?;
-        self.engine.visit(visitor)
-    }
-
-    fn clear(&self) {
-        // The loop stays: a cleared connection that is still reachable behaves like a closed one.
-        for cell in self.cells() {
-            drop(cell.take());
-        }
-        self.engine.clear();
-    }
+    // The loop stays: a cleared connection that is still reachable behaves like a closed one.
+    payload!(TlsProtocol; define protocol::define;
+        visit lower, app, app_transport, waiter, extra, timing, incoming.buffer, owner, incoming.marks,
+            outgoing.marks, engine;
+        clear lower, app, app_transport, waiter, extra, timing, incoming.buffer, engine);
 }
 
 impl Payload for TlsTransport {
     const NAME: &'static CStr = c"ringloop._native.SSLProtocolTransport";
     const DOC: &'static CStr = c"A transport over TLS; see asyncio.Transport.";
     const DICT: bool = true;
-    const FINALIZER: bool = true;
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<TlsTransport> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        transport::define(type_);
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.owner.visit(visitor)?;
-        self.protocol.visit(visitor)
-    }
-
-    fn clear(&self) {
-        drop(self.protocol.take());
-    }
-
-    fn finalize(this: Transport<'_, '_>) {
-        transport::finalize(this);
-    }
+    payload!(TlsTransport; define transport::define;
+        visit owner, protocol;
+        clear protocol; finalize transport::finalize);
 }
 
 impl Owned for TlsProtocol {
@@ -199,22 +181,6 @@ impl Owned for TlsTransport {
 }
 
 impl TlsProtocol {
-    /// Every cell that can be part of a reference cycle, except the loop's.
-    fn cells(&self) -> [&ObjCell; 10] {
-        [
-            &self.lower,
-            &self.app,
-            &self.app_transport,
-            &self.waiter,
-            &self.extra,
-            &self.timing.handshake_timeout,
-            &self.timing.shutdown_timeout,
-            &self.timing.handshake_timer,
-            &self.timing.shutdown_timer,
-            &self.incoming.buffer,
-        ]
-    }
-
     fn core<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, LoopCore>> {
         self.owner.core(py)
     }

@@ -5,7 +5,6 @@
 
 use pyo3::exceptions::{PyBaseException, PyException, PyMemoryError, PyOSError, PyTimeoutError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::engine::{self, Step};
@@ -15,7 +14,7 @@ use super::{
     outgoing,
 };
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::ffi::{self, Obj, Payload, Raise as _, intern};
+use crate::ffi::{self, Obj, Payload, Raise as _, imported, intern};
 
 /// Closes: delivers pending data, sends `close_notify`, and closes the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -114,7 +113,7 @@ fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
     let closes = core
         .get()
         .call_soon_or_owe(step, this.object(), None, |protocol, _| {
-            TlsProtocol::native().get(protocol).map_or(Ok(()), |this| {
+            TlsProtocol::native().with(protocol, |this| {
                 let done = lower::call(this, intern!(this.py(), "close"));
                 or_end(this, done)
             })
@@ -218,15 +217,9 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
 
 /// Ends the connection because of an error, and reports it; returns the exception.
 pub(super) fn fatal_error(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<Obj> {
-    static CANCELLED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
     let is_os_error = error.is_instance_of::<PyOSError>(py);
-    let cancelled = ffi::imported(
-        &CANCELLED,
-        intern!(py, "asyncio"),
-        intern!(py, "CancelledError"),
-    );
-    let is_cancelled = match cancelled {
+    let is_cancelled = match imported!(py, PyType, "asyncio", "CancelledError") {
         Ok(class) => error.matches(py, class)?,
         // Out of memory.
         Err(_) => false,

@@ -15,7 +15,6 @@ use std::cell::Cell;
 
 use pyo3::exceptions::{PyOSError, PyResourceWarning};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 use ringloop::embed::Driver;
 
@@ -23,7 +22,8 @@ use super::thread::{self, Change, Owned, Owner};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Completes, LoopCore, Pay};
 use crate::ffi::{
-    self, Argument, Definition, Obj, ObjCell, Payload, This, Visited, Visitor, intern, members,
+    self, Argument, Definition, Obj, ObjCell, Payload, This, Visited, Visitor, imported, intern,
+    members,
 };
 use crate::limits;
 
@@ -265,13 +265,8 @@ pub(crate) fn copy_extra<'py>(
 
 /// Schedules the result of a future that waits for a transport.
 pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
-    static SET_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = loop_.py();
-    let (module, name) = (
-        intern!(py, "asyncio.futures"),
-        intern!(py, "_set_result_unless_cancelled"),
-    );
-    let set_result = ffi::imported(&SET_RESULT, module, name)?;
+    let set_result = imported!(py, PyAny, "asyncio.futures", "_set_result_unless_cancelled")?;
     let arguments = (set_result, waiter, py.None());
     loop_.call_method1(intern!(py, "call_soon"), arguments)?;
     Ok(())
@@ -279,11 +274,12 @@ pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) 
 
 /// Whether a protocol is a `BufferedProtocol`.
 pub(crate) fn is_buffered(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static BUFFERED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = protocol.py();
-    let module = intern!(py, "asyncio.protocols");
-    let class = ffi::imported(&BUFFERED, module, intern!(py, "BufferedProtocol"))?;
-    protocol.is_instance(class)
+    protocol.is_instance(imported!(
+        protocol.py(),
+        PyType,
+        "asyncio.protocols",
+        "BufferedProtocol"
+    )?)
 }
 
 /// Calls a method of the protocol in the connection's context; `None` if there is no protocol.
@@ -527,6 +523,5 @@ fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
 
 /// `warnings.warn`, needed even when imports are no longer possible.
 pub(super) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static WARN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    ffi::imported(&WARN, intern!(py, "warnings"), intern!(py, "warn"))
+    imported!(py, PyAny, "warnings", "warn")
 }

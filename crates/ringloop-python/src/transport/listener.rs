@@ -16,19 +16,19 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use ringloop::embed::op::{PollListener, Request};
 use ringloop::embed::sys::socket;
 use ringloop::embed::{Event, Key, Sink, Token};
 
 use super::create;
+use super::socket::wrapped;
 use crate::error;
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Completes, Handler, LoopCore};
 use crate::ffi::{
-    self, Definition, Fallible, Native, ObjCell, Payload, SocketCell, This, Visited, Visitor,
-    intern, members,
+    self, Definition, Fallible, ObjCell, Payload, SocketCell, This, imported, intern, members,
+    payload,
 };
 use crate::limits;
 
@@ -56,36 +56,16 @@ type Listener_<'a, 'py> = This<'a, 'py, Listener>;
 impl Payload for Listener {
     const NAME: &'static CStr = c"ringloop._native.Listener";
     const DOC: &'static CStr = c"A listening socket that is being served.";
+    payload!(Listener; define define;
+        visit loop_, socket, factory, server, accepted, context;
+        clear factory, server, accepted, context);
+}
 
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<Listener> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        members!(type_, Listener;
-            start() => start, "Accept connections.";
-            stop() => stop, "Accept no more.";
-        );
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.loop_.visit(visitor)?;
-        self.socket.visit(visitor)?;
-        self.factory.visit(visitor)?;
-        self.server.visit(visitor)?;
-        self.accepted.visit(visitor)?;
-        self.context.visit(visitor)
-    }
-
-    fn clear(&self) {
-        drop((
-            self.factory.take(),
-            self.server.take(),
-            self.accepted.take(),
-            self.context.take(),
-        ));
-    }
+fn define(type_: &mut Definition<Listener>) {
+    members!(type_, Listener;
+        start() => start, "Accept connections.";
+        stop() => stop, "Accept no more.";
+    );
 }
 
 /// Make a listener; it accepts after `start()`. With `accepted`, sockets go there instead of to a protocol of the factory.
@@ -320,9 +300,8 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
 /// The `socket.socket` of an accepted descriptor, without the system calls that would query its
 /// family and type.
 fn python_socket<'py>(this: Listener_<'_, 'py>, fd: OwnedFd) -> PyResult<Bound<'py, PyAny>> {
-    static SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = this.py();
-    let class = ffi::imported(&SOCKET, intern!(py, "socket"), intern!(py, "socket"))?;
+    let class = imported!(py, PyType, "socket", "socket")?;
     let (family, kind, proto) = this.shape;
     let connection = class.call1((
         Fallible(family),
@@ -377,7 +356,7 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
         loop_
             .get()
             .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-                Listener::native().get(object).map_or(Ok(()), start)
+                Listener::native().with(object, start)
             })?;
     }
     tell(this, message, errno)
@@ -397,10 +376,7 @@ fn tell(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
     let py = this.py();
     let error = error::from_io(&io::Error::from_raw_os_error(errno));
     let exception = error.into_value(py).into_bound(py);
-    let wrapper = py
-        .import(intern!(py, "asyncio.trsock"))?
-        .getattr(intern!(py, "TransportSocket"))?;
-    let socket = wrapper.call1((this.socket.get_or_none(py),))?;
+    let socket = wrapped(&this.socket.get_or_none(py))?;
     let more = [(intern!(py, "socket"), &socket)];
     let loop_ = core(this)?;
     exceptions::report(&loop_, message, &exception, &more)

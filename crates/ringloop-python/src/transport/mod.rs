@@ -36,7 +36,7 @@ use pyo3::prelude::*;
 use ringloop::embed::{Event, Kind};
 
 use crate::event_loop::{Completes, Flush, handlers};
-use crate::ffi::{Definition, Native, ObjCell, Payload, This, Visited, Visitor, intern};
+use crate::ffi::{ObjCell, Payload, This, intern, payload};
 
 use base::{Base, fatal_error};
 use listener::Listener;
@@ -78,33 +78,9 @@ impl Payload for Stream {
     const NAME: &'static CStr = c"ringloop._native.SocketTransport";
     const DOC: &'static CStr = c"A stream transport; see asyncio.Transport.";
     const DICT: bool = true;
-    const FINALIZER: bool = true;
-
-    fn native() -> &'static Native<Self> {
-        static TYPE: Native<Stream> = Native::new();
-        &TYPE
-    }
-
-    fn define(type_: &mut Definition<Self>) {
-        methods::define(type_);
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.base.visit(visitor)?;
-        self.socket.visit(visitor)?;
-        self.server.visit(visitor)?;
-        self.empty_waiter.visit(visitor)?;
-        self.flow.visit(visitor)
-    }
-
-    fn clear(&self) {
-        self.base.clear();
-        drop((self.server.take(), self.empty_waiter.take()));
-    }
-
-    fn finalize(this: Stream_<'_, '_>) {
-        base::finalize(this);
-    }
+    payload!(Stream; define methods::define;
+        visit base, socket, server, empty_waiter, flow;
+        clear base, server, empty_waiter; finalize base::finalize);
 }
 
 impl Completes for Stream {

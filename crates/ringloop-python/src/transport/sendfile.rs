@@ -8,11 +8,10 @@
 
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 use super::Stream_;
-use crate::ffi::{self, Fallible, Obj, Raise as _, intern};
+use crate::ffi::{Fallible, Obj, Raise as _, imported, intern};
 
 /// Makes the future; it completes at once if nothing is queued.
 pub(super) fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
@@ -83,10 +82,7 @@ pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// A member of `asyncio.constants._SendfileMode`: how `loop.sendfile` starts.
 pub(crate) fn mode<'py>(name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-    static MODES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = name.py();
-    let module = intern!(py, "asyncio.constants");
-    ffi::imported(&MODES, module, intern!(py, "_SendfileMode"))?.getattr(name)
+    imported!(name.py(), PyAny, "asyncio.constants", "_SendfileMode")?.getattr(name)
 }
 
 fn pending_waiter<'py>(this: Stream_<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -12,7 +12,6 @@ use std::ops::Deref;
 
 use pyo3::exceptions::PySystemError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use ringloop::embed::{Key, Sink, Token};
 
@@ -21,7 +20,8 @@ use super::flow::Writable;
 use super::gather::Gathering;
 use crate::event_loop::{Handler, LoopCore, handlers};
 use crate::ffi::{
-    self, Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, intern, members,
+    self, Definition, Fallible, IntoObject as _, Obj, Raise as _, SocketCell, This, imported,
+    intern, members,
 };
 
 /// A `socket.socket`, empty once closed, and the loop's state for it.
@@ -228,21 +228,18 @@ fn show_socket(
     socket: &Bound<'_, PyAny>,
     gathers: bool,
 ) -> PyResult<()> {
-    static TRANSPORT_SOCKET: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    static SHOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = socket.py();
-    let wrapper = ffi::imported(
-        &TRANSPORT_SOCKET,
-        intern!(py, "asyncio.trsock"),
-        intern!(py, "TransportSocket"),
-    )?;
     let inside = if gathers {
-        let (module, name) = (intern!(py, "ringloop._writes"), intern!(py, "ShownSocket"));
-        ffi::imported(&SHOWN, module, name)?.call1((socket, transport))?
+        imported!(py, PyType, "ringloop._writes", "ShownSocket")?.call1((socket, transport))?
     } else {
         socket.clone()
     };
-    extra.set_item(intern!(py, "socket"), wrapper.call1((inside,))?)
+    extra.set_item(intern!(py, "socket"), wrapped(&inside)?)
+}
+
+/// An `asyncio.trsock.TransportSocket`.
+pub(super) fn wrapped<'py>(socket: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    imported!(socket.py(), PyType, "asyncio.trsock", "TransportSocket")?.call1((socket,))
 }
 
 /// Registers a resting transport again: an operation is about to start.

@@ -12,12 +12,11 @@ use std::mem::MaybeUninit;
 
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use super::{Step, step_of};
 use crate::ffi::libssl::{self, Moved, Session};
-use crate::ffi::{self, Fallible, Raise as _, Visited, Visitor, intern};
+use crate::ffi::{self, Fallible, Raise as _, Visited, Visitor, imported, intern};
 
 /// Value of `RINGLOOP_TLS`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,9 +148,8 @@ fn choice(py: Python<'_>) -> PyResult<Choice> {
 
 /// Whether an object reads and writes as `ssl.SSLObject` does.
 fn has_plain_methods(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static SSL_OBJECT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = object.py();
-    let plain = ffi::imported(&SSL_OBJECT, intern!(py, "ssl"), intern!(py, "SSLObject"))?;
+    let plain = imported!(py, PyType, "ssl", "SSLObject")?;
     let type_ = object.get_type();
     if type_.is(plain) {
         return Ok(true);

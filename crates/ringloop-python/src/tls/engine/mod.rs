@@ -21,10 +21,9 @@ use std::mem::MaybeUninit;
 
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyType;
 
-use crate::ffi::{self, Obj, ObjCell, Raise as _, Visited, Visitor, intern};
+use crate::ffi::{self, Obj, ObjCell, Raise as _, Visited, Visitor, imported, intern};
 use direct::Direct;
 pub use direct::tls_engine;
 
@@ -56,9 +55,8 @@ impl Engine {
         server_side: bool,
         server_hostname: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        static MEMORY_BIO: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let py = context.py();
-        let memory_bio = ffi::imported(&MEMORY_BIO, intern!(py, "ssl"), intern!(py, "MemoryBIO"))?;
+        let memory_bio = imported!(py, PyType, "ssl", "MemoryBIO")?;
         let (incoming, outgoing) = (memory_bio.call0()?, memory_bio.call0()?);
         let keywords = ffi::new_dict(py)?;
         keywords.set_item(intern!(py, "server_side"), server_side)?;
@@ -216,23 +214,13 @@ fn step_of(py: Python<'_>, error: PyErr) -> Step {
 
 /// Whether an exception means only that more ciphertext is needed.
 fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
-    static AGAIN: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-    let again = AGAIN.get_or_try_init(py, || {
-        let ssl = py.import(intern!(py, "ssl"))?;
-        let kinds = [
-            ssl.getattr(intern!(py, "SSLWantReadError"))?,
-            ssl.getattr(intern!(py, "SSLSyscallError"))?,
-        ];
-        Ok::<_, PyErr>(ffi::new_tuple(py, kinds.into_iter())?.unbind())
-    })?;
-    Ok(error.matches(py, again.bind(py))?)
+    Ok(
+        error.matches(py, imported!(py, PyType, "ssl", "SSLWantReadError")?)?
+            || error.matches(py, imported!(py, PyType, "ssl", "SSLSyscallError")?)?,
+    )
 }
 
 /// Whether an exception is the `ssl` module's.
 pub fn is_ssl_error(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
-    static SSL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    Ok(error.matches(
-        py,
-        ffi::imported(&SSL_ERROR, intern!(py, "ssl"), intern!(py, "SSLError"))?,
-    )?)
+    Ok(error.matches(py, imported!(py, PyType, "ssl", "SSLError")?)?)
 }

@@ -88,7 +88,7 @@ fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
         return Ok(());
     }
     call_soon(this, intern!(this.py(), "_deliver_held"), |object, _| {
-        Stream::native().get(object).map_or(Ok(()), deliver_held)
+        Stream::native().with(object, deliver_held)
     })
 }
 
