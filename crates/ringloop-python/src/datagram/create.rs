@@ -18,6 +18,7 @@ use super::write::WriteSide;
 use crate::error;
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, SocketCell, intern};
+use crate::limits;
 use crate::transport::base::Base;
 use crate::transport::create;
 use crate::transport::flow::Flow;
@@ -82,7 +83,7 @@ pub(super) fn make_datagram_transport<'py>(
         rules: Rules::of_this_python(py),
         read: ReadSide::new(is_udp && is_own),
         write: WriteSide::new(is_udp),
-        flow: Flow::new(),
+        flow: Flow::new(limits::WRITE_HIGH_WATER),
         seen: RefCell::new(Seen::default()),
     };
     let transport = socket::instantiate(endpoint, sock, &extra, may_gather)?;

@@ -85,8 +85,10 @@ fn dropped(this: Datagram_<'_, '_>, has_address: bool) -> PyResult<bool> {
     if !(this.base.is_over() || has_address && this.base.lost_writes.get() > 0) {
         return Ok(false);
     }
+    let text = "socket.send() raised exception.";
     this.base
-        .drop_write(this.py(), "socket.send() raised exception.")
+        .lost_writes
+        .drop_write(this.py(), text)
         .map(|()| true)
 }
 

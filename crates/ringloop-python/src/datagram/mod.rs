@@ -22,11 +22,10 @@ use std::ffi::CStr;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Driver, Event};
 
-use crate::event_loop::{Completes, Flush, handlers};
+use crate::event_loop::{self, Completes, Flush, handlers};
 use crate::ffi::{self, ObjCell, Payload, This, intern, payload};
 use crate::transport::base::{self, Base};
 use crate::transport::flow::Flow;
@@ -130,13 +129,9 @@ fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
         Role::Read => Interest::READ,
         Role::Write => Interest::WRITE,
     };
-    let poll = Poll {
-        fd: this.socket.fd(this.py()),
-        interest,
-        level: true,
-    };
+    let poll = event_loop::poll(this.socket.fd(this.py()), interest);
     let sink = this.socket.sink(role as u8);
-    let submit = |driver: &mut Driver| driver.submit(Request::Poll(poll), sink);
+    let submit = |driver: &mut Driver| driver.submit(poll, sink);
     Ok(Armed::Running(this.base.driver(this.py(), submit)?))
 }
 

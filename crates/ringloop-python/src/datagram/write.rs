@@ -31,7 +31,6 @@ use super::{Datagram, Datagram_, Role, address, lifecycle};
 use crate::error;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
-use crate::transport;
 use crate::transport::base::{call_protocol, call_protocol_here, fatal_error};
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::socket::{self, Armed};
@@ -218,7 +217,7 @@ fn enqueue(
     data: Borrowed<'_, '_, PyAny>,
     to: Destination,
 ) -> PyResult<()> {
-    let buf = transport::write::take_over(data)?;
+    let buf = ffi::take_over(data)?;
     let counted = buf.len() + this.rules.header_len;
     this.write
         .queue

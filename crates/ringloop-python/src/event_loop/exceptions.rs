@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::callback::Callback;
-use crate::ffi::{self, Fallible, intern};
+use crate::ffi::{self, intern};
 
 /// Whether an exception ends `run_forever`.
 pub fn leaves_the_loop(py: Python<'_>, error: &PyErr) -> bool {
@@ -23,14 +23,11 @@ pub fn callback_failed(
     error: PyErr,
 ) -> PyResult<()> {
     let py = object.py();
-    if leaves_the_loop(py, &error) {
-        return Err(error);
-    }
-    let exception = error.into_value(py).into_bound(py);
-    let loop_ = ffi::locked(&object, || callback.loop_(py));
-    let reported = context_of(object, &loop_, callback, &exception)
-        .and_then(|context| call_handler(&loop_, &context));
-    contained(exception, reported)
+    contain(py, error, |exception| {
+        let loop_ = ffi::locked(&object, || callback.loop_(py));
+        let context = context_of(object, &loop_, callback, exception)?;
+        call_handler(&loop_, &context)
+    })
 }
 
 /// Passes an error of code that the loop calls without a handle, such as a transport at a
@@ -42,24 +39,26 @@ pub fn handler_failed(
     error: PyErr,
 ) -> PyResult<()> {
     let py = loop_.py();
-    if leaves_the_loop(py, &error) {
-        return Err(error);
-    }
-    let message = ffi::fill_template(intern!(py, "Exception in callback of %r"), &[object])
-        .or_else(|_| {
-            ffi::fill_template(
-                intern!(py, "Exception in callback of %s"),
-                &[&object.get_type()],
-            )
-        });
-    let exception = error.into_value(py).into_bound(py);
-    let reported = message.and_then(|message| {
-        let context = ffi::new_dict(py)?;
-        context.set_item(intern!(py, "message"), message)?;
-        context.set_item(intern!(py, "exception"), &exception)?;
-        call_handler(loop_, &context)
-    });
-    contained(exception, reported)
+    contain(py, error, |exception| {
+        let message = ffi::fill_template(intern!(py, "Exception in callback of %r"), &[object])
+            .or_else(|_| {
+                let template = intern!(py, "Exception in callback of %s");
+                ffi::fill_template(template, &[&object.get_type()])
+            })?;
+        call_handler(loop_, &context_with(&message, exception)?)
+    })
+}
+
+/// The context of an error without a handle.
+fn context_with<'py>(
+    message: &Bound<'py, PyString>,
+    exception: &Bound<'py, PyBaseException>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = message.py();
+    let context = ffi::new_dict(py)?;
+    context.set_item(intern!(py, "message"), message)?;
+    context.set_item(intern!(py, "exception"), exception)?;
+    Ok(context)
 }
 
 fn call_handler(loop_: &Bound<'_, PyAny>, context: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -68,16 +67,14 @@ fn call_handler(loop_: &Bound<'_, PyAny>, context: &Bound<'_, PyDict>) -> PyResu
 }
 
 /// Calls the loop's exception handler with `message`, `exception` and `more`.
-pub(crate) fn report(
-    loop_: &Bound<'_, PyAny>,
+pub(crate) fn report<'py>(
+    loop_: &Bound<'py, PyAny>,
     message: &str,
-    exception: &Bound<'_, PyBaseException>,
+    exception: &Bound<'py, PyBaseException>,
     more: &[(&Bound<'_, PyString>, &Bound<'_, PyAny>)],
 ) -> PyResult<()> {
     let py = loop_.py();
-    let context = ffi::new_dict(py)?;
-    context.set_item(intern!(py, "message"), Fallible(message))?;
-    context.set_item(intern!(py, "exception"), exception)?;
+    let context = context_with(&ffi::new_str(py, message)?, exception)?;
     for (name, value) in more {
         context.set_item(name, value)?;
     }
@@ -101,6 +98,25 @@ pub(crate) fn log<'py>(
     logger
         .call_method(level, arguments, Some(&keywords))
         .map(drop)
+}
+
+/// Logs one of asyncio's warnings.
+pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    log(intern!(py, "warning"), (ffi::new_str(py, text)?,), None)
+}
+
+/// Contains an error that ends nothing else: `report` passes it on, unless it leaves the loop.
+pub(crate) fn contain(
+    py: Python<'_>,
+    error: PyErr,
+    report: impl FnOnce(&Bound<'_, PyBaseException>) -> PyResult<()>,
+) -> PyResult<()> {
+    if leaves_the_loop(py, &error) {
+        return Err(error);
+    }
+    let exception = error.into_value(py).into_bound(py);
+    let reported = report(&exception);
+    contained(exception, reported)
 }
 
 /// A failing report does not end the loop: its handler contains its own errors, and this one means
@@ -130,9 +146,7 @@ fn context_of<'py>(
     let py = object.py();
     let source = describe(object, loop_, callback)?;
     let message = ffi::fill_template(intern!(py, "Exception in callback %s"), &[&source])?;
-    let context = ffi::new_dict(py)?;
-    context.set_item(intern!(py, "message"), message)?;
-    context.set_item(intern!(py, "exception"), exception)?;
+    let context = context_with(&message, exception)?;
     context.set_item(intern!(py, "handle"), object)?;
     let traceback = ffi::locked(&object, || callback.source_traceback(py));
     if traceback.is_truthy()? {

@@ -23,6 +23,15 @@ pub(crate) struct Watch {
     key: Key,
 }
 
+/// A level-triggered poll.
+pub(crate) fn poll(fd: RawFd, interest: Interest) -> Request {
+    Request::Poll(Poll {
+        fd,
+        interest,
+        level: true,
+    })
+}
+
 impl LoopCore {
     /// `call_soon` for a callback whose handle is not kept.
     pub(crate) fn call_soon_step(
@@ -214,13 +223,7 @@ impl LoopCore {
         fd: RawFd,
         interest: Interest,
     ) -> PyResult<Watch> {
-        let level = true;
-        let poll = Poll {
-            fd,
-            interest,
-            level,
-        };
-        self.watch_by(handler, role, Request::Poll(poll))
+        self.watch_by(handler, role, poll(fd, interest))
     }
 
     /// As [`LoopCore::watch`], by any kind of poll.

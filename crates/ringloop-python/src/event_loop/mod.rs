@@ -42,7 +42,7 @@ pub use core::LoopCore;
 pub use engine::forks;
 pub(crate) use handlers::Completes;
 pub use handlers::{Flush, Handler};
-pub(crate) use host::Watch;
+pub(crate) use host::{Watch, poll};
 pub(crate) use owed::Pay;
 
 use pyo3::prelude::*;

@@ -31,19 +31,19 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         method!(Target, call_soon("callback, *args, context=None") => call_soon, "Call `callback` in the next pass."),
         method!(Target, call_later("delay, callback, *args, context=None") => call_later, "Call `callback` after `delay` seconds."),
         method!(Target, call_at("when, callback, *args, context=None") => call_at, "Call `callback` when the loop's clock reads `when`."),
-        method!(Target, call_soon_threadsafe("callback, *args, context=None") => call_soon_threadsafe, "Call `callback` in the loop's thread; callable from any thread."),
-        method!(Target, _answer("callback, *args") => answer, "As call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
-        method!(Target, time() => time, "Return the loop's clock, `time.monotonic()`."),
+        method!(Target, call_soon_threadsafe("callback, *args, context=None") => |loop_, args| call_threadsafe(loop_, args, LoopCore::send), "Call `callback` in the loop's thread; callable from any thread."),
+        method!(Target, _answer("callback, *args") => |loop_, args| call_threadsafe(loop_, args, LoopCore::send_answer), "As call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
+        method!(Target, time() => |_loop| clock::monotonic_ns() as f64 / 1e9, "Return the loop's clock, `time.monotonic()`."),
         method!(Target, create_future() => create_future, "Make a future of this loop."),
         method!(Target, create_task("coro, **kwargs") => create_task, "Schedule a coroutine."),
-        method!(Target, is_running() => is_running, "Say whether the loop runs."),
-        method!(Target, is_closed() => is_closed, "Say whether the loop was closed."),
-        method!(Target, get_debug() => get_debug, "Say whether debug mode is on."),
-        method!(Target, _add_reader("fd, callback, *args") => add_reader, "Watch for data; returns the handle."),
-        method!(Target, _add_child_reader("fd, callback, *args") => add_child_reader, "As _add_reader, behind what others bring in the same wait."),
-        method!(Target, _add_writer("fd, callback, *args") => add_writer, "Watch for room; returns the handle."),
-        method!(Target, _remove_reader("fd") => remove_reader, "Stop watching for data."),
-        method!(Target, _remove_writer("fd") => remove_writer, "Stop watching for room."),
+        method!(Target, is_running() => |loop_| loop_.get().is_running(), "Say whether the loop runs."),
+        method!(Target, is_closed() => |loop_| loop_.get().is_closed(), "Say whether the loop was closed."),
+        method!(Target, get_debug() => |loop_| loop_.get().debug(), "Say whether debug mode is on."),
+        method!(Target, _add_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER), "Watch for data; returns the handle."),
+        method!(Target, _add_child_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::CHILD), "As _add_reader, behind what others bring in the same wait."),
+        method!(Target, _add_writer("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Write, &watchers::WATCHER), "Watch for room; returns the handle."),
+        method!(Target, _remove_reader("fd") => |loop_, args| watchers::remove(loop_, args, Direction::Read), "Stop watching for data."),
+        method!(Target, _remove_writer("fd") => |loop_, args| watchers::remove(loop_, args, Direction::Write), "Stop watching for room."),
     ];
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }
@@ -168,14 +168,6 @@ fn new_threadsafe_handle(
         .map(Obj::from)
 }
 
-fn call_soon_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    call_threadsafe(loop_, args, LoopCore::send)
-}
-
-fn answer(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
-    call_threadsafe(loop_, args, LoopCore::send_answer)
-}
-
 fn call_threadsafe(
     loop_: Loop<'_, '_>,
     args: Args<'_, '_>,
@@ -276,22 +268,6 @@ fn schedule_timer(
     Ok(handle)
 }
 
-fn time(_loop: Loop<'_, '_>) -> f64 {
-    clock::monotonic_ns() as f64 / 1e9
-}
-
-fn is_running(loop_: Loop<'_, '_>) -> bool {
-    loop_.get().is_running()
-}
-
-fn is_closed(loop_: Loop<'_, '_>) -> bool {
-    loop_.get().is_closed()
-}
-
-fn get_debug(loop_: Loop<'_, '_>) -> bool {
-    loop_.get().debug()
-}
-
 fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
@@ -375,24 +351,4 @@ fn inherited_create_task<'py>(
         ffi::new_tuple(py, all.into_iter())?,
         Some(&keywords),
     )
-}
-
-fn add_reader<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    watchers::add(loop_, args, Direction::Read, &watchers::WATCHER)
-}
-
-fn add_child_reader<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    watchers::add(loop_, args, Direction::Read, &watchers::CHILD)
-}
-
-fn add_writer<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    watchers::add(loop_, args, Direction::Write, &watchers::WATCHER)
-}
-
-fn remove_reader(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    watchers::remove(loop_, args, Direction::Read)
-}
-
-fn remove_writer(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<bool> {
-    watchers::remove(loop_, args, Direction::Write)
 }

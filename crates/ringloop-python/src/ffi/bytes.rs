@@ -51,30 +51,14 @@ fn fill_new_bytes(
     size: usize,
     fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
 ) -> PyResult<io::Result<Obj>> {
-    // SAFETY: with null it allocates `size` bytes and leaves them unwritten.
-    let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), size as isize) };
-    if object.is_null() {
-        return Err(PyErr::fetch(py));
-    }
-    // SAFETY: invariant 1: the object is ours alone, and its payload is `size` bytes.
-    let memory = unsafe { ffi::PyBytes_AsString(object) };
-    // SAFETY: invariant 1: the memory is writable for `size` bytes and needs no contents.
-    let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), size) };
-    let filled = fill(memory);
-    let mut object = object;
-    let count = match &filled {
-        Ok(count) => *count,
-        Err(_) => 0,
-    };
-    if count != size {
-        // SAFETY: invariant 1: a single reference, which the call replaces or releases.
-        if unsafe { _PyBytes_Resize(&raw mut object, count as isize) } < 0 {
-            return Err(PyErr::fetch(py));
+    let mut filling = Filling::new(py, size)?;
+    match fill(filling.room()) {
+        Ok(count) => {
+            filling.len = count;
+            filling.finish(py).map(Ok)
         }
+        Err(error) => Ok(Err(error)),
     }
-    // SAFETY: the reference is ours to give.
-    let bytes = unsafe { Obj::from_owned_ptr(py, object) }?;
-    Ok(filled.map(|_| bytes))
 }
 
 /// Receives at most `size` bytes into `memory`, which keeps its capacity for the next call.
@@ -194,9 +178,7 @@ pub fn join_bytes(py: Python<'_>, pieces: &[impl AsRef<[u8]>]) -> PyResult<Obj> 
     for piece in pieces {
         let piece = piece.as_ref();
         let room = filling.room();
-        for (place, byte) in room.iter_mut().zip(piece) {
-            place.write(*byte);
-        }
+        copy_into(room, piece);
         filling.len += piece.len();
     }
     filling.finish(py)
@@ -209,23 +191,27 @@ pub fn copy_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Obj> {
 }
 
 unsafe fn release_reference(owner: *mut ()) {
-    // SAFETY: `lend_bytes` took this reference for the buffer; the engine drops it attached.
+    // SAFETY: `take_over` took this reference for the buffer; the engine drops it attached.
     unsafe { ffi::Py_DECREF(owner.cast()) }
 }
 
-/// Makes a send buffer of an exact `bytes` object, from `skip` on; `None` for any other type.
-#[inline]
-pub fn lend_bytes(object: Borrowed<'_, '_, PyAny>, skip: usize) -> Option<SendBuf> {
-    let exact = object.cast_exact::<PyBytes>().ok()?;
-    let bytes = exact.as_bytes();
-    let owner = object.as_ptr();
+/// Makes a send buffer: exact `bytes` are kept by reference, other bytes-like objects are copied.
+pub fn take_over(object: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
+    let Ok(exact) = object.cast_exact::<PyBytes>() else {
+        // SAFETY: the object is alive.
+        if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
+            return Err(not_bytes_like(object));
+        }
+        let view = View::open(object, ffi::PyBUF_SIMPLE)?;
+        return try_copy(view.bytes()).map(SendBuf::from);
+    };
+    let (bytes, owner) = (exact.as_bytes(), object.as_ptr());
     // SAFETY: alive; the new reference belongs to the buffer.
     unsafe { ffi::Py_INCREF(owner) };
     // SAFETY: invariant 2, with the reference just taken.
-    let mut buf =
+    let buf =
         unsafe { SendBuf::from_raw(bytes.as_ptr(), bytes.len(), owner.cast(), release_reference) };
-    buf.advance(skip);
-    Some(buf)
+    Ok(buf)
 }
 
 /// A view of an object's memory.
@@ -270,15 +256,6 @@ impl Drop for View {
     }
 }
 
-/// A copy of a bytes-like object; `None` for other objects.
-pub fn snapshot(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<u8>>> {
-    // SAFETY: the object is alive.
-    if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
-        return None;
-    }
-    Some(View::open(object, ffi::PyBUF_SIMPLE).and_then(|view| try_copy(view.bytes())))
-}
-
 /// Passes the bytes of a bytes-like object to `body`, which must not call into Python.
 pub fn with_bytes<R>(
     object: Borrowed<'_, '_, PyAny>,
@@ -294,12 +271,15 @@ pub fn with_bytes<R>(
 /// Fills the start of a writable object from `bytes`; returns how many fit.
 pub fn fill(object: Borrowed<'_, '_, PyAny>, bytes: &[u8]) -> PyResult<usize> {
     let mut view = View::open(object, ffi::PyBUF_WRITABLE)?;
-    let memory = view.memory();
-    let count = bytes.len().min(memory.len());
-    for (place, byte) in memory[..count].iter_mut().zip(bytes) {
+    Ok(copy_into(view.memory(), bytes))
+}
+
+/// Copies `bytes` to the start of `memory`; returns how many fit.
+pub fn copy_into(memory: &mut [MaybeUninit<u8>], bytes: &[u8]) -> usize {
+    for (place, byte) in memory.iter_mut().zip(bytes) {
         place.write(*byte);
     }
-    Ok(count)
+    bytes.len().min(memory.len())
 }
 
 /// Lets `body` write into an object. It may run Python code: the exporter keeps the memory in place
@@ -355,7 +335,7 @@ pub fn bytes_from<'a>(py: Python<'a>, bytes: &'a Obj, start: usize) -> &'a [u8] 
 }
 
 /// The error for an object that is not bytes-like, with asyncio's message.
-pub fn not_bytes_like(object: Borrowed<'_, '_, PyAny>) -> PyErr {
+fn not_bytes_like(object: Borrowed<'_, '_, PyAny>) -> PyErr {
     let name = object
         .get_type()
         .name()

@@ -33,23 +33,7 @@ pub fn call<const N: usize>(
     callable: &Obj,
     arguments: &[&Obj; N],
 ) -> PyResult<Obj> {
-    const { assert!(N <= CALL_ARGUMENTS_MAX) };
-    let mut array = [std::ptr::null_mut(); CALL_ARGUMENTS_MAX + 1];
-    for (place, argument) in array[1..].iter_mut().zip(arguments) {
-        *place = argument.as_ptr();
-    }
-    let first = array[1..].as_ptr();
-    // SAFETY: invariants 1 and 2.
-    let result = unsafe {
-        ffi::PyObject_Vectorcall(
-            callable.as_ptr(),
-            first,
-            N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
-            std::ptr::null_mut(),
-        )
-    };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Obj::from_owned_ptr(py, result) }
+    vectorcall(py, callable.as_ptr(), arguments, ffi::PyObject_Vectorcall)
 }
 
 /// Calls the method `name` of the first argument with the others.
@@ -59,21 +43,32 @@ pub fn call_method<const N: usize>(
     name: &Bound<'_, PyString>,
     arguments: &[&Obj; N],
 ) -> PyResult<Obj> {
-    const { assert!(N >= 1 && N <= CALL_ARGUMENTS_MAX) };
+    const { assert!(N >= 1) };
+    vectorcall(py, name.as_ptr(), arguments, ffi::PyObject_VectorcallMethod)
+}
+
+type Vectorcall = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    usize,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+#[inline(always)]
+fn vectorcall<const N: usize>(
+    py: Python<'_>,
+    called: *mut ffi::PyObject,
+    arguments: &[&Obj; N],
+    function: Vectorcall,
+) -> PyResult<Obj> {
+    const { assert!(N <= CALL_ARGUMENTS_MAX) };
     let mut array = [std::ptr::null_mut(); CALL_ARGUMENTS_MAX + 1];
     for (place, argument) in array[1..].iter_mut().zip(arguments) {
         *place = argument.as_ptr();
     }
-    let first = array[1..].as_ptr();
-    // SAFETY: invariants 1 and 2; the receiver is the first argument.
-    let result = unsafe {
-        ffi::PyObject_VectorcallMethod(
-            name.as_ptr(),
-            first,
-            N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
-            std::ptr::null_mut(),
-        )
-    };
+    let (first, count) = (array[1..].as_ptr(), N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET);
+    // SAFETY: invariants 1 and 2; a method's receiver is the first argument.
+    let result = unsafe { function(called, first, count, std::ptr::null_mut()) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Obj::from_owned_ptr(py, result) }
 }

@@ -19,6 +19,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::{PyTypeInfo, ffi};
 use ringloop::embed::sys::reserve;
 
+use super::object::Obj;
 use crate::limits;
 
 /// Takes ownership of a result of the interpreter.
@@ -151,7 +152,15 @@ impl<'py> IntoObject<'py> for String {
     }
 }
 
+impl<'py> IntoObject<'py> for Obj {
+    #[inline]
+    fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.into_bound(py))
+    }
+}
+
 impl<'py, T> IntoObject<'py> for Bound<'py, T> {
+    #[inline]
     fn into_object(self, _py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(self.into_any())
     }
@@ -189,7 +198,10 @@ macro_rules! tuples {
     )* };
 }
 
-impl<'py> IntoObject<'py> for () {
+/// An empty tuple; `()` as a method's result is None.
+pub struct EmptyTuple;
+
+impl<'py> IntoObject<'py> for EmptyTuple {
     fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         new_tuple(py, std::iter::empty()).map(Bound::into_any)
     }

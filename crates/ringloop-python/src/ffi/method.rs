@@ -18,8 +18,7 @@ use pyo3::types::PyType;
 
 use super::args::Args;
 use super::critical::locked;
-use super::make::{IntoObject as _, Raise as _, new_str};
-use super::object::Obj;
+use super::make::{IntoObject, Raise as _, new_str};
 use super::thread_end::arm;
 
 /// A type whose methods use this module's entries.
@@ -40,63 +39,29 @@ pub unsafe trait Target: Sized + 'static {
 }
 
 /// A method's result: a value, or a `Result` of one.
-pub trait Return {
+pub trait Return<'py> {
     /// Converts into a new reference.
-    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject>;
+    fn into_new_reference(self, py: Python<'py>) -> PyResult<*mut ffi::PyObject>;
 }
 
-impl<R: Return> Return for PyResult<R> {
+impl<'py, R: Return<'py>> Return<'py> for PyResult<R> {
     #[inline]
-    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+    fn into_new_reference(self, py: Python<'py>) -> PyResult<*mut ffi::PyObject> {
         self?.into_new_reference(py)
     }
 }
 
-impl Return for () {
+impl<'py, T: IntoObject<'py>> Return<'py> for T {
+    #[inline]
+    fn into_new_reference(self, py: Python<'py>) -> PyResult<*mut ffi::PyObject> {
+        self.into_object(py).map(Bound::into_ptr)
+    }
+}
+
+impl Return<'_> for () {
     #[inline]
     fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
         Ok(py.None().into_ptr())
-    }
-}
-
-impl Return for bool {
-    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(pyo3::types::PyBool::new(py, self).to_owned().into_ptr())
-    }
-}
-
-impl Return for f64 {
-    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(self.into_object(py)?.into_ptr())
-    }
-}
-
-impl Return for u64 {
-    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(self.into_object(py)?.into_ptr())
-    }
-}
-
-impl<T> Return for Bound<'_, T> {
-    #[inline]
-    fn into_new_reference(self, _py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(self.into_ptr())
-    }
-}
-
-impl Return for Obj {
-    #[inline]
-    fn into_new_reference(self, _py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        Ok(self.into_ptr())
-    }
-}
-
-impl<R: Return> Return for Option<R> {
-    fn into_new_reference(self, py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
-        match self {
-            Some(value) => value.into_new_reference(py),
-            None => ().into_new_reference(py),
-        }
     }
 }
 

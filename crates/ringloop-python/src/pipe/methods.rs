@@ -12,12 +12,11 @@ use super::read::{self, ReadPipe, ReadPipe_};
 use super::write::{self, WritePipe, WritePipe_};
 use super::{End, Pipe};
 use crate::ffi::{
-    Argument, Definition, IntoObject as _, Raise as _, This, intern, members, repr_slot,
+    self, Argument, Definition, IntoObject as _, Raise as _, This, intern, members, repr_slot,
 };
 use crate::transport::base::{self, Endpoint as _};
 use crate::transport::flow::{self, Writable as _};
 use crate::transport::thread::{self, Change};
-use crate::transport::write::take_over;
 
 /// Lists the members of the reading end.
 pub(super) fn define_read(type_: &mut Definition<ReadPipe>) {
@@ -60,12 +59,12 @@ fn write_(this: WritePipe_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
         return Err(PyAssertionError::raise_with(&data.repr()?));
     }
     if this.base().is_elsewhere() {
-        return thread::hand_over_bytes(this, &[take_over(data)?]);
+        return thread::hand_over_bytes(this, &[ffi::take_over(data)?]);
     }
     if !data.is_truthy()? || write::dropped(this)? {
         return Ok(());
     }
-    match take_over(data) {
+    match ffi::take_over(data) {
         Ok(buf) => write::write(this, buf),
         // asyncio detects that in os.write(), which ends the transport.
         Err(error) if this.size() == 0 => write::failed(this, error),
@@ -74,10 +73,8 @@ fn write_(this: WritePipe_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
 }
 
 fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "write_eof"), Change::Closing);
-    }
-    write::write_eof(this)
+    let name = intern!(this.py(), "write_eof");
+    thread::in_loop(this, name, Change::Closing, write::write_eof)
 }
 
 fn repr_read<'py>(this: ReadPipe_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -16,7 +16,7 @@ use ringloop::embed::sys::interest::Interest;
 
 use super::{Pipe, lifecycle};
 use crate::error;
-use crate::event_loop::{Handler, Watch, handlers};
+use crate::event_loop::{Handler, Pay, Watch, handlers};
 use crate::ffi::{self, Obj, ObjCell, This, Visited, Visitor, intern};
 use crate::transport::base::step as step_of;
 
@@ -126,23 +126,13 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
     if poller.scheduled.replace(true) {
         return Ok(());
     }
-    let pay = if role == Role::Read {
-        pay_read::<T>
-    } else {
-        pay_write::<T>
+    let pay: Pay = match role {
+        Role::Read => |object, _| T::native().with(object, |this| run(this, Role::Read)),
+        Role::Write => |object, _| T::native().with(object, |this| run(this, Role::Write)),
     };
     let step = step_of(this, name, || Ok(context));
     let core = this.end().base.core(py)?;
     core.get().bring_or_owe(step, this.object(), pay)
-}
-
-/// The steps, if there was no memory for their callbacks.
-fn pay_read<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    T::native().with(object, |this| run(this, Role::Read))
-}
-
-fn pay_write<T: Pipe>(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    T::native().with(object, |this| run(this, Role::Write))
 }
 
 /// The scheduled step.

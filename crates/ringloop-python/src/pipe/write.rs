@@ -25,6 +25,7 @@ use super::poll::{self, Poller, Role};
 use super::{End, Pipe, lifecycle, methods};
 use crate::error;
 use crate::ffi::{self, Obj, Payload, Raise as _, This, payload};
+use crate::limits;
 use crate::transport::base::{self, Endpoint, State, connection_lost, fatal_error, log_debug};
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::write as shared;
@@ -52,7 +53,7 @@ impl WritePipe {
             writer: Poller::default(),
             queue: RefCell::new(VecDeque::new()),
             queued_bytes: Cell::new(0),
-            flow: Flow::new(),
+            flow: Flow::new(limits::WRITE_HIGH_WATER),
         }
     }
 
@@ -215,7 +216,7 @@ fn peer_closed(this: WritePipe_<'_, '_>) -> PyResult<()> {
 /// A write failed: the transport ends.
 pub(super) fn failed(this: WritePipe_<'_, '_>, error: PyErr) -> PyResult<()> {
     this.discard();
-    this.end.base.count_lost_write();
+    this.end.base.lost_writes.count();
     fatal_error(this, error, "Fatal write error on pipe transport")
 }
 
@@ -226,5 +227,5 @@ pub(super) fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
         return Ok(false);
     }
     let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
-    base.drop_write(this.py(), text).map(|()| true)
+    base.lost_writes.drop_write(this.py(), text).map(|()| true)
 }

@@ -9,6 +9,7 @@ use ringloop_quic::session::{End, Unfinished};
 use super::address;
 use super::exception::{configuration, exception};
 use crate::error;
+use crate::ffi::EmptyTuple;
 
 /// A connection's end, for messages and for code.
 pub struct Close {
@@ -129,9 +130,9 @@ pub fn stream(py: Python<'_>, end: &End, error: &StreamError) -> PyErr {
     match error {
         StreamError::Reset(code) => exception(py, "StreamResetError", (*code,)),
         StreamError::Stopped(code) => exception(py, "StreamStoppedError", (*code,)),
-        StreamError::EarlyDataRejected => exception(py, "EarlyDataRejected", ()),
+        StreamError::EarlyDataRejected => exception(py, "EarlyDataRejected", EmptyTuple),
         StreamError::Connection(_) => connection(py, end),
-        _ => exception(py, "StreamClosedError", ()),
+        _ => exception(py, "StreamClosedError", EmptyTuple),
     }
 }
 

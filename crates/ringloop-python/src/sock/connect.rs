@@ -1,15 +1,21 @@
-//! `sock_connect`, once the address is resolved.
+//! `sock_connect`, once the address is resolved, and `sock_accept`.
+
+use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use ringloop::embed::Kind;
+use ringloop::embed::op::{PollListener, Request};
+use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
+use crate::event_loop::poll;
 use crate::ffi::{self, Argument, IntoObject as _, Obj, Raise as _, Visited, Visitor, intern};
 
 /// A connect(2) in progress.
-pub(super) struct Connect {
+struct Connect {
     address: Obj,
 }
 
@@ -28,12 +34,12 @@ pub fn connect(
     let work = Connect {
         address: Obj::from_borrowed(address),
     };
-    operation::suspend(loop_, socket, Work::Connect(work))
+    operation::suspend(loop_, socket, work)
 }
 
-impl Connect {
+impl Work for Connect {
     /// The socket became writable: connected, or failed.
-    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
         let py = socket.py();
         let pending = socket::take_error(operation::fileno(socket)?)
             .map_err(|error| error::from_io(&error))?;
@@ -46,7 +52,40 @@ impl Connect {
         Err(PyOSError::raise_with(&arguments))
     }
 
-    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
+        poll(fd, Interest::WRITE)
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         visitor.visit(&self.address)
+    }
+}
+
+struct Accept;
+
+/// `_begin_accept(sock)`.
+pub fn accept(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<Obj> {
+    operation::begin(loop_, socket, Accept)
+}
+
+impl Work for Accept {
+    /// The result is `(socket, address)`.
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+        let py = socket.py();
+        let accepted = operation::call_socket(socket, intern!(py, "accept"), ())?;
+        if let Some(pair) = &accepted {
+            pair.bind(py)
+                .get_item(0)?
+                .call_method1(intern!(py, "setblocking"), (false,))?;
+        }
+        Ok(accepted)
+    }
+
+    fn poll(&self, fd: RawFd, kind: Kind) -> Request {
+        Request::PollListener(PollListener::new(fd, kind, true))
+    }
+
+    fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {
+        Visited::Continue(())
     }
 }

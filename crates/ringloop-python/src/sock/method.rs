@@ -4,11 +4,16 @@
 //! The methods know every family's form of an address, and take ownership of a control message's
 //! descriptors in the call that received them.
 
+use std::os::fd::RawFd;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
+use ringloop::embed::Kind;
+use ringloop::embed::op::Request;
 use ringloop::embed::sys::interest::Interest;
 
 use super::operation::{self, Loop, Work};
+use crate::event_loop::poll;
 use crate::ffi::{self, Argument, Obj, Visited, Visitor};
 
 /// A method, and its arguments as a tuple.
@@ -36,7 +41,7 @@ pub fn call(
         arguments: Obj::from_borrowed(arguments),
         interest,
     };
-    operation::begin(loop_, socket, Work::Method(work))
+    operation::begin(loop_, socket, work)
 }
 
 impl Method {
@@ -52,19 +57,21 @@ impl Method {
             interest: Interest::READ,
         })
     }
+}
 
-    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+impl Work for Method {
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
         let py = socket.py();
         let name = self.name.bind(py).cast::<PyString>()?;
         let arguments = self.arguments.bind(py).cast::<PyTuple>()?;
         operation::call_socket(socket, name, arguments.clone())
     }
 
-    pub(super) fn interest(&self) -> Interest {
-        self.interest
+    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
+        poll(fd, self.interest)
     }
 
-    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         visitor.visit(&self.name)?;
         visitor.visit(&self.arguments)
     }

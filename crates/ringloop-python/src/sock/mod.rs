@@ -12,13 +12,11 @@
 //! |-------------|-------------------------------------------------------------------|
 //! | `receive`   | `sock_recv`, `sock_recv_into`                                     |
 //! | `send`      | `sock_sendall`                                                    |
-//! | `connect`   | `sock_connect`                                                    |
-//! | `accept`    | `sock_accept`                                                     |
+//! | `connect`   | `sock_connect`, `sock_accept`                                     |
 //! | `method`    | `sock_recvfrom`, `sock_recvfrom_into`, `sock_sendto`, and         |
 //! |             | `sock_recvmsg`, `sock_sendmsg`, which asyncio lacks               |
 //! | `operation` | waiting, and common parts                                         |
 
-mod accept;
 mod connect;
 mod method;
 mod operation;
@@ -43,7 +41,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
         method!(Target, _begin_recv_into(sock, buf) => receive::recv_into, "Receive into `buf`, or return the operation that waits for bytes."),
         method!(Target, _begin_sendall(sock, data) => send::sendall, "Send, or return the operation that waits for room."),
         method!(Target, _begin_connect(sock, address) => connect::connect, "Connect, or return the operation that waits for the peer."),
-        method!(Target, _begin_accept(sock) => accept::accept, "Accept, or return the operation that waits for a connection."),
+        method!(Target, _begin_accept(sock) => connect::accept, "Accept, or return the operation that waits for a connection."),
         method!(Target, _begin_call(sock, name, arguments, sends) => method::call, "Call a method of the socket, or return the operation that waits for it."),
     ];
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)

@@ -13,16 +13,11 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
-use ringloop::embed::Event;
-use ringloop::embed::op::{Poll, PollListener, Request};
+use ringloop::embed::op::Request;
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::{Event, Kind};
 
-use super::accept;
-use super::connect::Connect;
-use super::method::Method;
-use super::receive::Receive;
-use super::send::SendAll;
-use crate::event_loop::{Completes, Handler, LoopCore, Watch};
+use crate::event_loop::{Completes, Handler, LoopCore, Watch, poll};
 use crate::ffi::{
     Argument, Definition, Fallible, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor,
     imported, intern, members, payload,
@@ -30,43 +25,15 @@ use crate::ffi::{
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
-/// Remaining work; an attempt returns `None` if the call would block.
-pub(super) enum Work {
-    Receive(Receive),
-    SendAll(SendAll),
-    Connect(Connect),
-    Accept,
-    Method(Method),
-}
-
-impl Work {
-    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
-        match self {
-            Self::Receive(work) => work.attempt(socket),
-            Self::SendAll(work) => work.attempt(socket),
-            Self::Connect(work) => work.attempt(socket),
-            Self::Accept => accept::attempt(socket),
-            Self::Method(work) => work.attempt(socket),
-        }
+/// Remaining work.
+pub(super) trait Work: 'static {
+    /// Continues; `None` if the call would block.
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>>;
+    /// The poll to wait for.
+    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
+        poll(fd, Interest::READ)
     }
-
-    fn interest(&self) -> Interest {
-        match self {
-            Self::Receive(_) | Self::Accept => Interest::READ,
-            Self::SendAll(_) | Self::Connect(_) => Interest::WRITE,
-            Self::Method(work) => work.interest(),
-        }
-    }
-
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        match self {
-            Self::Receive(work) => work.visit(visitor),
-            Self::SendAll(work) => work.visit(visitor),
-            Self::Connect(work) => work.visit(visitor),
-            Self::Accept => Visited::Continue(()),
-            Self::Method(work) => work.visit(visitor),
-        }
-    }
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited;
 }
 
 /// A waiting operation.
@@ -74,7 +41,7 @@ pub struct Operation {
     loop_: ObjCell,
     socket: ObjCell,
     fd: RawFd,
-    work: Work,
+    work: Box<dyn Work>,
     /// Resolved when the socket is ready.
     future: ObjCell,
     armed: Cell<Option<Watch>>,
@@ -99,7 +66,11 @@ fn define(type_: &mut Definition<Operation>) {
 }
 
 /// Tries at once; if that would block, returns the operation that waits.
-pub(super) fn begin(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -> PyResult<Obj> {
+pub(super) fn begin(
+    loop_: Loop<'_, '_>,
+    socket: Argument<'_, '_>,
+    work: impl Work,
+) -> PyResult<Obj> {
     check(loop_, socket)?;
     match work.attempt(&socket)? {
         Some(result) => Ok(result),
@@ -108,7 +79,11 @@ pub(super) fn begin(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -
 }
 
 /// Makes the operation that waits until `work` can continue.
-pub(super) fn suspend(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work) -> PyResult<Obj> {
+pub(super) fn suspend(
+    loop_: Loop<'_, '_>,
+    socket: Argument<'_, '_>,
+    work: impl Work,
+) -> PyResult<Obj> {
     let py = loop_.py();
     let fd: RawFd = fileno(&socket)?;
     loop_.get().check_open()?;
@@ -119,7 +94,7 @@ pub(super) fn suspend(loop_: Loop<'_, '_>, socket: Argument<'_, '_>, work: Work)
         loop_: ObjCell::new(Some(loop_.to_owned().into())),
         socket: ObjCell::new(Some(Obj::from_borrowed(socket))),
         fd,
-        work,
+        work: Box::new(work),
         future: ObjCell::new(None),
         armed: Cell::new(None),
     };
@@ -189,16 +164,7 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     drop(this.future.replace(Some(future.clone_ref(py))));
     // Level-triggered: the application may close the socket as soon as this ends, so no
     // registration may be left.
-    let poll = match this.work {
-        Work::Accept => {
-            Request::PollListener(PollListener::new(this.fd, core.engine.kind()?, true))
-        }
-        _ => Request::Poll(Poll {
-            fd: this.fd,
-            interest: this.work.interest(),
-            level: true,
-        }),
-    };
+    let poll = this.work.poll(this.fd, core.engine.kind()?);
     this.armed
         .set(Some(core.watch_by(Handler::of(this), 0, poll)?));
     Ok(future)

@@ -10,7 +10,7 @@ use crate::error;
 use crate::ffi::{self, Argument, IntoObject as _, Obj, Visited, Visitor, intern};
 
 /// Destination of received bytes.
-pub(super) enum Receive {
+enum Receive {
     /// A new `bytes` of at most this length.
     Bytes(usize),
     /// A writable object.
@@ -23,15 +23,15 @@ pub fn recv(
     socket: Argument<'_, '_>,
     size: Argument<'_, '_>,
 ) -> PyResult<Obj> {
-    let work = match size.extract::<isize>() {
-        // recv(0) returns without a system call.
-        Ok(bytes) if bytes > 0 && operation::is_plain(&socket) => {
-            Work::Receive(Receive::Bytes(bytes.unsigned_abs()))
-        }
-        // A subclass, or an argument that the method rejects or treats specially.
-        _ => Work::Method(Method::receiving(intern!(loop_.py(), "recv"), size)?),
-    };
-    operation::begin(loop_, socket, work)
+    // recv(0) returns without a system call.
+    if let Ok(bytes @ 1..) = size.extract::<isize>()
+        && operation::is_plain(&socket)
+    {
+        return operation::begin(loop_, socket, Receive::Bytes(bytes.unsigned_abs()));
+    }
+    // A subclass, or an argument that the method rejects or treats specially.
+    let method = Method::receiving(intern!(loop_.py(), "recv"), size)?;
+    operation::begin(loop_, socket, method)
 }
 
 /// `_begin_recv_into(sock, buf)`.
@@ -40,16 +40,15 @@ pub fn recv_into(
     socket: Argument<'_, '_>,
     buffer: Argument<'_, '_>,
 ) -> PyResult<Obj> {
-    let work = if operation::is_plain(&socket) && ffi::is_writable(buffer) {
-        Work::Receive(Receive::Into(Obj::from_borrowed(buffer)))
-    } else {
-        Work::Method(Method::receiving(intern!(loop_.py(), "recv_into"), buffer)?)
-    };
-    operation::begin(loop_, socket, work)
+    if operation::is_plain(&socket) && ffi::is_writable(buffer) {
+        return operation::begin(loop_, socket, Receive::Into(Obj::from_borrowed(buffer)));
+    }
+    let method = Method::receiving(intern!(loop_.py(), "recv_into"), buffer)?;
+    operation::begin(loop_, socket, method)
 }
 
-impl Receive {
-    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+impl Work for Receive {
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
         let py = socket.py();
         match self {
             Self::Bytes(size) => {
@@ -67,7 +66,7 @@ impl Receive {
         }
     }
 
-    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         match self {
             Self::Bytes(_) => Visited::Continue(()),
             Self::Into(object) => visitor.visit(object),

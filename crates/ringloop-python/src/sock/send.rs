@@ -2,16 +2,21 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
+use ringloop::embed::Kind;
+use ringloop::embed::op::Request;
+use ringloop::embed::sys::interest::Interest;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
+use crate::event_loop::poll;
 use crate::ffi::{self, Argument, Obj, Visited, Visitor, intern};
 
 /// Bytes to send completely.
-pub(super) struct SendAll {
+struct SendAll {
     /// A `memoryview`, so that its owner cannot resize it meanwhile.
     data: Obj,
     sent: Cell<usize>,
@@ -33,7 +38,7 @@ pub fn sendall(
         data: PyMemoryView::from(&data)?.into(),
         sent: Cell::new(sent),
     };
-    operation::suspend(loop_, socket, Work::SendAll(work))
+    operation::suspend(loop_, socket, work)
 }
 
 /// Result of one send(2).
@@ -44,8 +49,8 @@ enum Progress {
     Part(usize),
 }
 
-impl SendAll {
-    pub(super) fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
+impl Work for SendAll {
+    fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
         let py = socket.py();
         match send_once(socket, self.data.bind(py), self.sent.get())? {
             Progress::All => Ok(Some(py.None().into_bound(py).into())),
@@ -56,7 +61,11 @@ impl SendAll {
         }
     }
 
-    pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
+        poll(fd, Interest::WRITE)
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         visitor.visit(&self.data)
     }
 }

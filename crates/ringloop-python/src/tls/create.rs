@@ -15,8 +15,8 @@ use super::{Incoming, Outgoing, Timing, Tls, TlsProtocol, TlsTransport};
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Payload, Raise as _, intern};
 use crate::limits;
-use crate::transport::Marks;
-use crate::transport::base::is_buffered;
+use crate::transport::base::{LostWrites, is_buffered};
+use crate::transport::flow::Flow;
 use crate::transport::thread::Owner;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
@@ -72,16 +72,14 @@ pub(super) fn make_tls_protocol<'py>(
                 buffer: ObjCell::new(None),
                 eof: Cell::new(false),
                 app_paused: Cell::new(false),
-                lower_paused: Cell::new(false),
-                marks: Marks::new(limits::TLS_READ_HIGH_WATER),
+                flow: Flow::new(limits::TLS_READ_HIGH_WATER),
             },
             outgoing: Outgoing {
                 backlog: RefCell::new(VecDeque::new()),
                 backlog_bytes: Cell::new(0),
                 lower_paused: Cell::new(false),
-                app_paused: Cell::new(false),
-                marks: Marks::new(limits::TLS_WRITE_HIGH_WATER),
-                lost_writes: Cell::new(0),
+                flow: Flow::new(limits::TLS_WRITE_HIGH_WATER),
+                lost_writes: LostWrites::default(),
             },
         },
     )?;

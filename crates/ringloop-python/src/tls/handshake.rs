@@ -9,16 +9,16 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use super::engine::{self, Step};
 use super::state::{AppState, State};
-use super::{Tls, TlsProtocol, incoming, log_debug, lower, outgoing, shutdown};
+use super::{Tls, TlsProtocol, incoming, lower, outgoing, shutdown};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, imported, intern};
-use crate::transport::base::tell;
+use crate::transport::base::{log_debug, tell};
 
 /// Starts over a new lower transport.
 pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = this.py();
     lower::attach(this, transport);
-    log_debug(this, "%r starts SSL handshake")?;
+    log_debug(this, "debug", "%r starts SSL handshake")?;
     let core = this.core(py)?;
     let start = if core.get().debug() {
         Some(core.call_method0(intern!(py, "time"))?.extract()?)

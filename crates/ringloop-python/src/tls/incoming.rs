@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 
 use super::engine::Step;
 use super::state::{AppState, Receiver, State};
-use super::{Tls, TlsProtocol, handshake, lower, outgoing, shutdown, warn};
-use crate::event_loop::exceptions::leaves_the_loop;
+use super::{Tls, TlsProtocol, handshake, lower, outgoing, shutdown};
+use crate::event_loop::exceptions::{leaves_the_loop, warn};
 use crate::ffi::{self, IntoObject as _, Obj, Payload, intern};
 use crate::limits;
 use crate::transport::base::{call_soon, tell};
@@ -238,12 +238,9 @@ pub(super) fn resumed(this: Tls<'_, '_>) -> PyResult<()> {
 pub(super) fn control_lower(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let size = this.engine.incoming_len(py)?;
-    let incoming = &this.incoming;
-    if incoming.marks.is_reached(size) && !incoming.lower_paused.get() {
-        incoming.lower_paused.set(true);
+    if this.incoming.flow.pauses_at(size) {
         lower::call(this, intern!(py, "pause_reading"))
-    } else if incoming.marks.is_low(size) && incoming.lower_paused.get() {
-        incoming.lower_paused.set(false);
+    } else if this.incoming.flow.resumes(size) {
         lower::call(this, intern!(py, "resume_reading"))
     } else {
         Ok(())

@@ -39,14 +39,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::CStr;
 
-use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
 use crate::event_loop::LoopCore;
-use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::ffi::{self, ObjCell, Payload, Raise as _, This, Visited, Visitor, intern, payload};
-use crate::transport::Marks;
+use crate::ffi::{ObjCell, Payload, Raise as _, This, Visited, Visitor, intern, payload};
+use crate::transport::base::LostWrites;
+use crate::transport::flow::Flow;
 use crate::transport::thread::{Owned, Owner};
 use engine::Engine;
 use state::{AppState, Receiver, State};
@@ -118,9 +118,8 @@ struct Incoming {
     eof: Cell<bool>,
     /// The application has paused delivery.
     app_paused: Cell<bool>,
-    /// The lower transport's reading is paused.
-    lower_paused: Cell<bool>,
-    marks: Marks,
+    /// Of the lower transport's reading.
+    flow: Flow,
 }
 
 /// The writing side.
@@ -130,11 +129,9 @@ struct Outgoing {
     backlog_bytes: Cell<usize>,
     /// The lower transport is full.
     lower_paused: Cell<bool>,
-    /// The application's protocol is paused.
-    app_paused: Cell<bool>,
-    marks: Marks,
-    /// 1 once the connection is lost, plus one for each later write.
-    lost_writes: Cell<u32>,
+    /// Of the application's protocol.
+    flow: Flow,
+    lost_writes: LostWrites,
 }
 
 /// The application's transport.
@@ -154,8 +151,8 @@ impl Payload for TlsProtocol {
     const DOC: &'static CStr = c"TLS between a transport and a protocol.";
     // The loop stays: a cleared connection that is still reachable behaves like a closed one.
     payload!(TlsProtocol; define protocol::define;
-        visit lower, app, app_transport, waiter, extra, timing, incoming.buffer, owner, incoming.marks,
-            outgoing.marks, engine;
+        visit lower, app, app_transport, waiter, extra, timing, incoming.buffer, owner, incoming.flow,
+            outgoing.flow, engine;
         clear lower, app, app_transport, waiter, extra, timing, incoming.buffer, engine);
 }
 
@@ -198,47 +195,6 @@ impl TlsProtocol {
         self.state.set(next);
         Ok(())
     }
-}
-
-/// Logs in debug mode; `%r` in the text is this protocol.
-fn log_debug(this: Tls<'_, '_>, text: &str) -> PyResult<()> {
-    let py = this.py();
-    if !this.core(py)?.get().debug() {
-        return Ok(());
-    }
-    let text = ffi::new_str(py, text)?;
-    exceptions::log(intern!(py, "debug"), (text, this.object()), None)
-}
-
-/// Logs one of asyncio's warnings.
-fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    exceptions::log(intern!(py, "warning"), (ffi::new_str(py, text)?,), None)
-}
-
-/// Reports a protocol's error that does not end the connection to the loop's exception handler.
-fn report(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyResult<()> {
-    let py = this.py();
-    if leaves_the_loop(py, &error) {
-        return Err(error);
-    }
-    let exception = error.into_value(py).into_bound(py);
-    let transport = this.app_transport.get_or_none(py);
-    call_exception_handler(this, &exception, message, &transport)
-}
-
-/// Calls the loop's exception handler with this protocol and one of its transports.
-fn call_exception_handler(
-    this: Tls<'_, '_>,
-    exception: &Bound<'_, PyBaseException>,
-    message: &str,
-    transport: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let py = this.py();
-    let more = [
-        (intern!(py, "transport"), transport),
-        (intern!(py, "protocol"), &*this.object()),
-    ];
-    exceptions::report(&this.owner.loop_(py), message, exception, &more)
 }
 
 /// Whether an error is an `Exception`: others (`KeyboardInterrupt`, `CancelledError`) are passed on

@@ -11,10 +11,11 @@ use ringloop::buf::SendBuf;
 
 use super::engine::Step;
 use super::state::State;
-use super::{Tls, TlsProtocol, Transport, lower, report, shutdown, warn};
+use super::{Tls, TlsProtocol, Transport, lower, shutdown};
+use crate::event_loop::exceptions;
 use crate::ffi::{self, Payload, intern};
 use crate::limits;
-use crate::transport::base::tell;
+use crate::transport::base::{call_handler, tell};
 
 /// Whether plaintext is queued.
 pub(super) fn has_backlog(this: Tls<'_, '_>) -> bool {
@@ -64,14 +65,11 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
     }
 }
 
-/// Drops writes after the end; asyncio logs the fifth and later ones.
+/// Drops writes after the end.
 pub(super) fn dropped(this: Tls<'_, '_>) -> PyResult<()> {
-    let lost = this.outgoing.lost_writes.get();
-    this.outgoing.lost_writes.set(lost + 1);
-    if lost >= limits::LOST_WRITES_BEFORE_WARNING {
-        warn(this.py(), "SSL connection is closed")?;
-    }
-    Ok(())
+    this.outgoing
+        .lost_writes
+        .drop_write(this.py(), "SSL connection is closed")
 }
 
 /// Encrypts the backlog and sends it.
@@ -135,23 +133,28 @@ fn send(this: Tls<'_, '_>) -> PyResult<()> {
 pub(super) fn control_app(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let size = size(this)?;
-    let outgoing = &this.outgoing;
-    let (pause, method, failure) = if outgoing.marks.is_reached(size) && !outgoing.app_paused.get()
-    {
-        let method = intern!(py, "pause_writing");
-        (true, method, "protocol.pause_writing() failed")
-    } else if outgoing.marks.is_low(size) && outgoing.app_paused.get() {
-        let method = intern!(py, "resume_writing");
-        (false, method, "protocol.resume_writing() failed")
+    let flow = &this.outgoing.flow;
+    let (method, failure) = if flow.pauses_at(size) {
+        (
+            intern!(py, "pause_writing"),
+            "protocol.pause_writing() failed",
+        )
+    } else if flow.resumes(size) {
+        (
+            intern!(py, "resume_writing"),
+            "protocol.resume_writing() failed",
+        )
     } else {
         return Ok(());
     };
-    outgoing.app_paused.set(pause);
     let Some(app) = this.app.get(py) else {
         return Ok(());
     };
     match tell(this, &app, method, None) {
         Ok(_) => Ok(()),
-        Err(error) => report(this, error, failure),
+        Err(error) => exceptions::contain(py, error, |exception| {
+            let transport = this.app_transport.get_or_none(py);
+            call_handler(this, exception, failure, &transport, &this.object())
+        }),
     }
 }

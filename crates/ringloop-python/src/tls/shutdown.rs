@@ -3,18 +3,16 @@
 //! Called by: every part of the state machine.
 //! Source: the "Shutdown flow" of `asyncio.sslproto.SSLProtocol`.
 
-use pyo3::exceptions::{PyBaseException, PyException, PyMemoryError, PyOSError, PyTimeoutError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyOSError, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::engine::{self, Step};
 use super::state::{AppState, State};
-use super::{
-    Tls, TlsProtocol, TlsTransport, call_exception_handler, handshake, incoming, log_debug, lower,
-    outgoing,
-};
+use super::{Tls, TlsProtocol, TlsTransport, handshake, incoming, lower, outgoing};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{self, Obj, Payload, Raise as _, imported, intern};
+use crate::transport::base::{call_handler, log_debug, log_error};
 
 /// Closes: delivers pending data, sends `close_notify`, and closes the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -146,7 +144,7 @@ pub(super) fn eof_received(this: Tls<'_, '_>) -> PyResult<bool> {
 }
 
 fn lower_ended(this: Tls<'_, '_>) -> PyResult<bool> {
-    log_debug(this, "%r received EOF")?;
+    log_debug(this, "debug", "%r received EOF")?;
     match this.state.get() {
         State::DoHandshake => handshake::cut_off(this)?,
         State::Wrapped => {
@@ -176,8 +174,7 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
     drop(this.outgoing.backlog.take());
     this.outgoing.backlog_bytes.set(0);
     drop(this.engine.take_output(py));
-    let lost = this.outgoing.lost_writes.get();
-    this.outgoing.lost_writes.set(lost + 1);
+    this.outgoing.lost_writes.count();
     mark_closed(this);
     let told = matches!(this.app_state.get(), AppState::Made | AppState::Eof);
     if this.state.get() != State::DoHandshake && told {
@@ -229,29 +226,14 @@ pub(super) fn fatal_error(this: Tls<'_, '_>, error: PyErr, message: &str) -> PyR
     let lower = this.lower.get_or_none(py);
     lower::force_close(this, Some(&object))?;
     if !is_cancelled {
-        let reported = report_exception(this, &exception, &lower, message, is_os_error);
+        let reported = if is_os_error {
+            log_error(this, &exception, message)
+        } else {
+            call_handler(this, &exception, message, &lower, &this.object())
+        };
         exceptions::contained(exception, reported)?;
     }
     Ok(object)
-}
-
-fn report_exception(
-    this: Tls<'_, '_>,
-    exception: &Bound<'_, PyBaseException>,
-    lower: &Bound<'_, PyAny>,
-    message: &str,
-    is_os_error: bool,
-) -> PyResult<()> {
-    let py = this.py();
-    if !is_os_error {
-        return call_exception_handler(this, exception, message, lower);
-    }
-    if !this.core(py)?.get().debug() {
-        return Ok(());
-    }
-    let text = ffi::new_str(py, message)?;
-    let arguments = (intern!(py, "%r: %s"), this.object(), text);
-    exceptions::log(intern!(py, "debug"), arguments, Some(exception))
 }
 
 fn exception_of(py: Python<'_>, error: PyErr) -> Obj {

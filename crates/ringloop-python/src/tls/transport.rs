@@ -14,7 +14,6 @@ use crate::limits;
 use crate::transport::marks::given;
 use crate::transport::sendfile;
 use crate::transport::thread::{self, Change};
-use crate::transport::write::take_over;
 
 /// Lists the members.
 pub(super) fn define(type_: &mut Definition<TlsTransport>) {
@@ -23,15 +22,15 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
         writelines(list_of_data) => writelines, "Send several pieces of data.";
         write_eof() => write_eof, "Not possible over TLS: raises NotImplementedError.";
         can_write_eof() => |_this| false, "Say that write_eof() does not work.";
-        get_write_buffer_size() => |this| with(this, |tls| Ok(outgoing::size(tls)? as u64)), "Return how many bytes the lower transport was not given yet.";
-        get_write_buffer_limits() => |this| with(this, |tls| tls.outgoing.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
+        get_write_buffer_size() => |this| with(this, outgoing::size), "Return how many bytes the lower transport was not given yet.";
+        get_write_buffer_limits() => |this| with(this, |tls| tls.outgoing.flow.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
         set_write_buffer_limits(high=None, low=None) => set_write_buffer_limits, "Set the water marks, in bytes.";
         _test__append_write_backlog(data) => append_write_backlog, "Queue data without sending it.";
         pause_reading() => |this| set_reading(this, true), "Deliver nothing until resume_reading().";
         resume_reading() => |this| set_reading(this, false), "Deliver again.";
         is_reading() => |this| with(this, |tls| Ok(!this.owner.will_pause(tls.incoming.app_paused.get()))), "Say whether bytes are delivered.";
-        get_read_buffer_size() => |this| with(this, |tls| Ok(tls.engine.incoming_len(tls.py())? as u64)), "Return how many bytes of ciphertext wait to be decrypted.";
-        get_read_buffer_limits() => |this| with(this, |tls| tls.incoming.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
+        get_read_buffer_size() => |this| with(this, |tls| tls.engine.incoming_len(tls.py())), "Return how many bytes of ciphertext wait to be decrypted.";
+        get_read_buffer_limits() => |this| with(this, |tls| tls.incoming.flow.marks.to_python(tls.py())), "Return the low and high water marks, in bytes.";
         set_read_buffer_limits(high=None, low=None) => set_read_buffer_limits, "Set the water marks, in bytes.";
         get_extra_info(name, default=None) => get_extra_info, "Return what is known of the connection.";
         set_protocol(protocol) => set_protocol, "Hand the connection to another protocol.";
@@ -43,7 +42,7 @@ pub(super) fn define(type_: &mut Definition<TlsTransport>) {
         get _loop => |this| this.owner.loop_(this.py()), "The loop.";
         get _ssl_protocol => |this| this.protocol.get_or_none(this.py()), "The protocol that speaks TLS.";
         get _closed => is_closed, "Whether close() or abort() was called, or the connection is lost.";
-        get _protocol_paused => |this| with(this, |tls| Ok(tls.outgoing.app_paused.get())), "Whether the protocol was told to stop writing.";
+        get _protocol_paused => |this| with(this, |tls| Ok(tls.outgoing.flow.is_paused())), "Whether the protocol was told to stop writing.";
         get _start_tls_compatible => |_this| true, "loop.start_tls() accepts it.";
         get _sendfile_compatible => |this| sendfile::mode(intern!(this.py(), "FALLBACK")), "loop.sendfile() reads the file and writes it here.";
     );
@@ -73,7 +72,7 @@ fn write(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
             data.get_type().name()?
         )));
     }
-    let buf = take_over(data)?;
+    let buf = ffi::take_over(data)?;
     if buf.is_empty() {
         return Ok(());
     }
@@ -111,7 +110,7 @@ fn take_over_all(list: Argument<'_, '_>) -> PyResult<(Vec<SendBuf>, Option<PyErr
     for data in list.try_iter()? {
         let data = data?;
         data.len()?;
-        match take_over(data.as_borrowed()) {
+        match ffi::take_over(data.as_borrowed()) {
             Ok(buf) => {
                 bufs.try_reserve(1).map_err(ffi::no_memory)?;
                 bufs.push(buf);
@@ -134,6 +133,7 @@ fn set_write_buffer_limits(
     let given = given("set_write_buffer_limits", high, low)?;
     with(this, |tls| {
         tls.outgoing
+            .flow
             .marks
             .set(this.py(), given, limits::TLS_WRITE_HIGH_WATER)?;
         outgoing::control_app(tls)
@@ -142,7 +142,7 @@ fn set_write_buffer_limits(
 
 /// For tests of the standard library: as `write`, but without encryption yet.
 fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
-    let buf = take_over(data)?;
+    let buf = ffi::take_over(data)?;
     with(this, |tls| {
         let before = tls.outgoing.backlog_bytes.get();
         tls.outgoing.backlog_bytes.set(before + buf.len());
@@ -153,21 +153,20 @@ fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyRe
 
 fn set_reading(this: Transport<'_, '_>, pauses: bool) -> PyResult<()> {
     let py = this.py();
-    if this.owner.is_elsewhere() {
-        let name = if pauses {
-            intern!(py, "pause_reading")
-        } else {
-            intern!(py, "resume_reading")
-        };
-        return thread::hand_over(this, name, Change::Reading(pauses));
-    }
-    this.owner.reading_called();
-    with(this, |tls| {
-        if pauses {
-            tls.incoming.app_paused.set(true);
-            return Ok(());
-        }
-        incoming::resume(tls)
+    let name = if pauses {
+        intern!(py, "pause_reading")
+    } else {
+        intern!(py, "resume_reading")
+    };
+    thread::in_loop(this, name, Change::Reading(pauses), |this| {
+        this.owner.reading_called();
+        with(this, |tls| {
+            if pauses {
+                tls.incoming.app_paused.set(true);
+                return Ok(());
+            }
+            incoming::resume(tls)
+        })
     })
 }
 
@@ -179,6 +178,7 @@ fn set_read_buffer_limits(
     let given = given("set_read_buffer_limits", high, low)?;
     with(this, |tls| {
         tls.incoming
+            .flow
             .marks
             .set(this.py(), given, limits::TLS_READ_HIGH_WATER)?;
         incoming::control_lower(tls)
@@ -232,21 +232,18 @@ fn is_closed(this: Transport<'_, '_>) -> bool {
 }
 
 fn close(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.owner.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "close"), Change::Closing);
-    }
-    if this.closed.replace(true) {
-        drop(this.protocol.take());
-        return Ok(());
-    }
-    with(this, shutdown::start)
+    thread::in_loop(this, intern!(this.py(), "close"), Change::Closing, |this| {
+        if this.closed.replace(true) {
+            this.protocol.clear();
+            return Ok(());
+        }
+        with(this, shutdown::start)
+    })
 }
 
 fn abort(this: Transport<'_, '_>) -> PyResult<()> {
-    if this.owner.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "abort"), Change::Closing);
-    }
-    abort_with(this, None)
+    let name = intern!(this.py(), "abort");
+    thread::in_loop(this, name, Change::Closing, |this| abort_with(this, None))
 }
 
 fn force_close(this: Transport<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {

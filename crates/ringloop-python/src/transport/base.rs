@@ -13,7 +13,7 @@
 
 use std::cell::Cell;
 
-use pyo3::exceptions::{PyOSError, PyResourceWarning};
+use pyo3::exceptions::{PyBaseException, PyOSError, PyResourceWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 use ringloop::embed::Driver;
@@ -49,8 +49,30 @@ pub(crate) struct Base {
     /// Context of protocol callbacks; empty if it is the caller's.
     pub context: ObjCell,
     pub state: Cell<State>,
-    /// Writes after the connection was lost; the fifth and later ones are logged.
-    pub lost_writes: Cell<u32>,
+    pub lost_writes: LostWrites,
+}
+
+/// Number of writes after the connection was lost, and one for the loss.
+#[derive(Default)]
+pub(crate) struct LostWrites(Cell<u32>);
+
+impl LostWrites {
+    pub fn get(&self) -> u32 {
+        self.0.get()
+    }
+
+    pub fn count(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    /// Drops a write after the end. asyncio logs the fifth and later ones.
+    pub fn drop_write(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        if self.get() >= limits::LOST_WRITES_BEFORE_WARNING {
+            exceptions::warn(py, text)?;
+        }
+        self.count();
+        Ok(())
+    }
 }
 
 impl Base {
@@ -64,7 +86,7 @@ impl Base {
             protocol: ObjCell::new(protocol.map(|protocol| protocol.clone().into())),
             context: ObjCell::new(context),
             state: Cell::new(State::Open),
-            lost_writes: Cell::new(0),
+            lost_writes: LostWrites::default(),
         }
     }
 
@@ -100,20 +122,6 @@ impl Base {
     /// Whether `connection_lost` was called.
     pub fn is_over(&self) -> bool {
         self.state.get() == State::Lost
-    }
-
-    pub fn count_lost_write(&self) {
-        self.lost_writes.set(self.lost_writes.get() + 1);
-    }
-
-    /// Drops a write after the end. asyncio logs the fifth and later ones.
-    pub fn drop_write(&self, py: Python<'_>, text: &str) -> PyResult<()> {
-        if self.lost_writes.get() >= limits::LOST_WRITES_BEFORE_WARNING {
-            let text = ffi::new_str(py, text)?;
-            exceptions::log(intern!(py, "warning"), (text,), None)?;
-        }
-        self.count_lost_write();
-        Ok(())
     }
 
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -200,10 +208,7 @@ pub(crate) fn define_reading<T: Readable>(type_: &mut Definition<T>) {
 }
 
 fn close<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<()> {
-    if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "close"), Change::Closing);
-    }
-    T::close(this)
+    thread::in_loop(this, intern!(this.py(), "close"), Change::Closing, T::close)
 }
 
 fn is_closing<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<bool> {
@@ -231,20 +236,14 @@ fn set_reading<T: Readable>(this: This<'_, '_, T>, pauses: bool) -> PyResult<()>
     } else {
         (intern!(py, "resume_reading"), "%r resumes reading")
     };
-    if this.base().is_elsewhere() {
-        return thread::hand_over(this, name, Change::Reading(pauses));
-    }
-    this.base().owner.reading_called();
-    let is_changed = !this.base().is_closing()
-        && if pauses {
-            T::pause(this)?
-        } else {
-            T::resume(this)?
-        };
-    if is_changed {
-        return log_debug(this, "debug", text);
-    }
-    Ok(())
+    thread::in_loop(this, name, Change::Reading(pauses), |this| {
+        this.base().owner.reading_called();
+        let change = if pauses { T::pause } else { T::resume };
+        if !this.base().is_closing() && change(this)? {
+            return log_debug(this, "debug", text);
+        }
+        Ok(())
+    })
 }
 
 fn is_reading<T: Readable>(this: This<'_, '_, T>) -> bool {
@@ -420,14 +419,7 @@ pub(crate) fn fatal_error_as<T: Endpoint>(
     }
     let exception = error.into_value(py).into_bound(py);
     let reported = if is_everyday {
-        this.base().core(py).and_then(|core| {
-            if !core.get().debug() {
-                return Ok(());
-            }
-            let text = ffi::new_str(py, message)?;
-            let arguments = (intern!(py, "%r: %s"), this.object(), text);
-            exceptions::log(intern!(py, "debug"), arguments, Some(&exception))
-        })
+        log_error(this, &exception, message)
     } else {
         report_to_handler(this, &exception, message)
     };
@@ -458,39 +450,58 @@ pub(crate) fn report<T: Endpoint>(
     told: PyResult<()>,
     message: impl FnOnce() -> PyResult<String>,
 ) -> PyResult<()> {
-    let py = this.py();
-    let Err(error) = told else { return Ok(()) };
-    if leaves_the_loop(py, &error) {
-        return Err(error);
-    }
-    let exception = error.into_value(py).into_bound(py);
-    let reported = message().and_then(|message| report_to_handler(this, &exception, &message));
-    exceptions::contained(exception, reported)
+    told.or_else(|error| {
+        exceptions::contain(this.py(), error, |exception| {
+            report_to_handler(this, exception, &message()?)
+        })
+    })
 }
 
-fn report_to_handler<T: Endpoint>(
-    this: This<'_, '_, T>,
-    exception: &Bound<'_, pyo3::exceptions::PyBaseException>,
+fn report_to_handler<'py, T: Endpoint>(
+    this: This<'_, 'py, T>,
+    exception: &Bound<'py, PyBaseException>,
     message: &str,
 ) -> PyResult<()> {
     let py = this.py();
-    let loop_ = this.base().owner.loop_(py);
     let protocol = this.base().protocol.get_or_none(py);
-    let more = [
-        (intern!(py, "transport"), &*this.object()),
-        (intern!(py, "protocol"), &protocol),
-    ];
-    exceptions::report(&loop_, message, exception, &more)
+    call_handler(this, exception, message, &this.object(), &protocol)
 }
 
-/// Logs `text`, whose `%r` is the transport, to asyncio's log in debug mode.
-pub(crate) fn log_debug<T: Endpoint>(
-    this: This<'_, '_, T>,
-    level: &str,
-    text: &str,
+/// Calls the loop's exception handler with a transport and its protocol.
+pub(crate) fn call_handler<'py, T: Owned>(
+    this: This<'_, 'py, T>,
+    exception: &Bound<'py, PyBaseException>,
+    message: &str,
+    transport: &Bound<'py, PyAny>,
+    protocol: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
     let py = this.py();
-    if !this.base().core(py)?.get().debug() {
+    let more = [
+        (intern!(py, "transport"), transport),
+        (intern!(py, "protocol"), protocol),
+    ];
+    exceptions::report(&this.owner().loop_(py), message, exception, &more)
+}
+
+/// Logs an error that is expected, in debug mode.
+pub(crate) fn log_error<'py, T: Owned>(
+    this: This<'_, 'py, T>,
+    exception: &Bound<'py, PyBaseException>,
+    message: &str,
+) -> PyResult<()> {
+    let py = this.py();
+    if !this.owner().core(py)?.get().debug() {
+        return Ok(());
+    }
+    let text = ffi::new_str(py, message)?;
+    let arguments = (intern!(py, "%r: %s"), this.object(), text);
+    exceptions::log(intern!(py, "debug"), arguments, Some(exception))
+}
+
+/// Logs `text`, whose `%r` is the object, to asyncio's log in debug mode.
+pub(crate) fn log_debug<T: Owned>(this: This<'_, '_, T>, level: &str, text: &str) -> PyResult<()> {
+    let py = this.py();
+    if !this.owner().core(py)?.get().debug() {
         return Ok(());
     }
     let text = ffi::new_str(py, text)?;

@@ -57,7 +57,7 @@ pub(super) fn make_socket_transport<'py>(
         called_by_loop: Cell::new(false),
         read: ReadSide::new(kind, keeps_messages),
         write: WriteSide::default(),
-        flow: Flow::new(),
+        flow: Flow::new(limits::WRITE_HIGH_WATER),
     };
     let extra = self::extra(sock, extra, fd, server.is_some())?;
     let transport = socket::instantiate(stream, sock, &extra, gathers)?;

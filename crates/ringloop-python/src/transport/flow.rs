@@ -1,8 +1,8 @@
 //! Flow control of the writing side: when the protocol is paused and resumed.
 //!
 //! Owns: the water marks and whether the protocol is paused. Called by: the writing side of
-//! streams, datagram endpoints and pipes after every change of the queue, and user code (the
-//! members of [`define`]). The queue's size is passed in.
+//! streams, datagram endpoints and pipes after every change of the queue, TLS in both directions, and
+//! user code (the members of [`define`]). The queue's size is passed in.
 //! Source: `asyncio.transports._FlowControlMixin`.
 
 use std::cell::Cell;
@@ -17,14 +17,14 @@ use crate::limits;
 
 /// Water marks, and whether the protocol is paused.
 pub(crate) struct Flow {
-    marks: Marks,
+    pub marks: Marks,
     paused: Cell<bool>,
 }
 
 impl Flow {
-    pub fn new() -> Self {
+    pub fn new(high: usize) -> Self {
         Self {
-            marks: Marks::new(limits::WRITE_HIGH_WATER),
+            marks: Marks::new(high),
             paused: Cell::new(false),
         }
     }
@@ -35,6 +35,21 @@ impl Flow {
 
     pub fn above_high(&self, size: usize) -> bool {
         self.marks.is_above(size)
+    }
+
+    /// Whether `size` bytes begin a pause.
+    pub fn pauses(&self, size: usize) -> bool {
+        self.above_high(size) && !self.paused.replace(true)
+    }
+
+    /// As [`Flow::pauses`]; the high mark itself is too much.
+    pub fn pauses_at(&self, size: usize) -> bool {
+        self.marks.is_reached(size) && !self.paused.replace(true)
+    }
+
+    /// Whether `size` bytes end a pause.
+    pub fn resumes(&self, size: usize) -> bool {
+        self.marks.is_low(size) && self.paused.replace(false)
     }
 
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -57,7 +72,7 @@ pub(crate) trait Writable: Endpoint {
 pub(crate) fn define<T: Writable>(type_: &mut Definition<T>) {
     members!(type_, T: Writable;
         abort() => abort, "Close now; what was not sent is lost.";
-        get_write_buffer_size() => |this| Ok::<_, PyErr>(unsent(this)? as u64), "Return how many bytes wait to be sent.";
+        get_write_buffer_size() => unsent, "Return how many bytes wait to be sent.";
         get_write_buffer_limits() => |this| this.flow().marks.to_python(this.py()), "Return the low and high water marks, in bytes.";
         set_write_buffer_limits(high=None, low=None) => set_write_buffer_limits, "Set the water marks, in bytes.";
         get _conn_lost => |this| u64::from(this.base().lost_writes.get()), "Writes since the connection was lost.";
@@ -66,10 +81,10 @@ pub(crate) fn define<T: Writable>(type_: &mut Definition<T>) {
 }
 
 fn abort<T: Writable>(this: This<'_, '_, T>) -> PyResult<()> {
-    if this.base().is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "abort"), Change::Closing);
-    }
-    T::force_close(this, None)
+    let name = intern!(this.py(), "abort");
+    thread::in_loop(this, name, Change::Closing, |this| {
+        T::force_close(this, None)
+    })
 }
 
 fn unsent<T: Writable>(this: This<'_, '_, T>) -> PyResult<usize> {
@@ -94,7 +109,7 @@ fn set_write_buffer_limits<T: Writable>(
 
 /// Pauses the protocol if `size` bytes are too many.
 pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
-    if !this.flow().above_high(size) || this.flow().paused.replace(true) {
+    if !this.flow().pauses(size) {
         return Ok(());
     }
     // In the writer's context, which is current.
@@ -104,7 +119,7 @@ pub(crate) fn maybe_pause<T: Writable>(this: This<'_, '_, T>, size: usize) -> Py
 
 /// Resumes the protocol if `size` bytes are few enough.
 pub(crate) fn maybe_resume<T: Writable>(this: This<'_, '_, T>, size: usize) -> PyResult<()> {
-    if !this.flow().marks.is_low(size) || !this.flow().paused.replace(false) {
+    if !this.flow().resumes(size) {
         return Ok(());
     }
     let told = call_protocol(this, intern!(this.py(), "resume_writing"), None).map(drop);

@@ -35,7 +35,7 @@ pub(super) fn define(type_: &mut Definition<Stream>) {
 }
 
 fn write_(this: Stream_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
-    write_buf(this, write::take_over(data)?)
+    write_buf(this, ffi::take_over(data)?)
 }
 
 /// Writes bytes already taken over.
@@ -63,7 +63,7 @@ fn writelines(this: Stream_<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
     let mut bufs = Vec::new();
     for data in list.try_iter()? {
         bufs.try_reserve(1).map_err(ffi::no_memory)?;
-        bufs.push(write::take_over(data?.as_borrowed())?);
+        bufs.push(ffi::take_over(data?.as_borrowed())?);
     }
     if this.write.eof.get() {
         return Err(PyRuntimeError::raise(
@@ -93,16 +93,16 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
     if this.base.lost_writes.get() == 0 {
         return Ok(false);
     }
+    let text = "socket.send() raised exception.";
     this.base
-        .drop_write(this.py(), "socket.send() raised exception.")
+        .lost_writes
+        .drop_write(this.py(), text)
         .map(|()| true)
 }
 
 fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.base.is_elsewhere() {
-        return thread::hand_over(this, intern!(this.py(), "write_eof"), Change::Other);
-    }
-    write::write_eof(this)
+    let name = intern!(this.py(), "write_eof");
+    thread::in_loop(this, name, Change::Other, write::write_eof)
 }
 
 fn force_close(this: Stream_<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {

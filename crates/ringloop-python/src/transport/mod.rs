@@ -27,8 +27,6 @@ mod socket_file;
 pub(crate) mod thread;
 pub(crate) mod write;
 
-pub(crate) use marks::Marks;
-
 use std::cell::Cell;
 use std::ffi::CStr;
 

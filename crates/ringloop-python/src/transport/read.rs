@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use pyo3::prelude::*;
-use ringloop::embed::op::{Poll, RecvMulti, Request};
+use ringloop::embed::op::{RecvMulti, Request};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Event, Key, Kind, PoolBuffer};
 
@@ -41,6 +41,7 @@ use super::socket::{self, Armed, Wish};
 use super::{Role, Stream, Stream_, read_failed};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
+use crate::event_loop::poll;
 use crate::ffi::{self, intern};
 use crate::limits;
 
@@ -234,11 +235,7 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     let fd = this.socket.fd(this.py());
     let request = match this.read.mode.get() {
         Mode::Interactive => Request::RecvMulti(RecvMulti::borrowed(fd)),
-        Mode::Ready => Request::Poll(Poll {
-            fd,
-            interest: Interest::READ,
-            level: true,
-        }),
+        Mode::Ready => poll(fd, Interest::READ),
     };
     let sink = this.socket.sink(Role::Read as u8);
     let key = this

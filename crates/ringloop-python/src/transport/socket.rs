@@ -323,7 +323,7 @@ pub(crate) fn force_close<T: SocketTransport>(
 /// Everything is sent or dropped: schedules `connection_lost`.
 pub(crate) fn lose<T: SocketTransport>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
     if !this.base().is_lost() {
-        this.base().count_lost_write();
+        this.base().lost_writes.count();
     }
     base::lose(this, error)
 }

@@ -117,7 +117,7 @@ pub(crate) trait Owned: Payload {
 
 /// Makes the loop call a method without arguments, with this effect.
 #[cold]
-pub(crate) fn hand_over<T: Owned>(
+fn hand_over<T: Owned>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
     change: Change,
@@ -136,6 +136,19 @@ pub(crate) fn hand_over<T: Owned>(
         }
     }
     handed_over
+}
+
+/// Runs `body` in the loop's thread: in another one, the loop is made to call `method`.
+pub(crate) fn in_loop<'a, 'py, T: Owned>(
+    this: This<'a, 'py, T>,
+    method: &Bound<'py, PyString>,
+    change: Change,
+    body: impl FnOnce(This<'a, 'py, T>) -> PyResult<()>,
+) -> PyResult<()> {
+    if this.owner().is_elsewhere() {
+        return hand_over(this, method, change);
+    }
+    body(this)
 }
 
 /// Makes the loop write these bytes.

@@ -20,7 +20,7 @@ use std::io::{self, IoSlice};
 
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
-use ringloop::embed::op::{Poll, Request, Send, SendMsg};
+use ringloop::embed::op::{Request, Send, SendMsg};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Key, Kind};
@@ -29,6 +29,7 @@ use super::base::{State, fatal_error};
 use super::flow::{self, Flow, Writable};
 use super::{Role, Stream, Stream_, sendfile, socket};
 use crate::error;
+use crate::event_loop::poll;
 use crate::ffi::{self, Fallible, intern};
 use crate::limits;
 
@@ -108,17 +109,6 @@ impl Writable for Stream {
         let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
         let sent = usize::try_from(sent.unwrap_or(0)).unwrap_or(0);
         Ok(this.write.size().saturating_sub(sent))
-    }
-}
-
-/// Takes over a buffer of the application; `None` if it is not bytes-like.
-pub(crate) fn take_over(data: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
-    if let Some(buf) = ffi::lend_bytes(data, 0) {
-        return Ok(buf);
-    }
-    match ffi::snapshot(data) {
-        Some(copied) => Ok(copied?.into()),
-        None => Err(ffi::not_bytes_like(data)),
     }
 }
 
@@ -327,15 +317,11 @@ pub(crate) fn slices(queue: &VecDeque<SendBuf>) -> Vec<IoSlice<'_>> {
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::ensure_registered(this)?;
-    let poll = Poll {
-        fd: this.socket.fd(this.py()),
-        interest: Interest::WRITE,
-        level: true,
-    };
+    let poll = poll(this.socket.fd(this.py()), Interest::WRITE);
     let sink = this.socket.sink(Role::Writable as u8);
     let key = this
         .base
-        .driver(this.py(), |driver| driver.submit(Request::Poll(poll), sink))?;
+        .driver(this.py(), |driver| driver.submit(poll, sink))?;
     this.write.armed.set(Armed::Waiting(key));
     Ok(())
 }

@@ -11,7 +11,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::library::{Bio, BioMethod, Functions, functions};
-use crate::ffi::Confined;
+use crate::ffi::bytes::copy_into;
+use crate::ffi::confined::Confined;
 
 // openssl/bio.h
 const BIO_TYPE_SOURCE_SINK: c_int = 0x0400;
@@ -88,10 +89,7 @@ impl Buffers {
 
     fn consume(&mut self, memory: &mut [MaybeUninit<u8>]) -> usize {
         let left = &self.incoming[self.consumed..];
-        let count = left.len().min(memory.len());
-        for (place, byte) in memory[..count].iter_mut().zip(left) {
-            place.write(*byte);
-        }
+        let count = copy_into(memory, left);
         self.consumed += count;
         if self.consumed == self.incoming.len() {
             self.consumed = 0;

@@ -270,7 +270,7 @@ impl Session {
 
     /// Drops the object, for the collector; every later call fails.
     pub fn clear(&self) {
-        drop(self.socket.take());
+        self.socket.clear();
     }
 }
 

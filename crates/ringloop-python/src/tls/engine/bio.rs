@@ -42,13 +42,10 @@ pub(super) fn read(py: Python<'_>, object: &Obj, memory: &mut [MaybeUninit<u8>])
     if bytes.is_empty() {
         return Step::Closed;
     }
-    let Some(place) = memory.get_mut(..bytes.len()) else {
+    if ffi::copy_into(memory, bytes) < bytes.len() {
         // A user-defined SSLObject may return anything.
         let error = PyRuntimeError::raise("SSLObject.read() returned more than it was asked for");
         return Step::Failed(error);
-    };
-    for (place, byte) in place.iter_mut().zip(bytes) {
-        place.write(*byte);
     }
     Step::Done(bytes.len())
 }

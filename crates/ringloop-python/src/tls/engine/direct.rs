@@ -16,7 +16,7 @@ use pyo3::types::{PyString, PyType};
 
 use super::{Step, step_of};
 use crate::ffi::libssl::{self, Moved, Session};
-use crate::ffi::{self, Fallible, Raise as _, Visited, Visitor, imported, intern};
+use crate::ffi::{self, Fallible, Raise as _, imported, intern};
 
 /// Value of `RINGLOOP_TLS`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,101 +29,70 @@ enum Choice {
     Bio,
 }
 
-/// The structure of one connection.
-pub(super) struct Direct(Session);
-
-impl Direct {
-    /// Inspects a fresh object. `None` if its methods must be used.
-    pub fn adopt(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let py = object.py();
-        match (choice(py)?, libssl::refusal(py)) {
-            (Choice::Bio, _) | (Choice::Auto, Some(_)) => return Ok(None),
-            (Choice::Direct, Some(reason)) => {
-                let message = format!("RINGLOOP_TLS=direct, but {reason}");
-                return Err(PyRuntimeError::raise(message));
-            }
-            (Choice::Auto | Choice::Direct, None) => {}
+/// Inspects a fresh object. `None` if its methods must be used.
+pub(super) fn adopt(object: &Bound<'_, PyAny>) -> PyResult<Option<Session>> {
+    let py = object.py();
+    match (choice(py)?, libssl::refusal(py)) {
+        (Choice::Bio, _) | (Choice::Auto, Some(_)) => return Ok(None),
+        (Choice::Direct, Some(reason)) => {
+            let message = format!("RINGLOOP_TLS=direct, but {reason}");
+            return Err(PyRuntimeError::raise(message));
         }
-        if !has_plain_methods(object)? || has_hooks(&object.getattr(intern!(py, "context"))?) {
-            return Ok(None);
-        }
-        let socket = object.getattr(intern!(py, "_sslobj"))?;
-        Ok(Session::adopt(&socket).map(Self))
+        (Choice::Auto | Choice::Direct, None) => {}
     }
-
-    #[inline]
-    pub fn read(&self, py: Python<'_>, memory: &mut [MaybeUninit<u8>]) -> Step {
-        match self.0.read(py, memory) {
-            Moved::Bytes(count) => Step::Done(count),
-            Moved::WantsInput => Step::Again,
-            Moved::Closed => Step::Closed,
-            Moved::Failed | Moved::NoMemory => self.failed(py, None),
-        }
+    if !has_plain_methods(object)? || has_hooks(&object.getattr(intern!(py, "context"))?) {
+        return Ok(None);
     }
+    let socket = object.getattr(intern!(py, "_sslobj"))?;
+    Ok(Session::adopt(&socket))
+}
 
-    #[inline]
-    pub fn write(&self, py: Python<'_>, data: &[u8]) -> Step {
-        match self.0.write(py, data) {
-            Moved::Bytes(count) => Step::Done(count),
-            Moved::WantsInput => Step::Again,
-            Moved::NoMemory => Step::Failed(PyMemoryError::raise_bare()),
-            Moved::Closed | Moved::Failed => self.failed(py, Some(data)),
-        }
+#[inline]
+pub(super) fn read(py: Python<'_>, session: &Session, memory: &mut [MaybeUninit<u8>]) -> Step {
+    match session.read(py, memory) {
+        Moved::Bytes(count) => Step::Done(count),
+        Moved::WantsInput => Step::Again,
+        Moved::Closed => Step::Closed,
+        Moved::Failed | Moved::NoMemory => failed(py, session, None),
     }
+}
 
-    #[inline]
-    pub fn feed(&self, ciphertext: &[u8]) -> PyResult<()> {
-        self.0.feed(ciphertext)
+#[inline]
+pub(super) fn write(py: Python<'_>, session: &Session, data: &[u8]) -> Step {
+    match session.write(py, data) {
+        Moved::Bytes(count) => Step::Done(count),
+        Moved::WantsInput => Step::Again,
+        Moved::NoMemory => Step::Failed(PyMemoryError::raise_bare()),
+        Moved::Closed | Moved::Failed => failed(py, session, Some(data)),
     }
+}
 
-    #[inline]
-    pub fn take_output(&self) -> PyResult<Vec<u8>> {
-        Ok(self.0.take_output()?)
-    }
-
-    pub fn incoming_len(&self) -> usize {
-        self.0.incoming_len()
-    }
-
-    pub fn outgoing_len(&self) -> usize {
-        self.0.outgoing_len()
-    }
-
-    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.0.visit(visitor)
-    }
-
-    pub fn clear(&self) {
-        self.0.clear();
-    }
-
-    /// Makes `_ssl` raise the exception of a failed call.
-    ///
-    /// A failed connection stays failed in OpenSSL: another call returns at once and leaves the
-    /// error queue unchanged, where `_ssl` finds the reasons. `do_handshake` loses no bytes if the
-    /// connection unexpectedly works.
-    #[cold]
-    fn failed(&self, py: Python<'_>, unsent: Option<&[u8]>) -> Step {
-        let Some(socket) = self.0.socket(py) else {
-            return Step::Failed(super::gone());
+/// Makes `_ssl` raise the exception of a failed call.
+///
+/// A failed connection stays failed in OpenSSL: another call returns at once and leaves the
+/// error queue unchanged, where `_ssl` finds the reasons. `do_handshake` loses no bytes if the
+/// connection unexpectedly works.
+#[cold]
+fn failed(py: Python<'_>, session: &Session, unsent: Option<&[u8]>) -> Step {
+    let Some(socket) = session.socket(py) else {
+        return Step::Failed(super::gone());
+    };
+    let socket = socket.into_bound(py);
+    let mut raised = socket.call_method0(intern!(py, "do_handshake"));
+    session.clear_errors();
+    if raised.is_ok() {
+        // The connection works, but the call failed: it is repeated for its exception.
+        raised = match unsent {
+            Some(data) => ffi::new_bytes(py, data)
+                .and_then(|data| socket.call_method1(intern!(py, "write"), (data,))),
+            None => socket.call_method1(intern!(py, "read"), (Fallible(1),)),
         };
-        let socket = socket.into_bound(py);
-        let mut raised = socket.call_method0(intern!(py, "do_handshake"));
-        self.0.clear_errors();
-        if raised.is_ok() {
-            // The connection works, but the call failed: it is repeated for its exception.
-            raised = match unsent {
-                Some(data) => ffi::new_bytes(py, data)
-                    .and_then(|data| socket.call_method1(intern!(py, "write"), (data,))),
-                None => socket.call_method1(intern!(py, "read"), (Fallible(1),)),
-            };
-        }
-        match raised {
-            Err(error) => step_of(py, error),
-            Ok(_) => Step::Failed(PyRuntimeError::raise(
-                "libssl reported an error and denies it",
-            )),
-        }
+    }
+    match raised {
+        Err(error) => step_of(py, error),
+        Ok(_) => Step::Failed(PyRuntimeError::raise(
+            "libssl reported an error and denies it",
+        )),
     }
 }
 

@@ -23,8 +23,8 @@ use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::ffi::libssl::Session;
 use crate::ffi::{self, Obj, ObjCell, Raise as _, Visited, Visitor, imported, intern};
-use direct::Direct;
 pub use direct::tls_engine;
 
 /// Result of one step.
@@ -45,7 +45,7 @@ pub struct Engine {
     /// Empty with a direct engine, which has its own buffers.
     incoming: ObjCell,
     outgoing: ObjCell,
-    direct: Option<Direct>,
+    direct: Option<Session>,
 }
 
 impl Engine {
@@ -66,7 +66,7 @@ impl Engine {
             (&incoming, &outgoing),
             Some(&keywords),
         )?;
-        let direct = Direct::adopt(&object)?;
+        let direct = direct::adopt(&object)?;
         let (incoming, outgoing) = match direct {
             Some(_) => (None, None),
             None => (Some(incoming.into()), Some(outgoing.into())),
@@ -106,7 +106,7 @@ impl Engine {
             return Step::Closed;
         }
         match &self.direct {
-            Some(direct) => direct.read(py, memory),
+            Some(session) => direct::read(py, session, memory),
             None => self.with(py, |py, object| bio::read(py, object, memory)),
         }
     }
@@ -115,7 +115,7 @@ impl Engine {
     #[inline]
     pub fn write(&self, py: Python<'_>, data: &[u8]) -> Step {
         match &self.direct {
-            Some(direct) => direct.write(py, data),
+            Some(session) => direct::write(py, session, data),
             None => self.with(py, |py, object| bio::write(py, object, data)),
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
     #[inline]
     pub fn take_output(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         match &self.direct {
-            Some(direct) => direct.take_output(),
+            Some(direct) => Ok(direct.take_output()?),
             None => bio::take_output(py, &taken_from(py, &self.outgoing)?),
         }
     }
@@ -178,11 +178,9 @@ impl Engine {
         if let Some(direct) = &self.direct {
             direct.clear();
         }
-        drop((
-            self.object.take(),
-            self.incoming.take(),
-            self.outgoing.take(),
-        ));
+        for cell in [&self.object, &self.incoming, &self.outgoing] {
+            cell.clear();
+        }
     }
 
     fn with(&self, py: Python<'_>, body: impl FnOnce(Python<'_>, &Obj) -> Step) -> Step {
