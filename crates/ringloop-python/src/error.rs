@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyBlockingIOError, PyInterruptedError, PyOSError, PyRuntimeError, PyValueError,
+};
 use pyo3::prelude::*;
 use ringloop::Error;
 use ringloop::embed::sys::refused::RefusedCall;
@@ -61,6 +63,19 @@ pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
         Ok(()) => made,
         Err(error) => error,
     }
+}
+
+/// Whether a system call would have blocked, or was interrupted: it is repeated later.
+pub fn is_blocked(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// As [`is_blocked`], for an exception of the socket's own method.
+pub fn would_block(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyBlockingIOError>(py) || error.is_instance_of::<PyInterruptedError>(py)
 }
 
 /// asyncio's error for a closed loop.

@@ -7,30 +7,15 @@ use ringloop::embed::Key;
 
 use super::{Datagram, Datagram_, read, write};
 use crate::error;
-use crate::ffi::Obj;
-use crate::transport::base::{self, Base, Endpoint, fatal_error};
+use crate::transport::base::{self, Endpoint, fatal_error};
 use crate::transport::socket::{self, LoopSocket, SocketTransport};
 
 impl Endpoint for Datagram {
-    fn base(&self) -> &Base {
-        &self.base
-    }
-
-    fn close(this: Datagram_<'_, '_>) -> PyResult<()> {
-        socket::close(this)
-    }
-
-    fn force_close(this: Datagram_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-        socket::force_close(this, error)
-    }
+    socket::socket_endpoint!();
 
     fn lost(this: Datagram_<'_, '_>) -> PyResult<()> {
         this.write.discard();
         socket::close_if_lost(this)
-    }
-
-    fn is_unclosed(&self) -> bool {
-        self.socket.is_some()
     }
 
     fn close_unclosed(this: Datagram_<'_, '_>) -> PyResult<()> {

@@ -4,7 +4,6 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{Datagram, Datagram_, read, write};
 use crate::ffi::{self, Argument, Definition, Raise as _, intern, members, repr_slot};
@@ -29,10 +28,7 @@ fn sendto(
     data: Argument<'_, '_>,
     address: Option<Argument<'_, '_>>,
 ) -> PyResult<()> {
-    let is_bytes_like = data.is_instance_of::<PyBytes>()
-        || data.is_instance_of::<PyByteArray>()
-        || data.is_instance_of::<PyMemoryView>();
-    if !is_bytes_like {
+    if !ffi::is_bytes_like(data) {
         return Err(PyTypeError::raise(format!(
             "data argument must be a bytes-like object, not {}",
             data.get_type().name()?.repr()?

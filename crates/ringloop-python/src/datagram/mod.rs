@@ -21,7 +21,6 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Driver, Event};
 
@@ -140,16 +139,11 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;
     // asyncio's own class is an instance of both, and CPython's tests check the first.
-    let bases = (
+    let bases = [
         transports.getattr(intern!(py, "Transport"))?,
         transports.getattr(intern!(py, "DatagramTransport"))?,
-    );
-    let members = ffi::new_dict(py)?;
-    members.set_item(intern!(py, "__slots__"), ())?;
-    members.set_item(intern!(py, "__module__"), intern!(py, "ringloop._native"))?;
-    let base =
-        py.get_type::<PyType>()
-            .call1((intern!(py, "DatagramTransportBase"), bases, members))?;
+    ];
+    let base = ffi::new_base(intern!(py, "DatagramTransportBase"), bases)?;
     let class = Datagram::native().create(py, base.cast()?)?;
     module.add("DatagramTransport", class)?;
     module.add_function(wrap_pyfunction!(create::make_datagram_transport, module)?)

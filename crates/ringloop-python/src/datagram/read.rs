@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
-use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyMemoryError, PyOSError};
+use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use ringloop::embed::sys::address::SockAddr;
@@ -37,7 +37,7 @@ use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
-use crate::transport::base::{Readable, call_soon, step, with_protocol};
+use crate::transport::base::{Readable, call_soon, step_here, with_protocol};
 use crate::transport::socket::{self, Armed, Wish};
 
 /// Whether the kernel may pass several datagrams as one message.
@@ -182,7 +182,7 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     let py = this.py();
     let method = intern!(py, "_read_ready");
-    let step = step(this, method, || ffi::context_copy_current(py));
+    let step = step_here(&this.object(), method);
     let core = this.base.core(py)?;
     core.get().bring_or_owe(step, this.object(), pay)
 }
@@ -210,12 +210,7 @@ fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
             deliver(this)
         }
         Ok(Err(error)) => lifecycle::read_failed(this, error),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-            ) =>
-        {
+        Err(error) if error::is_blocked(&error) => {
             this.read.errors.set(0);
             Ok(())
         }
@@ -240,10 +235,7 @@ fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
             });
             lifecycle::report_callback(this, told.map(drop), "_read_ready")
         }
-        Err(error)
-            if error.is_instance_of::<PyBlockingIOError>(py)
-                || error.is_instance_of::<PyInterruptedError>(py) =>
-        {
+        Err(error) if error::would_block(py, &error) => {
             this.read.errors.set(0);
             Ok(())
         }

@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 
-use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::sys::address::SockAddr;
@@ -61,7 +61,7 @@ impl Sent {
     fn of(result: io::Result<usize>) -> Self {
         match result {
             Ok(_) => Self::Yes,
-            Err(error) if is_blocked(&error) => Self::Blocked,
+            Err(error) if error::is_blocked(&error) => Self::Blocked,
             Err(error) => Self::No(error::from_io(&error)),
         }
     }
@@ -69,20 +69,10 @@ impl Sent {
     fn of_python<T>(py: Python<'_>, result: PyResult<T>) -> Self {
         match result {
             Ok(_) => Self::Yes,
-            Err(error)
-                if error.is_instance_of::<PyBlockingIOError>(py)
-                    || error.is_instance_of::<PyInterruptedError>(py) =>
-            {
-                Self::Blocked
-            }
+            Err(error) if error::would_block(py, &error) => Self::Blocked,
             Err(error) => Self::No(error),
         }
     }
-}
-
-fn is_blocked(error: &io::Error) -> bool {
-    let kind = error.kind();
-    matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The state of the writing side.

@@ -323,14 +323,10 @@ pub fn current_context(py: Python<'_>) -> PyResult<Option<Obj>> {
 }
 
 /// Pool of empty contexts for callbacks.
+#[derive(Default)]
 pub struct Contexts(Confined<Vec<Obj>>);
 
 impl Contexts {
-    /// Makes an empty pool.
-    pub const fn new() -> Self {
-        Self(Confined::new(Vec::new()))
-    }
-
     #[inline]
     fn lend(&self, py: Python<'_>) -> PyResult<Obj> {
         match self.0.with(Vec::pop)? {

@@ -35,6 +35,7 @@ use crate::ffi::{
 
 /// The native part of an event loop.
 #[pyclass(subclass, frozen, module = "ringloop._native")]
+#[derive(Default)]
 pub struct LoopCore {
     pub(crate) engine: EngineCell,
     pub(crate) handlers: Confined<Handlers>,
@@ -312,30 +313,14 @@ impl LoopCore {
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        // An open cell belongs to a thread inside, so the loop is not garbage.
-        let skip = |_| Visited::Continue(());
-        self.ready
-            .with_if_free(|ready| ready.visit(visitor))
-            .unwrap_or_else(skip)?;
-        self.timers
-            .with_if_free(|timers| timers.visit(visitor))
-            .unwrap_or_else(skip)?;
-        self.handlers
-            .with_if_free(|handlers| handlers.visit(visitor))
-            .unwrap_or_else(skip)?;
-        self.watchers
-            .with_if_free(|watchers| watchers.visit(visitor))
-            .unwrap_or_else(skip)?;
+        self.ready.visit(|ready| ready.visit(visitor))?;
+        self.timers.visit(|timers| timers.visit(visitor))?;
+        self.handlers.visit(|handlers| handlers.visit(visitor))?;
+        self.watchers.visit(|watchers| watchers.visit(visitor))?;
         self.owed
-            .with_if_free(|list| list.iter().try_for_each(|owed| owed.visit(visitor)))
-            .unwrap_or_else(skip)?;
+            .visit(|list| list.iter().try_for_each(|owed| owed.visit(visitor)))?;
         self.task_factory
-            .with_if_free(|factory| {
-                factory
-                    .as_ref()
-                    .map_or(Visited::Continue(()), |object| visitor.visit(object))
-            })
-            .unwrap_or_else(skip)
+            .visit(|factory| factory.iter().try_for_each(|object| visitor.visit(object)))
     }
 
     /// Drops every reference, each outside its cell.
@@ -394,37 +379,10 @@ impl LoopCore {
     ) -> PyResult<Self> {
         ffi::arm();
         Ok(Self {
-            engine: EngineCell::new(),
-            handlers: Confined::new(Handlers::default()),
-            ready: Confined::new(Ready::default()),
-            timers: Confined::new(Timers::default()),
-            contexts: Contexts::new(),
-            unflushed: Confined::new(Vec::new()),
-            owed: Confined::new(Vec::new()),
-            owes: AtomicBool::new(false),
-            transport_fds: Confined::new(HashMap::new()),
-            watchers: Confined::new(Watchers::default()),
-            datagrams: Confined::new(None),
-            outgoing: Confined::new(Outgoing::default()),
-            gave_way: GaveWay::default(),
-            turns: AtomicU64::new(0),
-            scratch: Confined::new(Vec::new()),
-            inbox: RwLock::new(None),
-            inbox_capacity: AtomicUsize::new(ringloop::embed::limits::INBOX_MESSAGES),
-            message_hint: AtomicBool::new(false),
-            inbox_batch: Confined::new(VecDeque::new()),
-            driver: OnceLock::new(),
-            task_factory: Confined::new(None),
-            stopping: AtomicBool::new(false),
             // Until it is opened, so that `__del__` does not warn.
             closed: AtomicBool::new(true),
-            debug: AtomicBool::new(false),
-            exact: AtomicBool::new(false),
-            foreign_clock: AtomicBool::new(false),
-            has_task_factory: AtomicBool::new(false),
-            writes_eagerly: AtomicBool::new(false),
-            thread_id: Arc::new(AtomicU64::new(0)),
             steps: StepTypes::shared(py)?,
+            ..Self::default()
         })
     }
 

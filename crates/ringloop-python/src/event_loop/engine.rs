@@ -35,6 +35,7 @@ pub fn forks() -> u32 {
 }
 
 /// A loop's engine; empty before `Loop.__init__` and after `close`.
+#[derive(Default)]
 pub struct EngineCell {
     cell: Confined<Option<Engine>>,
     /// The driver was used since the kernel was last polled.
@@ -71,18 +72,6 @@ pub struct Opened {
 }
 
 impl EngineCell {
-    /// Makes an empty one.
-    pub const fn new() -> Self {
-        Self {
-            cell: Confined::new(None),
-            submitted: AtomicBool::new(false),
-            forks: AtomicU32::new(0),
-            thread_id: Confined::new(None),
-            visitors: AtomicU32::new(0),
-            unpark: Mutex::new(None),
-        }
-    }
-
     /// Opens the engine with the driver called `driver` (the environment's choice if None).
     pub fn open(&self, driver: Option<&str>) -> PyResult<Opened> {
         let choice = match driver {

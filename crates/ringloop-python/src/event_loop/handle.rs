@@ -52,7 +52,7 @@ pub(super) fn define<T: HandleType>(type_: &mut Definition<T>) {
         cancel() => T::cancel, "Cancel the callback.";
         cancelled() => T::cancelled, "Say whether it was cancelled.";
         get_context() => context, "Return the callback's context.";
-        _run() => |this| T::run(this, &Contexts::new()), "Call the callback; its errors go to the loop's handler.";
+        _run() => |this| T::run(this, &Contexts::default()), "Call the callback; its errors go to the loop's handler.";
         get _callback => |this| Callback::of(this).callable(this.py()), "The callable; None once cancelled.";
         get _args => |this| Callback::of(this).arguments(this.py()), "The arguments; None once cancelled.";
         get _context => context, "The context.";

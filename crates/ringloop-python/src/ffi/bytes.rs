@@ -19,7 +19,7 @@ use std::os::fd::RawFd;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use ringloop::buf::SendBuf;
 use ringloop::embed::sys::{file, socket};
 
@@ -316,6 +316,13 @@ pub fn send_from(
     let view = View::open(object, ffi::PyBUF_SIMPLE)?;
     let rest = view.bytes().get(skip..).unwrap_or_default();
     Ok((socket::send(fd, rest, libc::MSG_DONTWAIT), view.len()))
+}
+
+/// Whether an object is of a type that asyncio accepts as bytes.
+pub fn is_bytes_like(object: Borrowed<'_, '_, PyAny>) -> bool {
+    object.is_instance_of::<PyBytes>()
+        || object.is_instance_of::<PyByteArray>()
+        || object.is_instance_of::<PyMemoryView>()
 }
 
 /// Length of a `bytes` object.

@@ -19,6 +19,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::{PyErr, Python};
 
 use super::make::Raise as _;
+use super::object::Visited;
 #[cfg(Py_GIL_DISABLED)]
 use crate::limits;
 
@@ -30,6 +31,7 @@ const OPEN: u8 = 1;
 const LENT: u8 = 2;
 
 /// A value that is opened briefly, never across a call into Python.
+#[derive(Default)]
 pub struct Confined<T> {
     state: AtomicU8,
     value: UnsafeCell<T>,
@@ -93,12 +95,12 @@ impl<T> Confined<T> {
         Ok(self.opened(body))
     }
 
-    /// Opens the value unless a thread is inside; for the collector, which has stopped that thread.
-    pub fn with_if_free<R>(&self, body: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+    /// Shows the value's references to the collector, unless a thread is inside: then it is no garbage.
+    pub fn visit(&self, show: impl FnOnce(&mut T) -> Visited) -> Visited {
         if !self.enter() {
-            return Err(Busy);
+            return Visited::Continue(());
         }
-        Ok(self.opened(body))
+        self.opened(show)
     }
 
     /// Opens the value while attached, and runs `body` detached. Other threads find the cell open

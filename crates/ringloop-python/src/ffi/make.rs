@@ -15,10 +15,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTypeInfo, ffi};
 use ringloop::embed::sys::reserve;
 
+use super::names::intern;
 use super::object::Obj;
 use crate::limits;
 
@@ -223,6 +224,19 @@ pub fn new_slice(py: Python<'_>, start: usize) -> PyResult<Bound<'_, PyAny>> {
     let pointer = unsafe { ffi::PySlice_New(start.as_ptr(), null, null) };
     // SAFETY: the result is a new reference of that type, or null.
     unsafe { owned(py, pointer) }
+}
+
+/// Makes a class without state of its own, the base of a native type that needs several.
+pub fn new_base<'py>(
+    name: &Bound<'py, PyString>,
+    bases: [Bound<'py, PyAny>; 2],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = name.py();
+    let members = new_dict(py)?;
+    members.set_item(intern!(py, "__slots__"), new_tuple(py, std::iter::empty())?)?;
+    members.set_item(intern!(py, "__module__"), intern!(py, "ringloop._native"))?;
+    let bases = new_tuple(py, bases.into_iter())?;
+    py.get_type::<PyType>().call1((name, bases, members))
 }
 
 /// Makes a `tuple`.

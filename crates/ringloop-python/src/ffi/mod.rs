@@ -61,9 +61,9 @@ pub use args::missing;
 pub use args::{Args, Argument};
 pub use audit::{Watch as AuditWatch, watch as watch_audit};
 pub use bytes::{
-    bytes_from, bytes_len, copy_bytes, copy_into, fill, gather_bytes, is_writable, join_bytes,
-    read_bytes, receive_bytes, receive_into, receive_scratch, send_from, take_over, with_bytes,
-    with_memory,
+    bytes_from, bytes_len, copy_bytes, copy_into, fill, gather_bytes, is_bytes_like, is_writable,
+    join_bytes, read_bytes, receive_bytes, receive_into, receive_scratch, send_from, take_over,
+    with_bytes, with_memory,
 };
 pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
 pub use confined::{Busy, Confined};
@@ -74,9 +74,9 @@ pub use context::{
 pub use critical::{locked, released};
 pub use interpreter::check_main_interpreter;
 pub use make::{
-    EmptyTuple, Fallible, IntoObject, Raise, fill_template, import_once, new_bytes, new_dict,
-    new_list, new_path, new_slice, new_str, new_tuple, no_memory, raise_os, room_for, spare,
-    try_copy,
+    EmptyTuple, Fallible, IntoObject, Raise, fill_template, import_once, new_base, new_bytes,
+    new_dict, new_list, new_path, new_slice, new_str, new_tuple, no_memory, raise_os, room_for,
+    spare, try_copy,
 };
 pub use method::{Class, Entry, Method, Property, Return, c_text, install_methods};
 #[doc(hidden)]

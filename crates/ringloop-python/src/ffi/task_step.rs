@@ -52,7 +52,22 @@ pub struct StepTypes {
     wakeup: AtomicPtr<()>,
 }
 
+impl Default for &'static StepTypes {
+    fn default() -> Self {
+        static NOTHING: StepTypes = StepTypes::nothing();
+        &NOTHING
+    }
+}
+
 impl StepTypes {
+    const fn nothing() -> Self {
+        Self {
+            step: None,
+            task: None,
+            wakeup: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
     /// The types of this interpreter.
     pub fn shared(py: Python<'_>) -> PyResult<&'static Self> {
         static SHARED: PyOnceLock<StepTypes> = PyOnceLock::new();
@@ -61,20 +76,15 @@ impl StepTypes {
 
     /// Finds the types; without `_asyncio` there are none, and every callback gets a handle.
     fn find(py: Python<'_>) -> PyResult<Self> {
-        let nothing = Self {
-            step: None,
-            task: None,
-            wakeup: AtomicPtr::default(),
-        };
         let Ok(module) = py.import(intern!(py, "_asyncio")) else {
-            return Ok(nothing);
+            return Ok(Self::nothing());
         };
         let probe = PyModule::from_code(py, PROBE, c"<ringloop probe>", c"ringloop._probe")?;
         let step = probe.getattr(intern!(py, "step_type"))?.call0()?;
         Ok(Self {
             step: (!step.is_none()).then(|| step.into()),
             task: Some(module.getattr(intern!(py, "Task"))?.into()),
-            wakeup: AtomicPtr::default(),
+            ..Self::nothing()
         })
     }
 

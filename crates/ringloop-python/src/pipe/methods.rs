@@ -5,7 +5,6 @@
 
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::poll::{self, Role};
 use super::read::{self, ReadPipe, ReadPipe_};
@@ -52,10 +51,7 @@ fn define<T: Pipe>(type_: &mut Definition<T>) {
 }
 
 fn write_(this: WritePipe_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
-    let is_bytes_like = data.is_instance_of::<PyBytes>()
-        || data.is_instance_of::<PyByteArray>()
-        || data.is_instance_of::<PyMemoryView>();
-    if !is_bytes_like {
+    if !ffi::is_bytes_like(data) {
         return Err(PyAssertionError::raise_with(&data.repr()?));
     }
     if this.base().is_elsewhere() {

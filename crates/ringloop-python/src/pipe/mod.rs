@@ -22,7 +22,6 @@ mod write;
 use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use ringloop::embed::sys::file::FileKind;
 
 use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor, intern};
@@ -68,16 +67,11 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;
     let read_base = transports.getattr(intern!(py, "ReadTransport"))?;
-    let bases = (
+    let bases = [
         transports.getattr(intern!(py, "_FlowControlMixin"))?,
         transports.getattr(intern!(py, "WriteTransport"))?,
-    );
-    let members = ffi::new_dict(py)?;
-    members.set_item(intern!(py, "__slots__"), ())?;
-    members.set_item(intern!(py, "__module__"), intern!(py, "ringloop._native"))?;
-    let write_base =
-        py.get_type::<PyType>()
-            .call1((intern!(py, "WritePipeTransportBase"), bases, members))?;
+    ];
+    let write_base = ffi::new_base(intern!(py, "WritePipeTransportBase"), bases)?;
     add(module, ReadPipe::native(), &read_base)?;
     add(module, WritePipe::native(), &write_base)?;
     module.add_function(wrap_pyfunction!(create::make_read_pipe_transport, module)?)?;

@@ -130,7 +130,7 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
         Role::Read => |object, _| T::native().with(object, |this| run(this, Role::Read)),
         Role::Write => |object, _| T::native().with(object, |this| run(this, Role::Write)),
     };
-    let step = step_of(this, name, || Ok(context));
+    let step = step_of(&this.object(), name, Ok(context));
     let core = this.end().base.core(py)?;
     core.get().bring_or_owe(step, this.object(), pay)
 }

@@ -16,7 +16,7 @@ use crate::error;
 use crate::ffi::{self, Obj, Payload, This, intern, payload};
 use crate::limits;
 use crate::transport::base::{
-    self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug,
+    self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug, step_here,
 };
 
 /// A pipe being read.
@@ -166,9 +166,7 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     this.end.base.state.set(State::Closing);
     poll::stop(this, Role::Read)?;
     let protocol = this.end.base.protocol.get_or_none(py);
-    let step = protocol
-        .getattr(intern!(py, "eof_received"))
-        .and_then(|method| Ok((method.into(), ffi::context_copy_current(py)?)));
+    let step = step_here(&protocol, intern!(py, "eof_received"));
     let core = this.end.base.core(py)?;
     core.get()
         .call_soon_or_owe(step, this.object(), None, tell_end)?;
@@ -182,10 +180,7 @@ fn tell_end(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
 }
 
 fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {
-    if matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    ) {
+    if error::is_blocked(error) {
         return Ok(());
     }
     // A terminal without its other side returns EIO.

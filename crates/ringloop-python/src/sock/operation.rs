@@ -8,20 +8,20 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-use pyo3::exceptions::{
-    PyBlockingIOError, PyInterruptedError, PyMemoryError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use ringloop::embed::op::Request;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Event, Kind};
 
+use crate::error;
 use crate::event_loop::{Completes, Handler, LoopCore, Watch, poll};
 use crate::ffi::{
     Argument, Definition, Fallible, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor,
     imported, intern, members, payload,
 };
+use crate::transport::thread::Owner;
 
 pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 
@@ -38,7 +38,7 @@ pub(super) trait Work: 'static {
 
 /// A waiting operation.
 pub struct Operation {
-    loop_: ObjCell,
+    owner: Owner,
     socket: ObjCell,
     fd: RawFd,
     work: Box<dyn Work>,
@@ -53,8 +53,8 @@ impl Payload for Operation {
     const NAME: &'static CStr = c"ringloop._native.SocketOperation";
     const DOC: &'static CStr = c"An operation on a socket that has to wait.";
     payload!(Operation; define define;
-        visit loop_, socket, future, work;
-        clear loop_, socket, future);
+        visit owner, socket, future, work;
+        clear socket, future);
 }
 
 fn define(type_: &mut Definition<Operation>) {
@@ -91,7 +91,7 @@ pub(super) fn suspend(
         loop_.call_method1(intern!(py, "_ensure_fd_no_transport"), (Fallible(fd),))?;
     }
     let operation = Operation {
-        loop_: ObjCell::new(Some(loop_.to_owned().into())),
+        owner: Owner::new(&loop_),
         socket: ObjCell::new(Some(Obj::from_borrowed(socket))),
         fd,
         work: Box::new(work),
@@ -145,19 +145,14 @@ pub(super) fn call_socket<'py>(
 ) -> PyResult<Option<Obj>> {
     match socket.call_method1(name, arguments) {
         Ok(result) => Ok(Some(result.into())),
-        Err(error) if would_block(socket.py(), &error) => Ok(None),
+        Err(error) if error::would_block(socket.py(), &error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Whether an exception means "try again later".
-pub(super) fn would_block(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyBlockingIOError>(py) || error.is_instance_of::<PyInterruptedError>(py)
-}
-
 fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     let py = this.py();
-    let loop_ = core(this)?;
+    let loop_ = this.owner.core(this.py())?;
     let core = loop_.get();
     disarm(this)?;
     let future: Obj = loop_.call_method0(intern!(py, "create_future"))?.into();
@@ -177,18 +172,14 @@ fn attempt(this: Operation_<'_, '_>) -> PyResult<Obj> {
 }
 
 impl Completes for Operation {
+    /// The socket is ready, or the poll failed: either way the attempt finds out.
     fn completed(this: Operation_<'_, '_>, event: Event) -> PyResult<()> {
-        completed(this, &event)
+        if event.completion.result == -libc::ECANCELED {
+            return Ok(());
+        }
+        disarm(this)?;
+        resolve(this)
     }
-}
-
-/// The socket is ready, or the poll failed: either way the attempt finds out.
-fn completed(this: Operation_<'_, '_>, event: &Event) -> PyResult<()> {
-    if event.completion.result == -libc::ECANCELED {
-        return Ok(());
-    }
-    disarm(this)?;
-    resolve(this)
 }
 
 /// Wakes the coroutine. Without memory it is tried again: no other event would wake it.
@@ -211,7 +202,7 @@ fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
         });
     match resolved {
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
-            let loop_ = core(this)?;
+            let loop_ = this.owner.core(this.py())?;
             loop_
                 .get()
                 .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
@@ -227,14 +218,10 @@ fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
     let Some(watch) = this.armed.take() else {
         return Ok(());
     };
-    let loop_ = core(this)?;
+    let loop_ = this.owner.core(this.py())?;
     let core = loop_.get();
     if core.is_closed() || core.engine.is_of_another_process() {
         return Ok(());
     }
     core.unwatch(watch)
-}
-
-fn core<'py>(this: Operation_<'_, 'py>) -> PyResult<Bound<'py, LoopCore>> {
-    Ok(this.loop_.get_or_none(this.py()).cast_into::<LoopCore>()?)
 }

@@ -77,9 +77,7 @@ impl Work for Receive {
 fn unless_blocked<T>(received: io::Result<T>) -> PyResult<Option<T>> {
     match received {
         Ok(value) => Ok(Some(value)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-            _ => Err(error::from_io(&error)),
-        },
+        Err(error) if error::is_blocked(&error) => Ok(None),
+        Err(error) => Err(error::from_io(&error)),
     }
 }

@@ -1,7 +1,6 @@
 //! `sock_sendall`.
 
 use std::cell::Cell;
-use std::io;
 use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
@@ -83,10 +82,8 @@ fn send_once(
     match sent {
         Ok(count) if skip + count >= len => Ok(Progress::All),
         Ok(count) => Ok(Progress::Part(count)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Progress::Part(0)),
-            _ => Err(error::from_io(&error)),
-        },
+        Err(error) if error::is_blocked(&error) => Ok(Progress::Part(0)),
+        Err(error) => Err(error::from_io(&error)),
     }
 }
 

@@ -12,7 +12,7 @@ use super::state::{AppState, State};
 use super::{Tls, TlsProtocol, TlsTransport, handshake, incoming, lower, outgoing};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::ffi::{self, Obj, Payload, Raise as _, imported, intern};
-use crate::transport::base::{call_handler, log_debug, log_error};
+use crate::transport::base::{call_handler, log_debug, log_error, step_here};
 
 /// Closes: delivers pending data, sends `close_notify`, and closes the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -103,10 +103,7 @@ fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
     let Some(lower) = this.lower.get(py) else {
         return cancelled;
     };
-    let step = lower
-        .bind(py)
-        .getattr(intern!(py, "close"))
-        .and_then(|close| Ok((close.into(), ffi::context_copy_current(py)?)));
+    let step = step_here(lower.bind(py), intern!(py, "close"));
     let core = this.core(py)?;
     let closes = core
         .get()
@@ -181,9 +178,7 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
         this.app_state.set(AppState::Lost);
         if let Some(app) = this.app.get(py) {
             let app = app.bind(py);
-            let step = app
-                .getattr(intern!(py, "connection_lost"))
-                .and_then(|lost| Ok((lost.into(), ffi::context_copy_current(py)?)));
+            let step = step_here(app, intern!(py, "connection_lost"));
             let error = Some(error.clone_ref(py));
             this.core(py)?.get().call_soon_or_owe(
                 step,

@@ -5,7 +5,7 @@
 
 use pyo3::exceptions::{PyAttributeError, PyNotImplementedError, PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
+use pyo3::types::PyDict;
 use ringloop::buf::SendBuf;
 
 use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown};
@@ -63,10 +63,7 @@ fn with<'py, R>(
 }
 
 fn write(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
-    let bytes_like = data.cast::<PyBytes>().is_ok()
-        || data.cast::<PyByteArray>().is_ok()
-        || data.cast::<PyMemoryView>().is_ok();
-    if !bytes_like {
+    if !ffi::is_bytes_like(data) {
         return Err(PyTypeError::raise(format!(
             "data: expecting a bytes-like instance, got {}",
             data.get_type().name()?

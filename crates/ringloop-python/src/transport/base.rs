@@ -336,14 +336,21 @@ pub(crate) fn with_protocol<T: Endpoint, R>(
     result.map(Some)
 }
 
-/// A transport's method for the loop to call, and its context.
-pub(crate) fn step<T: Payload>(
-    this: This<'_, '_, T>,
+/// A method for the loop to call, and its context.
+pub(crate) fn step(
+    object: &Bound<'_, PyAny>,
     method: &Bound<'_, PyString>,
-    context: impl FnOnce() -> PyResult<Obj>,
+    context: PyResult<Obj>,
 ) -> PyResult<(Obj, Obj)> {
-    let callback = this.object().getattr(method)?;
-    Ok((callback.into(), context()?))
+    Ok((object.getattr(method)?.into(), context?))
+}
+
+/// As [`step`], in a copy of the current context.
+pub(crate) fn step_here(
+    object: &Bound<'_, PyAny>,
+    method: &Bound<'_, PyString>,
+) -> PyResult<(Obj, Obj)> {
+    step(object, method, ffi::context_copy_current(object.py()))
 }
 
 /// Makes the loop call a method, in a copy of the current context; `pay` does the same if there is
@@ -353,9 +360,8 @@ pub(crate) fn call_soon<T: Owned>(
     method: &Bound<'_, PyString>,
     pay: Pay,
 ) -> PyResult<()> {
-    let py = this.py();
-    let step = step(this, method, || ffi::context_copy_current(py));
-    let core = this.owner().core(py)?;
+    let step = step_here(&this.object(), method);
+    let core = this.owner().core(this.py())?;
     core.get().call_soon_or_owe(step, this.object(), None, pay)
 }
 
@@ -369,7 +375,7 @@ pub(crate) fn lose<T: Endpoint>(this: This<'_, '_, T>, error: Option<Obj>) -> Py
     base.state.set(State::Losing);
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
     let method = intern!(py, "_call_connection_lost");
-    let step = step(this, method, || T::last_context(this));
+    let step = step(&this.object(), method, T::last_context(this));
     let core = base.core(py)?;
     core.get()
         .call_soon_or_owe(step, this.object(), Some(error), |object, error| {

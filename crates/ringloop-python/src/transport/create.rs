@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 use ringloop::embed::sys;
 
 use super::base::{self, Base};
@@ -67,7 +67,7 @@ pub(super) fn make_socket_transport<'py>(
     // the option.
     drop(sys::socket::set_nodelay(fd, true));
     if let Some(server) = server {
-        attach(server, &transport)?;
+        call_server(server, intern!(py, "_attach"), &transport)?;
         drop(this.server.replace(Some(server.clone().into())));
     }
     socket::begin(this, loop_, protocol, waiter, context_for(this)?)?;
@@ -127,21 +127,23 @@ pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -
     Ok(())
 }
 
-/// `Server._attach` takes the transport since `close_clients` was added.
-fn attach(server: &Bound<'_, PyAny>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = server.py();
-    let attach = intern!(py, "_attach");
-    if server_takes_transport(server)? {
-        server.call_method1(attach, (transport,))?;
+/// Calls `Server._attach` or `_detach`, which take the transport since 3.12.1 / 3.13 (`close_clients`).
+pub(super) fn call_server(
+    server: &Bound<'_, PyAny>,
+    method: &Bound<'_, PyString>,
+    transport: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let called = if server_takes_transport(server)? {
+        server.call_method1(method, (transport,))
     } else {
-        server.call_method0(attach)?;
-    }
-    Ok(())
+        server.call_method0(method)
+    };
+    called.map(drop)
 }
 
 /// Whether this CPython's server tracks its transports (patch releases from 3.12.1 on differ, so
 /// the class is inspected, once).
-pub(super) fn server_takes_transport(server: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn server_takes_transport(server: &Bound<'_, PyAny>) -> PyResult<bool> {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     if let Some(answer) = ANSWER.get() {
         return Ok(*answer);

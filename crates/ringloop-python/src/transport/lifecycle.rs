@@ -5,32 +5,18 @@
 use pyo3::prelude::*;
 use ringloop::embed::Key;
 
-use super::base::{Base, Endpoint};
+use super::base::Endpoint;
 use super::socket::{self, LoopSocket, SocketTransport};
 use super::{Stream, Stream_, create, read, sendfile, write};
 use crate::ffi::{self, Argument, Obj, intern};
 
 impl Endpoint for Stream {
-    fn base(&self) -> &Base {
-        &self.base
-    }
-
-    fn close(this: Stream_<'_, '_>) -> PyResult<()> {
-        socket::close(this)
-    }
-
-    fn force_close(this: Stream_<'_, '_>, error: Option<Obj>) -> PyResult<()> {
-        socket::force_close(this, error)
-    }
+    socket::socket_endpoint!();
 
     fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
         let interrupted = sendfile::lost(this);
         let closed = socket::close_if_lost(this);
         interrupted.and(closed).and(detach(this))
-    }
-
-    fn is_unclosed(&self) -> bool {
-        self.socket.is_some()
     }
 
     fn close_unclosed(this: Stream_<'_, '_>) -> PyResult<()> {
@@ -94,17 +80,12 @@ impl SocketTransport for Stream {
     }
 }
 
-/// `Server._detach` takes the transport since 3.12.1 / 3.13, with `close_clients`.
 fn detach(this: Stream_<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    let Some(server) = this.server.take() else {
-        return Ok(());
-    };
-    let server = server.bind(py);
-    if create::server_takes_transport(server)? {
-        server.call_method1(intern!(py, "_detach"), (this.object(),))?;
-    } else {
-        server.call_method0(intern!(py, "_detach"))?;
+    match this.server.take() {
+        Some(server) => {
+            create::call_server(server.bind(py), intern!(py, "_detach"), &this.object())
+        }
+        None => Ok(()),
     }
-    Ok(())
 }

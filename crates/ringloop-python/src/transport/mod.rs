@@ -23,7 +23,6 @@ pub(crate) mod native;
 mod read;
 pub(crate) mod sendfile;
 pub(crate) mod socket;
-mod socket_file;
 pub(crate) mod thread;
 pub(crate) mod write;
 
@@ -151,6 +150,6 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SocketTransport", stream)?;
     module.add("Listener", listener)?;
     module.add_function(wrap_pyfunction!(create::make_socket_transport, module)?)?;
-    module.add_function(wrap_pyfunction!(socket_file::remove_socket_file, module)?)?;
+    module.add_function(wrap_pyfunction!(listener::remove_socket_file, module)?)?;
     module.add_function(wrap_pyfunction!(listener::make_listener, module)?)
 }

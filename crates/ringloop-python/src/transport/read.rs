@@ -356,13 +356,8 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
                     return Ok(());
                 }
             }
+            Some(Err(error)) if error::is_blocked(&error) => return Ok(()),
             Some(Err(error)) => {
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) {
-                    return Ok(());
-                }
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 return ended(this, End::Failed(errno));
             }

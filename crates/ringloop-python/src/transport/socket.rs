@@ -118,6 +118,28 @@ pub(crate) trait SocketTransport: Writable {
     fn before_close(_this: This<'_, '_, Self>) {}
 }
 
+/// What the [`Endpoint`]s of sockets have in common.
+macro_rules! socket_endpoint {
+    () => {
+        fn base(&self) -> &$crate::transport::base::Base {
+            &self.base
+        }
+        fn close(this: $crate::ffi::This<'_, '_, Self>) -> ::pyo3::PyResult<()> {
+            $crate::transport::socket::close(this)
+        }
+        fn force_close(
+            this: $crate::ffi::This<'_, '_, Self>,
+            error: Option<$crate::ffi::Obj>,
+        ) -> ::pyo3::PyResult<()> {
+            $crate::transport::socket::force_close(this, error)
+        }
+        fn is_unclosed(&self) -> bool {
+            self.socket.is_some()
+        }
+    };
+}
+pub(crate) use socket_endpoint;
+
 /// Lists the members of socket transports.
 pub(crate) fn define<T: SocketTransport>(type_: &mut Definition<T>) {
     members!(type_, T: SocketTransport;
