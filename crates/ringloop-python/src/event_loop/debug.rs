@@ -38,9 +38,7 @@ pub fn run_timed(
     let py = loop_.py();
     let current = intern!(py, "_current_handle");
     loop_.setattr(current, handle)?;
-    let start_ns = clock::monotonic_ns();
-    let result = run();
-    let taken_ns = clock::monotonic_ns() - start_ns;
+    let (result, taken_ns) = timed(run);
     loop_.setattr(current, py.None())?;
     result?;
     tell_if_slow(loop_, taken_ns, |base_events| {
@@ -56,10 +54,13 @@ pub fn complete_timed(
     object: &Bound<'_, PyAny>,
     run: impl FnOnce() -> PyResult<()>,
 ) -> PyResult<()> {
-    let start_ns = clock::monotonic_ns();
-    let result = run();
-    let taken_ns = clock::monotonic_ns() - start_ns;
+    let (result, taken_ns) = timed(run);
     tell_if_slow(loop_, taken_ns, |_| Ok(object.repr()?.into_any())).and(result)
+}
+
+fn timed<R>(run: impl FnOnce() -> R) -> (R, u64) {
+    let start_ns = clock::monotonic_ns();
+    (run(), clock::monotonic_ns() - start_ns)
 }
 
 fn tell_if_slow<'py>(

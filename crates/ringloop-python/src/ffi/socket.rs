@@ -16,9 +16,9 @@ use std::os::fd::RawFd;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use super::make::imported;
 use super::names::intern;
 use super::object::{Obj, ObjCell, Visited, Visitor};
 
@@ -107,21 +107,10 @@ fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
 
 /// Whether an object has the layout of `_socket.socket`.
 fn is_native(socket: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static BASE: PyOnceLock<Option<Py<PyType>>> = PyOnceLock::new();
-    let py = socket.py();
-    let base = BASE.get_or_try_init(py, || {
-        let class = py
-            .import(intern!(py, "_socket"))?
-            .getattr(intern!(py, "socket"))?;
-        let size: usize = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
-        let roomy = size >= size_of::<ffi::PyObject>() + size_of::<c_int>();
-        let class = class.cast_into::<PyType>()?;
-        Ok::<_, PyErr>(roomy.then(|| class.unbind()))
-    })?;
-    match base {
-        Some(base) => socket.is_instance(base.bind(py)),
-        None => Ok(false),
-    }
+    let class = imported!(socket.py(), PyType, "_socket", "socket")?;
+    // SAFETY: a type object is alive as long as the borrow, and its size never changes.
+    let size = unsafe { (*class.as_type_ptr()).tp_basicsize as usize };
+    Ok(size >= size_of::<ffi::PyObject>() + size_of::<c_int>() && socket.is_instance(class)?)
 }
 
 /// Reads the field after the header.

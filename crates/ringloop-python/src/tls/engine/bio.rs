@@ -5,22 +5,27 @@
 
 use std::mem::MaybeUninit;
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString, PyType};
 
-use super::{Step, step_of};
-use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
+use crate::ffi::{self, IntoObject as _, Obj, Raise as _, imported, intern};
 
-pub(super) fn handshake(py: Python<'_>, object: &Obj) -> Step {
-    match ffi::call_method(py, intern!(py, "do_handshake"), &[object]) {
-        Ok(_) => Step::Done(0),
-        Err(error) => step_of(py, error),
-    }
+/// Result of one step.
+pub enum Step {
+    /// Done, with this many bytes of plaintext; 0 for handshake and shutdown.
+    Done(usize),
+    /// More ciphertext is needed (`SSLWantReadError`, `SSLSyscallError`).
+    Again,
+    /// The peer has sent `close_notify`.
+    Closed,
+    /// The exception of the `ssl` module.
+    Failed(PyErr),
 }
 
-pub(super) fn shutdown(py: Python<'_>, object: &Obj) -> Step {
-    match ffi::call_method(py, intern!(py, "unwrap"), &[object]) {
+/// Calls a method for the handshake or the shutdown.
+pub(super) fn negotiate(py: Python<'_>, object: &Obj, method: &Bound<'_, PyString>) -> Step {
+    match ffi::call_method(py, method, &[object]) {
         Ok(_) => Step::Done(0),
         Err(error) => step_of(py, error),
     }
@@ -71,4 +76,26 @@ pub(super) fn take_output(py: Python<'_>, outgoing: &Obj) -> PyResult<Vec<u8>> {
 
 pub(super) fn pending(py: Python<'_>, bio: &Obj) -> PyResult<usize> {
     bio.bind(py).getattr(intern!(py, "pending"))?.extract()
+}
+
+/// The error after the collector has cleared the connection.
+pub(super) fn gone() -> PyErr {
+    PyConnectionError::raise("the TLS connection is gone")
+}
+
+/// Converts an exception of the `ssl` module into a step.
+pub(super) fn step_of(py: Python<'_>, error: PyErr) -> Step {
+    match is_again(py, &error) {
+        Ok(true) => Step::Again,
+        Ok(false) => Step::Failed(error),
+        Err(error) => Step::Failed(error),
+    }
+}
+
+/// Whether an exception means only that more ciphertext is needed.
+fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    Ok(
+        error.matches(py, imported!(py, PyType, "ssl", "SSLWantReadError")?)?
+            || error.matches(py, imported!(py, PyType, "ssl", "SSLSyscallError")?)?,
+    )
 }

@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use super::{Step, step_of};
+use super::bio::{Step, gone, step_of};
 use crate::ffi::libssl::{self, Moved, Session};
 use crate::ffi::{self, Fallible, Raise as _, imported, intern};
 
@@ -75,7 +75,7 @@ pub(super) fn write(py: Python<'_>, session: &Session, data: &[u8]) -> Step {
 #[cold]
 fn failed(py: Python<'_>, session: &Session, unsent: Option<&[u8]>) -> Step {
     let Some(socket) = session.socket(py) else {
-        return Step::Failed(super::gone());
+        return Step::Failed(gone());
     };
     let socket = socket.into_bound(py);
     let mut raised = socket.call_method0(intern!(py, "do_handshake"));

@@ -19,25 +19,14 @@ mod direct;
 
 use std::mem::MaybeUninit;
 
-use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::ffi::libssl::Session;
-use crate::ffi::{self, Obj, ObjCell, Raise as _, Visited, Visitor, imported, intern};
+use crate::ffi::{self, Obj, ObjCell, Visited, Visitor, imported, intern};
+pub use bio::Step;
+use bio::gone;
 pub use direct::tls_engine;
-
-/// Result of one step.
-pub enum Step {
-    /// Done, with this many bytes of plaintext; 0 for handshake and shutdown.
-    Done(usize),
-    /// More ciphertext is needed (`SSLWantReadError`, `SSLSyscallError`).
-    Again,
-    /// The peer has sent `close_notify`.
-    Closed,
-    /// The exception of the `ssl` module.
-    Failed(PyErr),
-}
 
 /// One connection's cryptography.
 pub struct Engine {
@@ -91,12 +80,16 @@ impl Engine {
 
     /// Continues the handshake.
     pub fn handshake(&self, py: Python<'_>) -> Step {
-        self.with(py, bio::handshake)
+        self.with(py, |py, object| {
+            bio::negotiate(py, object, intern!(py, "do_handshake"))
+        })
     }
 
     /// Sends `close_notify`, or takes the peer's.
     pub fn shutdown(&self, py: Python<'_>) -> Step {
-        self.with(py, bio::shutdown)
+        self.with(py, |py, object| {
+            bio::negotiate(py, object, intern!(py, "unwrap"))
+        })
     }
 
     /// Decrypts at most one record into `memory`; as in asyncio, no memory counts as the end.
@@ -194,28 +187,6 @@ impl Engine {
 /// The content of a cell, for one call.
 fn taken_from(py: Python<'_>, cell: &ObjCell) -> PyResult<Obj> {
     cell.get(py).ok_or_else(gone)
-}
-
-/// The error after the collector has cleared the connection.
-fn gone() -> PyErr {
-    PyConnectionError::raise("the TLS connection is gone")
-}
-
-/// Converts an exception of the `ssl` module into a step.
-fn step_of(py: Python<'_>, error: PyErr) -> Step {
-    match is_again(py, &error) {
-        Ok(true) => Step::Again,
-        Ok(false) => Step::Failed(error),
-        Err(error) => Step::Failed(error),
-    }
-}
-
-/// Whether an exception means only that more ciphertext is needed.
-fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
-    Ok(
-        error.matches(py, imported!(py, PyType, "ssl", "SSLWantReadError")?)?
-            || error.matches(py, imported!(py, PyType, "ssl", "SSLSyscallError")?)?,
-    )
 }
 
 /// Whether an exception is the `ssl` module's.
