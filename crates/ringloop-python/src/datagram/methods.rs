@@ -9,7 +9,6 @@ use super::{Datagram, Datagram_, read, write};
 use crate::ffi::{self, Argument, Definition, Raise as _, intern, members, repr_slot};
 use crate::transport::{base, flow, socket, thread};
 
-/// Lists the members.
 pub(super) fn define(type_: &mut Definition<Datagram>) {
     base::define(type_);
     base::define_reading(type_);

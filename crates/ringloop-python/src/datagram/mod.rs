@@ -134,7 +134,6 @@ fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
     Ok(Armed::Running(this.base.driver(this.py(), submit)?))
 }
 
-/// Makes the type.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;

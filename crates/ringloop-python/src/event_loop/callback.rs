@@ -51,7 +51,6 @@ pub struct State {
 }
 
 impl State {
-    /// Whether the handle was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
@@ -60,7 +59,6 @@ impl State {
 
 /// A handle type.
 pub trait AsHandle: Payload {
-    /// The common part.
     fn state(&self) -> &State;
 }
 
@@ -229,7 +227,6 @@ impl<'a> Callback<'a> {
         drop((old, none));
     }
 
-    /// The callable, or None.
     pub fn callable(self, py: Python<'_>) -> Bound<'_, PyAny> {
         self.cells[CALLABLE].get_or_none(py)
     }
@@ -243,7 +240,6 @@ impl<'a> Callback<'a> {
         Ok(self.cells[CONTEXT].get_or_none(py))
     }
 
-    /// The loop.
     pub fn loop_(self, py: Python<'_>) -> Bound<'_, PyAny> {
         self.cells[LOOP].get_or_none(py)
     }
@@ -350,7 +346,6 @@ impl Contexts {
         })?)
     }
 
-    /// Clears the pool.
     pub fn clear(&self) -> PyResult<()> {
         drop(self.0.with(std::mem::take)?);
         Ok(())

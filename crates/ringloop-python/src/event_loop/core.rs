@@ -90,19 +90,16 @@ pub struct LoopCore {
 type Add = fn(&Inbox<Obj>, Obj) -> Result<(), (Obj, Error)>;
 
 impl LoopCore {
-    /// Whether debug mode is on.
     #[inline]
     pub fn debug(&self) -> bool {
         self.debug.load(Relaxed)
     }
 
-    /// Whether the loop was closed.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Fails if the loop was closed.
     #[inline]
     pub fn check_open(&self) -> PyResult<()> {
         if self.is_closed() {
@@ -120,7 +117,6 @@ impl LoopCore {
         error::closed()
     }
 
-    /// Whether some thread runs the loop.
     #[inline]
     pub fn is_running(&self) -> bool {
         self.thread_id.load(Relaxed) != 0
@@ -136,7 +132,6 @@ impl LoopCore {
         }
     }
 
-    /// Whether the calling thread runs the loop.
     #[inline]
     pub fn is_running_here(&self) -> bool {
         self.thread_id.load(Relaxed) == ffi::thread_id()
@@ -158,7 +153,6 @@ impl LoopCore {
         self.writes_eagerly.load(Relaxed)
     }
 
-    /// Whether a task factory is set.
     #[inline]
     pub(super) fn has_task_factory(&self) -> bool {
         self.has_task_factory.load(Relaxed)

@@ -196,7 +196,6 @@ impl EngineCell {
         self.with(Engine::next_event)
     }
 
-    /// Uses the driver.
     #[inline]
     pub fn driver<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> PyResult<R> {
         self.submitted.store(true, Relaxed);
@@ -216,7 +215,6 @@ impl EngineCell {
         self.with(|engine| engine.driver_mut().has_ended(key))
     }
 
-    /// The driver in use.
     pub fn kind(&self) -> PyResult<Kind> {
         self.with(|engine| engine.kind())
     }

@@ -128,7 +128,6 @@ impl Handler {
         ffi::locked(object, || (self.behaviour.abandoned)(object));
     }
 
-    /// Makes another reference.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         Self {
             object: self.object.clone_ref(py),
@@ -177,7 +176,6 @@ fn token_of(key: Key) -> Token {
 }
 
 impl Handlers {
-    /// How many handlers there are.
     pub fn len(&self) -> usize {
         self.slab.len()
     }
@@ -196,7 +194,6 @@ impl Handlers {
         found.filter(|(key, _)| key.generation & GENERATION_MASK == generation)
     }
 
-    /// Finds a handler.
     #[inline]
     pub fn get(&self, token: Token) -> Option<&Handler> {
         self.entry(token).map(|(_, handler)| handler)
@@ -220,7 +217,6 @@ impl Handlers {
         self.slab.take().collect()
     }
 
-    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         for handler in self.slab.iter() {
             visitor.visit(&handler.object)?;

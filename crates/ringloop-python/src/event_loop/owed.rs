@@ -22,7 +22,6 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         visitor.visit(&self.object)?;
         match &self.argument {

@@ -72,7 +72,6 @@ impl Ready {
         self.queue.try_reserve(1).map_err(ffi::no_memory)
     }
 
-    /// Takes the first.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
         if self.is_split {
@@ -88,7 +87,6 @@ impl Ready {
         first.or_else(|| self.queue.pop_front())
     }
 
-    /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.queue.len() + if self.is_split { self.brought.len() } else { 0 }
@@ -171,7 +169,6 @@ impl Ready {
         brought.into_iter().chain(ends).chain(due).chain(queue)
     }
 
-    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         let brought = self.brought.iter().chain(&self.ends).chain(&self.due);
         for entry in brought.chain(&self.queue) {

@@ -56,7 +56,6 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Adds a timer.
     pub fn push(&mut self, deadline_ns: i64, handle: Obj) -> PyResult<()> {
         ffi::spare()?;
         self.heap.try_reserve(1).map_err(ffi::no_memory)?;
@@ -90,7 +89,6 @@ impl Timers {
         }
     }
 
-    /// The earliest deadline.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<i64> {
         let heap = self.heap.peek().map(|Reverse(timer)| timer.deadline_ns);
@@ -101,7 +99,6 @@ impl Timers {
         }
     }
 
-    /// The handle of the earliest timer.
     pub fn peek(&self) -> Option<&Obj> {
         if self.lane_is_next() {
             self.lane.front().map(|timer| &timer.handle)
@@ -119,7 +116,6 @@ impl Timers {
         }
     }
 
-    /// Takes the earliest timer.
     pub fn pop(&mut self) -> Option<Obj> {
         if self.lane_is_next() {
             self.lane.pop_front().map(|timer| timer.handle)
@@ -182,13 +178,11 @@ impl Timers {
         heap.chain(lane).map(|timer| timer.handle)
     }
 
-    /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty() && self.lane.is_empty()
     }
 
-    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         for Reverse(timer) in &self.heap {
             visitor.visit(&timer.handle)?;

@@ -58,19 +58,16 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// The number of watches.
     pub fn len(&self) -> usize {
         self.polls.len()
     }
 
-    /// Whether a descriptor is watched.
     pub fn has(&self, fd: RawFd) -> bool {
         [Direction::Read, Direction::Write]
             .iter()
             .any(|&direction| self.polls.contains_key(&(fd, direction)))
     }
 
-    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.objects
             .values()

@@ -27,19 +27,16 @@ pub struct Args<'a, 'py> {
 }
 
 impl<'a, 'py> Args<'a, 'py> {
-    /// How many positional arguments there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.positional_count
     }
 
-    /// The interpreter token.
     #[inline]
     pub fn py(&self) -> Python<'py> {
         self.py
     }
 
-    /// The positional argument at `index`.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Argument<'a, 'py>> {
         (index < self.positional_count).then(|| self.at(index))
@@ -60,13 +57,11 @@ impl<'a, 'py> Args<'a, 'py> {
         new_tuple(self.py, self.skip(index).map(Borrowed::to_owned))
     }
 
-    /// How many keyword arguments there are.
     #[inline]
     pub fn keyword_count(&self) -> usize {
         self.all.len() - self.positional_count
     }
 
-    /// The keyword arguments.
     pub fn keywords(
         &self,
     ) -> impl ExactSizeIterator<Item = (Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>)> + use<'a, 'py>

@@ -11,7 +11,6 @@ use pyo3::types::{PyString, PyTuple};
 
 use super::object::Obj;
 
-/// Calls with no arguments.
 #[inline]
 pub fn call_no_args(py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
     // SAFETY: invariant 2.
@@ -20,7 +19,6 @@ pub fn call_no_args(py: Python<'_>, callable: &Obj) -> PyResult<Obj> {
     unsafe { Obj::from_owned_ptr(py, result) }
 }
 
-/// Calls with one argument.
 #[inline]
 pub fn call_one(py: Python<'_>, callable: &Obj, argument: &Obj) -> PyResult<Obj> {
     call(py, callable, &[argument])

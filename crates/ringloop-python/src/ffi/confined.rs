@@ -57,7 +57,6 @@ unsafe impl<T> Sync for Confined<T> {}
 unsafe impl<T> Send for Confined<T> {}
 
 impl<T> Confined<T> {
-    /// Creates a closed cell.
     pub const fn new(value: T) -> Self {
         Self {
             state: AtomicU8::new(FREE),

@@ -101,7 +101,6 @@ pub fn is_unique_without_lock(object: &Bound<'_, PyAny>) -> bool {
     unique
 }
 
-/// Creates an empty context.
 pub fn context_new(py: Python<'_>) -> PyResult<Obj> {
     // SAFETY: attached, as the token proves.
     let context = unsafe { ffi::PyContext_New() };
@@ -137,7 +136,6 @@ pub fn context_enter(py: Python<'_>, context: &Obj) -> PyResult<()> {
     Ok(())
 }
 
-/// Exits `context`.
 #[inline]
 pub fn context_exit(py: Python<'_>, context: &Obj) -> PyResult<()> {
     // SAFETY: alive, and the function checks that it is the current one.

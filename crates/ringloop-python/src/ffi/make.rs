@@ -34,7 +34,6 @@ unsafe fn owned<T>(py: Python<'_>, pointer: *mut ffi::PyObject) -> PyResult<Boun
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
-/// Makes a `str`.
 pub fn new_str<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
     PyString::from_bytes(py, text.as_bytes())
 }
@@ -59,7 +58,6 @@ pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBy
     unsafe { owned(py, pointer) }
 }
 
-/// Makes an empty `dict`.
 pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyDict_New() };
@@ -67,7 +65,6 @@ pub fn new_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     unsafe { owned(py, pointer) }
 }
 
-/// Makes an empty `list`.
 pub fn new_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     // SAFETY: no preconditions.
     let pointer = unsafe { ffi::PyList_New(0) };
@@ -77,7 +74,6 @@ pub fn new_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 
 /// A Rust value that becomes a Python object.
 pub trait IntoObject<'py> {
-    /// Makes the object.
     fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
 }
 
@@ -239,7 +235,6 @@ pub fn new_base<'py>(
     py.get_type::<PyType>().call1((name, bases, members))
 }
 
-/// Makes a `tuple`.
 pub fn new_tuple<'py>(
     py: Python<'py>,
     items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,

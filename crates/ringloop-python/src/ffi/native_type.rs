@@ -53,7 +53,6 @@ pub trait Payload: Sized + 'static {
 
     /// The one type object of this payload.
     fn native() -> &'static Native<Self>;
-    /// Lists the members.
     fn define(definition: &mut Definition<Self>);
     /// Shows every reference to the garbage collector; must not call into Python.
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited;
@@ -113,13 +112,11 @@ impl<T> Deref for This<'_, '_, T> {
 }
 
 impl<'a, 'py, T> This<'a, 'py, T> {
-    /// The interpreter token.
     #[inline]
     pub fn py(&self) -> Python<'py> {
         self.object.py()
     }
 
-    /// The Python object.
     #[inline]
     pub fn object(&self) -> Borrowed<'a, 'py, PyAny> {
         self.object
@@ -169,7 +166,6 @@ pub struct Definition<T> {
 }
 
 impl<T: Payload> Definition<T> {
-    /// Adds a method.
     #[expect(clippy::needless_pass_by_value, reason = "a method is installed once")]
     pub fn method(&mut self, method: Method<T>) {
         self.methods.push(method.definition);
@@ -277,7 +273,6 @@ impl<T: Payload> Native<T> {
         Ok(type_object)
     }
 
-    /// Makes an instance.
     #[inline]
     pub fn instantiate<'py>(&self, py: Python<'py>, payload: T) -> PyResult<Bound<'py, PyAny>> {
         let type_object = self.type_object.load(Ordering::Relaxed);

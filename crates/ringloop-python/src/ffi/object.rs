@@ -35,7 +35,6 @@ impl Obj {
         self.0.bind(py)
     }
 
-    /// Makes another reference.
     #[inline]
     pub fn clone_ref(&self, _py: Python<'_>) -> Self {
         let pointer = self.0.as_ptr();
@@ -97,7 +96,6 @@ pub type Visited = ControlFlow<i32>;
 
 /// Receives the references that an object holds, for the garbage collector.
 pub trait Visitor {
-    /// Shows one reference.
     fn visit(&mut self, object: &Obj) -> Visited;
 }
 
@@ -107,18 +105,15 @@ pub trait Visitor {
 pub struct ObjCell(Cell<Option<Obj>>);
 
 impl ObjCell {
-    /// Makes a cell that holds `object`.
     pub const fn new(object: Option<Obj>) -> Self {
         Self(Cell::new(object))
     }
 
-    /// Moves the content out.
     #[inline]
     pub fn take(&self) -> Option<Obj> {
         self.0.take()
     }
 
-    /// Drops the content.
     pub fn clear(&self) {
         drop(self.take());
     }
@@ -129,7 +124,6 @@ impl ObjCell {
         self.0.replace(object)
     }
 
-    /// Whether there is an object.
     #[inline]
     pub fn is_some(&self) -> bool {
         self.peek().is_some()
@@ -149,7 +143,6 @@ impl ObjCell {
         }
     }
 
-    /// Shows the content to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.peek()
             .map_or(Visited::Continue(()), |object| visitor.visit(object))

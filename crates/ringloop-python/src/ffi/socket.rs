@@ -73,12 +73,10 @@ impl SocketCell {
         }
     }
 
-    /// Moves the socket out.
     pub fn take(&self) -> Option<Obj> {
         self.socket.take()
     }
 
-    /// Makes another reference to the socket.
     pub fn get(&self, py: Python<'_>) -> Option<Obj> {
         self.socket.get(py)
     }
@@ -88,12 +86,10 @@ impl SocketCell {
         self.socket.get_or_none(py)
     }
 
-    /// Whether there is a socket.
     pub fn is_some(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Shows the socket to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.socket.visit(visitor)
     }

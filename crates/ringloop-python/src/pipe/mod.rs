@@ -62,7 +62,6 @@ trait Pipe: Payload {
     fn discard(&self) {}
 }
 
-/// Makes the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let transports = py.import(intern!(py, "asyncio.transports"))?;

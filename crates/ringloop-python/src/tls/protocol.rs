@@ -11,7 +11,6 @@ use super::{Tls, TlsProtocol, handshake, incoming, outgoing, shutdown};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members};
 use crate::limits;
 
-/// Lists the members.
 pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
     members!(type_, TlsProtocol;
         connection_made(transport) => connection_made, "Begin the handshake over this transport.";

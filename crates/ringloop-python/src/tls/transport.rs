@@ -15,7 +15,6 @@ use crate::transport::marks::given;
 use crate::transport::sendfile;
 use crate::transport::thread::{self, Change};
 
-/// Lists the members.
 pub(super) fn define(type_: &mut Definition<TlsTransport>) {
     members!(type_, TlsTransport;
         write(data) => write, "Send data; returns at once.";

@@ -10,7 +10,6 @@ use super::thread::Change;
 use super::{Stream, Stream_, base, flow, read, sendfile, socket, thread, write};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members, repr_slot};
 
-/// Lists the members.
 pub(super) fn define(type_: &mut Definition<Stream>) {
     base::define(type_);
     base::define_reading(type_);

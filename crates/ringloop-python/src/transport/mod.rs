@@ -137,7 +137,6 @@ fn read_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
     fatal_error(this, error, "Fatal read error on socket transport")
 }
 
-/// Makes the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     base::warn_function(py)?;

@@ -112,7 +112,6 @@ impl ReadSide {
         self.armed.get() != Armed::Nothing
     }
 
-    /// The operation in flight.
     pub fn key(&self) -> Option<Key> {
         self.armed.get().key()
     }

@@ -41,7 +41,6 @@ pub(super) fn in_progress(this: Stream_<'_, '_>) -> bool {
     this.empty_waiter.is_some()
 }
 
-/// Everything is sent.
 #[inline]
 pub(super) fn emptied(this: Stream_<'_, '_>) -> PyResult<()> {
     match pending_waiter(this)? {

@@ -114,7 +114,6 @@ pub(crate) trait SocketTransport: Writable {
     fn discard(this: This<'_, '_, Self>) -> PyResult<()>;
     /// Sends what was gathered.
     fn send_gathered(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Called before the socket is closed.
     fn before_close(_this: This<'_, '_, Self>) {}
 }
 

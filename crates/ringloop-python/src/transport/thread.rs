@@ -61,13 +61,11 @@ impl Owner {
         Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
     }
 
-    /// Whether the loop runs.
     #[inline]
     pub fn is_running(&self) -> bool {
         self.running_thread.load(Relaxed) != 0
     }
 
-    /// Whether the loop runs, and in another thread.
     #[inline]
     pub fn is_elsewhere(&self) -> bool {
         let running = self.running_thread.load(Relaxed);

@@ -64,7 +64,6 @@ impl WriteSide {
         self.armed.get() != Armed::Nothing
     }
 
-    /// The operation in flight.
     pub fn key(&self) -> Option<Key> {
         match self.armed.get() {
             Armed::Sending(key) | Armed::Waiting(key) => Some(key),

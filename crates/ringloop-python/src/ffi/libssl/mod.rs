@@ -263,12 +263,10 @@ impl Session {
         buffers.with(body)
     }
 
-    /// Shows the reference to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.socket.visit(visitor)
     }
 
-    /// Drops the object, for the collector; every later call fails.
     pub fn clear(&self) {
         self.socket.clear();
     }

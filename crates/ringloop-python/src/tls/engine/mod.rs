@@ -156,7 +156,6 @@ impl Engine {
         }
     }
 
-    /// Shows the references to the collector.
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         if let Some(direct) = &self.direct {
             direct.visit(visitor)?;
@@ -166,7 +165,6 @@ impl Engine {
         self.outgoing.visit(visitor)
     }
 
-    /// Drops the objects, for the collector.
     pub fn clear(&self) {
         if let Some(direct) = &self.direct {
             direct.clear();
