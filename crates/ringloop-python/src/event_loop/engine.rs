@@ -30,6 +30,7 @@ use crate::ffi::{Busy, Confined, Raise as _};
 use crate::limits;
 
 /// Number of forks between this process and the first call.
+#[inline]
 pub fn forks() -> u32 {
     fork::count()
 }

@@ -46,6 +46,7 @@ pub fn read_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result
 }
 
 /// Makes a `bytes` of at most `size` bytes; `fill` returns how many it wrote.
+#[inline]
 fn fill_new_bytes(
     py: Python<'_>,
     size: usize,
@@ -85,6 +86,7 @@ struct Filling {
 }
 
 impl Filling {
+    #[inline]
     fn new(py: Python<'_>, capacity: usize) -> PyResult<Self> {
         // SAFETY: with null it allocates `capacity` bytes and leaves them unwritten.
         let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), capacity as isize) };
@@ -98,6 +100,7 @@ impl Filling {
         })
     }
 
+    #[inline]
     fn room(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: invariant 1: the object is ours alone.
         let memory = unsafe { ffi::PyBytes_AsString(self.object) }.cast::<MaybeUninit<u8>>();
@@ -115,6 +118,7 @@ impl Filling {
         Ok(())
     }
 
+    #[inline]
     fn finish(mut self, py: Python<'_>) -> PyResult<Obj> {
         if self.len != self.capacity {
             self.resize(py, self.len)?;
