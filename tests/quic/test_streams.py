@@ -172,6 +172,46 @@ def test_reset_and_stop_carry_codes_both_ways(run: Run, certificates: Certificat
     run(main())
 
 
+def test_of_a_stop_and_a_reset_the_first_code_counts(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            for is_stopped_first in [True, False]:
+                sent = await client.open_stream(unidirectional=True)
+                sent.write(b"x")
+                theirs = await within(server.accept_stream(unidirectional=True))
+                if not is_stopped_first:
+                    sent.reset(44)
+                theirs.stop(43)
+                # No call of the stream has seen the stop yet.
+                await within(server.ping())
+                sent.reset(44)
+                for _ in range(2):
+                    # RFC 9000 3.5: the peer that stopped it ignores the code of the reset.
+                    assert await within(sent.stopped()) == (43 if is_stopped_first else 44)
+                    # Later the protocol has forgotten the stream.
+                    await within(client.ping())
+
+    run(main())
+
+
+def test_stop_behind_a_finish_keeps_its_code(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates, {"max_stream_data": 1000}) as (client, server):
+            sent = await client.open_stream(unidirectional=True)
+            sent.write(b"x" * 2000)
+            sent.finish()
+            theirs = await within(server.accept_stream(unidirectional=True))
+            theirs.stop(7)
+            await within(server.ping())
+            await within(client.ping())
+            assert await within(sent.stopped()) == 7
+            sent.reset(8)
+            assert await within(sent.stopped()) == 7
+            assert not await within(sent.acked())
+
+    run(main())
+
+
 def test_dropped_stream_ends_both_ways(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):

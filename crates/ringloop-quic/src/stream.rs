@@ -6,8 +6,8 @@
 use crate::StreamId;
 use crate::core::{Connection, Read, Written};
 use crate::error::StreamError;
-use crate::session::Wait;
-use crate::shared::{Inner, Session};
+use crate::session::{RecvHalf, SendHalf, Wait};
+use crate::shared::Inner;
 use bytes::Bytes;
 use std::fmt;
 use std::future::poll_fn;
@@ -17,18 +17,12 @@ use std::task::{Context, Poll};
 /// The sending end of a stream. Dropping it finishes the stream.
 pub struct SendStream {
     inner: Rc<Inner>,
-    id: StreamId,
-    /// Opened before the handshake was complete.
-    is_early: bool,
-    is_over: bool,
-    /// The code with which the peer stopped it, if a call has seen that, or with which it was reset
-    /// locally. The engine forgets both once a reset is acknowledged.
-    given_up: Option<u64>,
+    half: SendHalf,
 }
 
 impl fmt::Debug for SendStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SendStream").field(&self.id.0).finish()
+        f.debug_tuple("SendStream").field(&self.id().0).finish()
     }
 }
 
@@ -36,16 +30,13 @@ impl SendStream {
     pub(crate) fn new(inner: &Rc<Inner>, id: StreamId, is_early: bool) -> Self {
         Self {
             inner: Rc::clone(inner),
-            id,
-            is_early,
-            is_over: false,
-            given_up: None,
+            half: SendHalf::new(id, is_early),
         }
     }
 
     /// The stream's id.
     pub fn id(&self) -> StreamId {
-        self.id
+        self.half.id()
     }
 
     /// Writes some of `bytes`, at least one (0 only for an empty slice); waits for room in the
@@ -69,29 +60,22 @@ impl SendStream {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let id = self.id;
+        let id = self.id();
         self.writing(cx, |connection| connection.write(id, bytes))
     }
 
     /// Writes what there is room for now; 0 if there is none.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
-        let (id, is_early) = (self.id, self.is_early);
+        let half = &mut self.half;
         let result = self.inner.act(|connection, session| {
-            session.check_stream(is_early)?;
-            Ok(match connection.write(id, bytes)? {
+            half.check(session)?;
+            Ok(match connection.write(half.id(), bytes)? {
                 Written::Some(count) => count,
                 Written::Blocked => 0,
             })
         });
-        self.note(&result);
+        half.note(&result);
         result
-    }
-
-    /// Remembers a stop that a result reports.
-    fn note<T>(&mut self, result: &Result<T, StreamError>) {
-        if let Err(StreamError::Stopped(code)) = result {
-            self.given_up.get_or_insert(*code);
-        }
     }
 
     /// Writes all of `bytes`.
@@ -114,7 +98,7 @@ impl SendStream {
         if chunks.iter().all(Bytes::is_empty) {
             return Ok(0);
         }
-        let id = self.id;
+        let id = self.id();
         poll_fn(|cx| self.writing(cx, |connection| connection.write_chunks(id, chunks))).await
     }
 
@@ -135,10 +119,10 @@ impl SendStream {
         cx: &Context<'_>,
         write: impl FnOnce(&mut Connection<'_>) -> Result<Written, StreamError>,
     ) -> Poll<Result<usize, StreamError>> {
-        let wait = Wait::Write(self.id);
+        let half = &mut self.half;
+        let wait = Wait::Write(half.id());
         let polled = self.inner.poll_stream(cx, wait, |connection, session| {
-            let written = session.check_stream(self.is_early);
-            match written.and_then(|()| write(connection)) {
+            match half.check(session).and_then(|()| write(connection)) {
                 Ok(Written::Some(count)) => Some(Ok(count)),
                 Ok(Written::Blocked) => None,
                 Err(error) => Some(Err(error)),
@@ -146,7 +130,7 @@ impl SendStream {
         });
         self.inner.shared.wake();
         if let Poll::Ready(result) = &polled {
-            self.note(result);
+            half.note(result);
         }
         polled
     }
@@ -157,36 +141,27 @@ impl SendStream {
     /// [`StreamError::Closed`] if it was finished or reset; [`StreamError::Stopped`] if the peer
     /// stopped it, and it is reset with the peer's code.
     pub fn finish(&mut self) -> Result<(), StreamError> {
-        let (id, is_early) = (self.id, self.is_early);
-        self.is_over = true;
+        let half = &mut self.half;
+        half.close();
         let result = self.inner.act(|connection, session| {
-            session.check_stream(is_early)?;
-            connection.finish(id)?;
-            if connection.finishes_later(id) {
-                session.note_finish(id);
-            }
-            Ok(())
+            half.check(session)?;
+            session.finish(connection, half.id())
         });
-        self.note(&result);
-        result
+        half.note_finish(&result);
+        result.map(drop)
     }
 
     /// Resets the stream with the application's code; unacknowledged data may be lost.
     pub fn reset(&mut self, code: u64) -> Result<(), StreamError> {
-        let (id, is_early) = (self.id, self.is_early);
-        self.is_over = true;
-        // An earlier stop by the peer wins.
-        let (stopped, result) = self.inner.act(|connection, session| {
-            if let Err(error) = session.check_stream(is_early) {
-                return (None, Err(error));
-            }
-            let stopped = connection.stopped(id).ok().flatten();
-            (stopped, connection.reset(id, code))
-        });
-        if result.is_ok() {
-            self.given_up.get_or_insert(stopped.unwrap_or(code));
-        }
-        result
+        let half = &mut self.half;
+        half.close();
+        self.inner.act(|connection, session| {
+            half.check(session)?;
+            half.look_for_stop(connection);
+            connection.reset(half.id(), code)?;
+            half.note_reset(code);
+            Ok(())
+        })
     }
 
     /// Waits until the peer has acknowledged everything, including the end (`None`), or stopped the
@@ -196,25 +171,10 @@ impl SendStream {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn stopped(&mut self) -> Result<Option<u64>, StreamError> {
-        let (id, is_early, given_up) = (self.id, self.is_early, &mut self.given_up);
-        let inner = &self.inner;
-        let mut ended = |connection: &mut Connection<'_>, session: &mut Session| {
-            session.check_early(is_early)?;
-            if given_up.is_some() {
-                return Ok(Some(*given_up));
-            }
-            match connection.stopped(id) {
-                Ok(Some(code)) => {
-                    *given_up = Some(code);
-                    Ok(Some(Some(code)))
-                }
-                Err(StreamError::Closed) => Ok(Some(session.stopped_after_finish(id))),
-                _ => session.check_stream(is_early).map(|()| None),
-            }
-        };
+        let (inner, half) = (&self.inner, &mut self.half);
         poll_fn(|cx| {
-            inner.poll_stream(cx, Wait::Finished(id), |connection, session| {
-                ended(connection, session).transpose()
+            inner.poll_stream(cx, Wait::Finished(half.id()), |connection, session| {
+                half.outcome(connection, session).transpose()
             })
         })
         .await
@@ -222,39 +182,34 @@ impl SendStream {
 
     /// Sets the priority: higher ones send first; 0 by default.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), StreamError> {
-        let (id, is_early) = (self.id, self.is_early);
         self.inner.with(|connection, session| {
-            session.check_early(is_early)?;
-            connection.set_priority(id, priority)
+            self.half.check_early(session)?;
+            connection.set_priority(self.half.id(), priority)
         })
     }
 
     /// The stream's priority.
     pub fn priority(&self) -> Result<i32, StreamError> {
-        let (id, is_early) = (self.id, self.is_early);
         self.inner.with(|connection, session| {
-            session.check_early(is_early)?;
-            connection.priority(id)
+            self.half.check_early(session)?;
+            connection.priority(self.half.id())
         })
     }
 }
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        let (id, is_early, is_over) = (self.id, self.is_early, self.is_over);
+        let (half, id) = (&self.half, self.id());
         let left = self.inner.with(|_, session| {
             // The id may have been reused.
-            session.check_early(is_early).ok()?;
+            half.check_early(session).ok()?;
             session.forget_finish(id);
-            let left = session
-                .attached
-                .forget(&[Wait::Write(id), Wait::Finished(id)]);
-            Some((session.error().is_none(), left))
+            let waits = [Wait::Write(id), Wait::Finished(id)];
+            Some((session.error().is_none(), session.attached.forget(&waits)))
         });
-        let Some((is_open, _left)) = left else {
-            return;
-        };
-        if is_open && !is_over {
+        if let Some((true, _left)) = left
+            && half.is_open()
+        {
             drop(self.inner.act(|connection, _| connection.finish(id)));
         }
     }
@@ -263,26 +218,12 @@ impl Drop for SendStream {
 /// The receiving end of a stream. Dropping it before the end stops the stream with code 0.
 pub struct RecvStream {
     inner: Rc<Inner>,
-    id: StreamId,
-    is_early: bool,
-    end: End,
-}
-
-/// How a stream ended for its reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    NotYet,
-    /// It was read completely.
-    Read,
-    /// The peer reset it with this code.
-    Reset(u64),
-    /// Stopped locally.
-    Stopped,
+    half: RecvHalf,
 }
 
 impl fmt::Debug for RecvStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RecvStream").field(&self.id.0).finish()
+        f.debug_tuple("RecvStream").field(&self.id().0).finish()
     }
 }
 
@@ -290,15 +231,13 @@ impl RecvStream {
     pub(crate) fn new(inner: &Rc<Inner>, id: StreamId, is_early: bool) -> Self {
         Self {
             inner: Rc::clone(inner),
-            id,
-            is_early,
-            end: End::NotYet,
+            half: RecvHalf::new(id, is_early),
         }
     }
 
     /// The stream's id.
     pub fn id(&self) -> StreamId {
-        self.id
+        self.half.id()
     }
 
     /// Reads some bytes into `buf`, at least one; `None` at the end of the stream.
@@ -419,6 +358,11 @@ impl RecvStream {
         }
     }
 
+    /// Puts back the last bytes read: the next read returns them first.
+    pub fn put_back(&mut self, bytes: Bytes) {
+        self.half.put_back(std::iter::once(bytes));
+    }
+
     /// `None` at the end.
     fn reading(
         &mut self,
@@ -426,37 +370,20 @@ impl RecvStream {
         bytes_max: usize,
         mut take: impl FnMut(Bytes) -> bool,
     ) -> Poll<Result<Option<usize>, StreamError>> {
-        match self.end {
-            End::NotYet => {}
-            End::Read => return Poll::Ready(Ok(None)),
-            End::Reset(code) => return Poll::Ready(Err(StreamError::Reset(code))),
-            End::Stopped => return Poll::Ready(Err(StreamError::Closed)),
+        if let Some(known) = self.half.read_known(bytes_max, &mut take) {
+            return Poll::Ready(known.map(count_of));
         }
-        let (id, is_early, end) = (self.id, self.is_early, &mut self.end);
+        let half = &mut self.half;
         let mut has_credit = false;
-        let wait = Wait::Read(id);
+        let wait = Wait::Read(half.id());
         let result = self.inner.poll_stream(cx, wait, |connection, session| {
-            let read = session.check_early(is_early);
-            let read = read.and_then(|()| connection.read(id, bytes_max, &mut take));
-            has_credit = !matches!(read, Ok(Read::Blocked) | Err(StreamError::Closed));
-            Some(match read {
-                Ok(Read::Some(count)) => Ok(Some(count)),
-                Ok(Read::End(count)) => {
-                    *end = End::Read;
-                    Ok((count > 0).then_some(count))
+            match half.read(connection, session, bytes_max, &mut take) {
+                Ok(Read::Blocked) => None,
+                read => {
+                    has_credit = !matches!(read, Err(StreamError::Closed));
+                    Some(read.map(count_of))
                 }
-                // Data received before the connection ended is read first.
-                Ok(Read::Blocked) => match session.check_stream(is_early) {
-                    Ok(()) => return None,
-                    Err(error) => Err(error),
-                },
-                Err(error) => {
-                    if let StreamError::Reset(code) = error {
-                        *end = End::Reset(code);
-                    }
-                    Err(error)
-                }
-            })
+            }
         });
         if has_credit {
             self.inner.shared.wake();
@@ -469,15 +396,21 @@ impl RecvStream {
     /// # Errors
     /// [`StreamError::Closed`] if it has ended.
     pub fn stop(&mut self, code: u64) -> Result<(), StreamError> {
-        if self.end != End::NotYet {
+        if !self.half.close() {
             return Err(StreamError::Closed);
         }
-        let (id, is_early) = (self.id, self.is_early);
-        self.end = End::Stopped;
         self.inner.act(|connection, session| {
-            session.check_stream(is_early)?;
-            connection.stop(id, code)
+            self.half.check(session)?;
+            connection.stop(self.half.id(), code)
         })
+    }
+}
+
+/// The count of bytes; `None` at the end.
+fn count_of(read: Read) -> Option<usize> {
+    match read {
+        Read::Blocked | Read::End(0) => None,
+        Read::Some(count) | Read::End(count) => Some(count),
     }
 }
 
@@ -485,11 +418,9 @@ impl Drop for RecvStream {
     fn drop(&mut self) {
         let _left = self.inner.with(|_, session| {
             // The id may have been reused.
-            session.check_early(self.is_early).ok()?;
-            Some(session.attached.forget(&[Wait::Read(self.id)]))
+            self.half.check_early(session).ok()?;
+            Some(session.attached.forget(&[Wait::Read(self.id())]))
         });
-        if self.end == End::NotYet {
-            drop(self.stop(0));
-        }
+        drop(self.stop(0));
     }
 }

@@ -486,6 +486,44 @@ fn stopped_streams_free_credit_however_they_end() {
 }
 
 #[test]
+fn stop_behind_a_finish_keeps_its_code() {
+    on_both(|| async {
+        let transport = Transport {
+            stream_receive_window: 1000,
+            ..Transport::default()
+        };
+        let (ours, theirs, _ends) = pair_as(&transport).await.parts();
+        let mut send = ours.open_uni().await.unwrap();
+        // Finished behind bytes without credit.
+        assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
+        assert_eq!(send.try_write(b"more"), Ok(4));
+        send.finish().unwrap();
+        theirs.accept_uni().await.unwrap().stop(7).unwrap();
+        until_forgotten(&ours, &mut send).await;
+        assert_eq!(send.stopped().await, Ok(Some(7)));
+        assert_eq!(send.reset(18), Err(StreamError::Closed));
+        assert_eq!(send.stopped().await, Ok(Some(7)));
+    });
+}
+
+#[test]
+fn bytes_put_back_are_read_again() {
+    on_both(|| async {
+        let (ours, theirs, _ends) = pair().await.parts();
+        let mut send = ours.open_uni().await.unwrap();
+        send.write_all(b"kind, then data").await.unwrap();
+        send.finish().unwrap();
+        let mut recv = theirs.accept_uni().await.unwrap();
+        let mut kind = recv.read_chunk(9).await.unwrap().unwrap();
+        let rest = kind.split_off(4);
+        recv.put_back(rest);
+        assert_eq!(kind, b"kind"[..]);
+        assert_eq!(recv.read_to_end(100).await.unwrap(), b", then data");
+        assert_eq!(recv.read(&mut [0; 9]).await, Ok(None));
+    });
+}
+
+#[test]
 fn reset_or_stopped_stream_reports_its_code_later() {
     on_both(|| async {
         let transport = Transport {
@@ -509,14 +547,6 @@ fn reset_or_stopped_stream_reports_its_code_later() {
         until_forgotten(&ours, &mut send).await;
         assert_eq!(send.stopped().await, Ok(Some(17)));
         assert_eq!(send.finish(), Err(StreamError::Closed));
-        // Stopped by the peer, after it was finished behind bytes without credit.
-        let mut send = ours.open_uni().await.unwrap();
-        assert_eq!(send.try_write(&[1; 1000]), Ok(1000));
-        assert_eq!(send.try_write(b"more"), Ok(4));
-        send.finish().unwrap();
-        theirs.accept_uni().await.unwrap().stop(7).unwrap();
-        until_forgotten(&ours, &mut send).await;
-        assert_eq!(send.stopped().await, Ok(Some(7)));
         // Stopped by the peer, and reset by whichever call sees it.
         for step in 0..3 {
             let mut send = ours.open_uni().await.unwrap();
@@ -535,7 +565,7 @@ fn reset_or_stopped_stream_reports_its_code_later() {
                 }
                 _ => {
                     // No call has seen the stop yet.
-                    while ours.stats().frames_received.stop_sending < step + 2 {
+                    while ours.stats().frames_received.stop_sending < step + 1 {
                         sleep(Duration::from_millis(1)).await;
                     }
                     send.reset(18).unwrap();

@@ -1,7 +1,7 @@
 //! State shared by an endpoint, its connections and streams, and the lock order.
 //!
 //! Three locks, each held alone and for a few instructions, except `state`, which is also held
-//! while packets are sealed and opened:
+//! while packets are sealed and opened, and under which a stream's halves are locked:
 //!
 //! | lock      | guards                     | while it is held                                              |
 //! |-----------|----------------------------|---------------------------------------------------------------|

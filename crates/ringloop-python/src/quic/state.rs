@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig};
-use ringloop_quic::core::{self, Core, Handle, Read, Written};
-use ringloop_quic::error::{ConnectError, ConnectionError, StreamError};
+use ringloop_quic::core::{self, Core, Handle, Written};
+use ringloop_quic::error::{ConnectError, StreamError};
 use ringloop_quic::session::{Closing, Phase, Sessions, Wake, index_of};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
@@ -404,30 +404,6 @@ impl State {
                 *opened += 1;
             }
             pour(&mut connection, &mut session.attached.queued, stream);
-        }
-    }
-
-    /// Reads at most `bytes_max` of a stream.
-    pub fn read(
-        &mut self,
-        handle: Handle,
-        stream: StreamId,
-        bytes_max: usize,
-        pieces: &mut Vec<Bytes>,
-    ) -> Result<Read, StreamError> {
-        let Some((mut connection, session)) = self.sessions.both(handle) else {
-            return Err(ConnectionError::Closed.into());
-        };
-        let read = connection.read(stream, bytes_max, |piece| {
-            pieces.push(piece);
-            true
-        });
-        match (&read, session.error()) {
-            // Data received before the end may still be read.
-            (Ok(Read::Blocked) | Err(StreamError::Closed), Some(error)) => {
-                Err(error.clone().into())
-            }
-            _ => read,
         }
     }
 

@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use ringloop_quic::core::{Handle, Read};
-use ringloop_quic::error::StreamError;
-use ringloop_quic::session::{Wait, Wake};
-use ringloop_quic::{Bytes, Direction, StreamId};
+use ringloop_quic::core::Read;
+use ringloop_quic::error::{ConnectionError, StreamError};
+use ringloop_quic::session::{RecvHalf, SendHalf, Wait, Wake};
+use ringloop_quic::{Direction, StreamId};
 
 use super::connection::Connection;
 use super::errors;
@@ -21,32 +21,6 @@ use super::state::State;
 use super::waiter::Waiter;
 use crate::ffi::{self, Fallible, intern};
 
-/// State of one direction of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    NotYet,
-    /// Receiving: the end was read. Sending: nothing more will be written.
-    Finished,
-    /// Receiving: the peer reset it, with its code. Sending: this end did.
-    Reset(u64),
-    /// Receiving: this end stopped it.
-    Stopped,
-    /// It does not have this direction.
-    Never,
-}
-
-#[derive(Debug)]
-struct Ends {
-    receiving: End,
-    sending: End,
-    /// The code with which the peer stopped it, once seen: the engine forgets it with the stream.
-    stopped: Option<u64>,
-    /// It was finished after queued bytes.
-    is_queued: bool,
-    /// Read from the protocol, but there was no memory to return it: for the next read.
-    unread: Vec<Bytes>,
-}
-
 /// A stream of a connection, by its number. There is one object of a stream.
 #[pyclass(frozen, subclass, module = "ringloop._native.quic")]
 pub struct Stream {
@@ -54,7 +28,8 @@ pub struct Stream {
     id: StreamId,
     /// Opened before the handshake was complete: a server may reject it.
     is_early: bool,
-    ends: Mutex<Ends>,
+    /// Locked for a few instructions; after the protocol if both are needed.
+    halves: Mutex<(SendHalf, RecvHalf)>,
 }
 
 #[pymethods]
@@ -73,19 +48,21 @@ impl Stream {
         };
         let is_ours = id.is_by_client() == is_client;
         let is_uni = id.direction() == Direction::Uni;
-        let goes = |way: bool| if way { End::NotYet } else { End::Never };
-        let ends = Ends {
-            receiving: goes(!is_uni || !is_ours),
-            sending: goes(!is_uni || is_ours),
-            stopped: None,
-            is_queued: false,
-            unread: Vec::new(),
+        let send = if is_uni && !is_ours {
+            SendHalf::absent(id)
+        } else {
+            SendHalf::new(id, is_early)
+        };
+        let recv = if is_uni && is_ours {
+            RecvHalf::absent(id)
+        } else {
+            RecvHalf::new(id, is_early)
         };
         Self {
             connection: connection.clone().unbind(),
             id,
             is_early,
-            ends: Mutex::new(ends),
+            halves: Mutex::new((send, recv)),
         }
     }
 
@@ -110,14 +87,13 @@ impl Stream {
     /// Whether something can still be read: it receives, and neither end nor reset was read.
     #[getter]
     fn is_readable(&self) -> bool {
-        let ends = self.ends();
-        ends.receiving == End::NotYet || !ends.unread.is_empty()
+        self.halves().1.is_readable()
     }
 
     /// Whether something can still be written: it sends, and was not finished or reset.
     #[getter]
     fn is_writable(&self) -> bool {
-        self.ends().sending == End::NotYet
+        self.halves().0.is_open()
     }
 
     /// Write all of `data`. What has no room in the send window waits here: `drain()` waits for it.
@@ -184,86 +160,70 @@ impl Stream {
     /// Say that nothing more will be written. Once is enough.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         {
-            let mut ends = self.ends();
-            match ends.sending {
-                End::NotYet => ends.sending = End::Finished,
-                End::Never => return Err(self.refused(py, &StreamError::Closed)),
-                _ => return Ok(()),
+            let (send, _) = &mut *self.halves();
+            if !send.is_present() {
+                return Err(self.refused(py, &StreamError::Closed));
+            }
+            if !send.close() {
+                return Ok(());
             }
         }
-        let (handle, id) = (self.route().handle, self.id);
-        let finished = self.with(py, |state| state.finish(handle, id));
-        let finished = finished.map(|is_queued| self.ends().is_queued = is_queued);
+        let finished = self.end_sending(&mut self.route().shared.state(py));
         // If the peer has stopped it, there is a reset to send.
         let armed = self.route().shared.arm_flush(py);
-        finished.and(armed)
+        finished.map_err(|error| self.refused(py, &error))?;
+        armed
     }
 
     /// Finish, unless sending or the connection is over; where the peer does not want the stream, give up sending with its
     /// code. What comes can still be read; a stream without references stops the peer.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        {
-            let mut ends = self.ends();
-            if ends.sending != End::NotYet || self.route().lost().is_some() {
-                return Ok(());
-            }
-            ends.sending = End::Finished;
-        }
-        let (handle, id) = (self.route().handle, self.id);
-        let mut state = self.route().shared.state(py);
-        if self.check_early(&mut state).is_err() {
+        if self.route().lost().is_some() || !self.halves().0.close() {
             return Ok(());
         }
-        let (is_queued, stopped) = end_sending(&mut state, handle, id);
-        drop(state);
-        self.ends().is_queued = is_queued;
-        self.note_stopped(stopped);
-        self.route().shared.arm_flush(py)
+        let ended = self.end_sending(&mut self.route().shared.state(py));
+        match ended {
+            Err(StreamError::EarlyDataRejected) => Ok(()),
+            _ => self.route().shared.arm_flush(py),
+        }
     }
 
     /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
     fn reset(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         let Code(code) = code;
-        let before = {
-            let mut ends = self.ends();
-            if matches!(ends.sending, End::Never | End::Reset(_)) {
-                return Ok(());
-            }
-            std::mem::replace(&mut ends.sending, End::Reset(code))
-        };
         let (handle, id) = (self.route().handle, self.id);
         let done = {
             let mut state = self.route().shared.state(py);
-            // The id of a stream of rejected early data is reused.
-            match self.check_early(&mut state) {
-                Ok(()) => state.reset(handle, id, code),
-                refused => refused,
+            let (send, _) = &mut *self.halves();
+            if !send.may_reset() {
+                return Ok(());
             }
+            let is_ours = self.check_early(&mut state);
+            if is_ours.is_ok()
+                && let Some((mut connection, _)) = state.sessions.both(handle)
+            {
+                send.look_for_stop(&mut connection);
+            }
+            let done = is_ours.and_then(|()| state.reset(handle, id, code));
+            // Otherwise all of it was acknowledged: there is nothing to reset.
+            if done != Err(StreamError::Closed) || send.is_open() {
+                send.note_reset(code);
+            }
+            done
         };
-        match done {
-            // All of it was acknowledged: there is nothing to reset.
-            Err(StreamError::Closed) if before == End::Finished => self.ends().sending = before,
-            Err(
-                StreamError::Closed | StreamError::Connection(_) | StreamError::EarlyDataRejected,
-            ) => {}
-            _ => {
-                let woken = [Wait::Write(id), Wait::Finished(id)];
-                let woken = woken.map(|wait| Wake::For(handle, wait));
-                return self.route().shared.finish(py, woken.into());
-            }
+        if done.is_err() {
+            return Ok(());
         }
-        Ok(())
+        let woken = [Wait::Write(id), Wait::Finished(id)];
+        let woken = woken.map(|wait| Wake::For(handle, wait));
+        self.route().shared.finish(py, woken.into())
     }
 
     /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
     fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         let Code(code) = code;
-        {
-            let mut ends = self.ends();
-            if ends.receiving != End::NotYet {
-                return Ok(());
-            }
-            ends.receiving = End::Stopped;
+        if !self.halves().1.close() {
+            return Ok(());
         }
         let handle = self.route().handle;
         let mut state = self.route().shared.state(py);
@@ -283,42 +243,41 @@ impl Stream {
     #[pyo3(name = "_take")]
     fn take<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Option<Bound<'py, PyAny>>> {
         let AtMost(count) = count;
-        let (unread, end) = {
-            let mut ends = self.ends();
-            (std::mem::take(&mut ends.unread), ends.receiving)
-        };
-        if !unread.is_empty() {
-            return self.hand_out(py, unread, count).map(Some);
-        }
-        match end {
-            End::NotYet => {}
-            End::Finished => return Ok(Some(ffi::new_bytes(py, b"")?.into_any())),
-            End::Reset(code) => return Err(self.refused(py, &StreamError::Reset(code))),
-            End::Stopped | End::Never => return Err(self.refused(py, &StreamError::Closed)),
-        }
-        let (handle, id) = (self.route().handle, self.id);
         let mut pieces = Vec::new();
-        let read = {
-            let mut state = self.route().shared.state(py);
-            match self.check_early(&mut state) {
-                Ok(()) => state.read(handle, id, count, &mut pieces),
-                Err(error) => Err(error),
-            }
+        let push = |piece| {
+            pieces.push(piece);
+            true
         };
-        match read {
+        let (was_open, read) = {
+            let mut state = self.route().shared.state(py);
+            let (_, recv) = &mut *self.halves();
+            let was_open = recv.is_open();
+            let read = match state.sessions.both(self.route().handle) {
+                Some((mut connection, session)) => recv.read(&mut connection, session, count, push),
+                None => recv
+                    .read_known(count, push)
+                    .unwrap_or(Err(ConnectionError::Closed.into())),
+            };
+            (was_open, read)
+        };
+        let armed = match read {
             Ok(Read::Blocked) => return Ok(None),
-            Ok(Read::Some(_)) => {}
-            Ok(Read::End(_)) => self.ends().receiving = End::Finished,
-            Err(error) => {
-                if let StreamError::Reset(code) = error {
-                    self.ends().receiving = End::Reset(code);
-                    // The stream has ended, which lets the peer open another one.
-                    self.route().shared.arm_flush(py)?;
-                }
-                return Err(self.refused(py, &error));
+            // What was read is credit for the peer; an end lets it open another stream.
+            Ok(Read::Some(_)) => self.route().shared.arm_flush(py),
+            Ok(Read::End(_)) | Err(StreamError::Reset(_)) if was_open => {
+                self.route().shared.arm_flush(py)
             }
+            _ => Ok(()),
+        };
+        if let Err(error) = read {
+            armed?;
+            return Err(self.refused(py, &error));
         }
-        self.hand_out(py, pieces, count).map(Some)
+        let joined = armed.and_then(|()| ffi::join_bytes(py, &pieces));
+        if joined.is_err() {
+            self.halves().1.put_back(pieces.into_iter());
+        }
+        joined.map(|joined| Some(joined.into_bound(py)))
     }
 
     /// What to await for the moment when there is something to read.
@@ -331,29 +290,17 @@ impl Stream {
     /// does not want it, or sending was given up here; `(False, None)`: not yet.
     #[pyo3(name = "_sent")]
     fn sent(&self, py: Python<'_>) -> PyResult<Fallible<(bool, Option<u64>)>> {
-        let known = {
-            let ends = self.ends();
-            match ends.sending {
-                End::Reset(code) => Some(code),
-                _ => ends.stopped,
+        let sent = {
+            let mut state = self.route().shared.state(py);
+            let (send, _) = &mut *self.halves();
+            match (send.given_up(), state.sessions.open(self.route().handle)) {
+                (Some(code), _) => Ok(Some(Some(code))),
+                (None, Ok((mut connection, session))) => send.outcome(&mut connection, session),
+                (None, Err(error)) => Err(error),
             }
         };
-        if known.is_some() {
-            return Ok(Fallible((true, known)));
-        }
-        let (handle, id) = (self.route().handle, self.id);
-        let sent = self.with(py, |state| {
-            let (mut connection, session) = state.sessions.open(handle)?;
-            if let Some(code) = session.stopped_after_finish(id) {
-                return Ok((true, Some(code)));
-            }
-            match connection.stopped(id) {
-                Err(StreamError::Closed) => Ok((true, None)),
-                stopped => stopped.map(|code| (code.is_some(), code)),
-            }
-        })?;
-        self.note_stopped(sent.1);
-        Ok(Fallible(sent))
+        let sent = sent.map_err(|error| self.refused(py, &error))?;
+        Ok(Fallible((sent.is_some(), sent.flatten())))
     }
 
     /// What to await for the moment when `sent` tells more.
@@ -391,37 +338,17 @@ impl Stream {
         &self.connection.get().route
     }
 
-    fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn halves(&self) -> MutexGuard<'_, (SendHalf, RecvHalf)> {
+        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_stopped(&self, code: Option<u64>) {
-        if code.is_some() {
-            self.ends().stopped = code;
-        }
-    }
-
-    /// Makes one object of the first `count` bytes; the rest is for the next read.
-    fn hand_out<'py>(
-        &self,
-        py: Python<'py>,
-        mut pieces: Vec<Bytes>,
-        count: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let rest = split_at(&mut pieces, count);
-        // What was read is credit for the peer.
-        let joined = self
-            .route()
-            .shared
-            .arm_flush(py)
-            .and_then(|()| ffi::join_bytes(py, &pieces));
-        if joined.is_err() {
-            pieces.extend(rest);
-            self.ends().unread = pieces;
-        } else if !rest.is_empty() {
-            self.ends().unread = rest;
-        }
-        joined.map(|joined| joined.into_bound(py))
+    /// Finishes a half that was closed; if the peer has stopped it, it is reset.
+    fn end_sending(&self, state: &mut State) -> Result<bool, StreamError> {
+        let finished = self
+            .check_early(state)
+            .and_then(|()| state.finish(self.route().handle, self.id));
+        self.halves().0.note_finish(&finished);
+        finished
     }
 
     /// Writes all of `data`; whether it, and all before it, found room. Writes nothing on failure.
@@ -445,7 +372,7 @@ impl Stream {
     }
 
     fn check_sending(&self, py: Python<'_>) -> PyResult<()> {
-        if self.ends().sending == End::NotYet {
+        if self.halves().0.is_open() {
             return Ok(());
         }
         Err(self.refused(py, &StreamError::Closed))
@@ -465,8 +392,8 @@ impl Stream {
             let mut state = self.route().shared.state(py);
             self.check_early(&mut state).and_then(|()| act(&mut state))
         };
-        if let Err(StreamError::Stopped(code)) = done {
-            self.note_stopped(Some(code));
+        if done.is_err() {
+            self.halves().0.note(&done);
         }
         done.map_err(|error| self.refused(py, &error))
     }
@@ -476,61 +403,35 @@ impl Stream {
     }
 }
 
-/// Finishes; if the peer has stopped the stream, resets it instead (RFC 9000 §3.5). Returns whether
-/// something is queued before the end, and the peer's code.
-fn end_sending(state: &mut State, handle: Handle, id: StreamId) -> (bool, Option<u64>) {
-    match state.finish(handle, id) {
-        Ok(is_queued) => (is_queued, None),
-        Err(StreamError::Stopped(code)) => {
-            drop(state.reset(handle, id, code));
-            (false, Some(code))
-        }
-        Err(_) => (false, None),
-    }
-}
-
 impl Drop for Stream {
     fn drop(&mut self) {
-        let ends = self.ends.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (reads, writes) = (ends.receiving == End::NotYet, ends.sending == End::NotYet);
-        let route = &self.connection.get().route;
-        if !(reads || writes || ends.is_queued) || route.lost().is_some() {
+        let (send, recv) = self
+            .halves
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (writes, reads) = (send.close(), recv.close());
+        let forgets = send.finishes_later();
+        let route = self.route();
+        if !(reads || writes || forgets) || route.lost().is_some() {
             return;
         }
-        let (handle, id) = (route.handle, self.id);
         {
             // The holder of the lock does not need the interpreter to release it.
-            let mut state = self.route().shared.state_detached();
+            let mut state = route.shared.state_detached();
             if self.check_early(&mut state).is_err() {
                 return;
             }
-            if reads && let Ok((mut connection, _)) = state.sessions.open(handle) {
-                drop(connection.stop(id, 0));
+            if reads && let Ok((mut connection, _)) = state.sessions.open(route.handle) {
+                drop(connection.stop(self.id, 0));
             }
             if writes {
-                end_sending(&mut state, handle, id);
+                drop(state.finish(route.handle, self.id));
             }
-            if let Some(session) = state.sessions.get(handle) {
-                session.forget_finish(id);
+            if let Some(session) = state.sessions.get(route.handle) {
+                session.forget_finish(self.id);
             }
         }
         // A closed loop sends nothing more.
-        Python::try_attach(|py| drop(self.route().shared.arm_flush(py)));
+        Python::try_attach(|py| drop(route.shared.arm_flush(py)));
     }
-}
-
-/// Keeps the first `count` bytes; returns the others.
-fn split_at(pieces: &mut Vec<Bytes>, count: usize) -> Vec<Bytes> {
-    let mut left = count;
-    let Some(index) = pieces.iter().position(|piece| {
-        let is_cut = piece.len() > left;
-        left -= piece.len().min(left);
-        is_cut
-    }) else {
-        return Vec::new();
-    };
-    let before: usize = pieces[..index].iter().map(Bytes::len).sum();
-    let mut rest = pieces.split_off(index);
-    pieces.push(rest[0].split_to(count - before));
-    rest
 }

@@ -1,14 +1,16 @@
 //! Sessions: the state of each connection above the protocol, for both Rust and Python futures.
 //!
 //! Owns: [`Sessions`], a core with one [`Session`] per connection: handshake phase, how the
-//! connection ended, unreported failures. Called by: this crate's endpoint, and embedders that
+//! connection ended, unreported failures; the halves of a stream. Called by: this crate's endpoint, and embedders that
 //! drive a core themselves. Generic over the state that its user attaches to a connection. Wakes no
 //! waiters itself: [`wakes`] says which ones to wake once nothing is borrowed or locked.
 
 mod end;
+mod half;
 mod wait;
 
 pub use end::{End, Unfinished};
+pub use half::{RecvHalf, SendHalf};
 pub use wait::{Wait, Waiter, Waiters, Wake, wakes};
 
 use crate::config::{ClientConfig, ServerConfig};
@@ -86,6 +88,20 @@ impl<T> Session<T> {
             Some(error) => Err(error.clone().into()),
             None => Ok(()),
         }
+    }
+
+    /// Finishes a stream ([`core::Connection::finish`]); whether that waits for credit.
+    pub fn finish(
+        &mut self,
+        connection: &mut core::Connection<'_>,
+        stream: StreamId,
+    ) -> Result<bool, StreamError> {
+        connection.finish(stream)?;
+        let is_later = connection.finishes_later(stream);
+        if is_later {
+            self.note_finish(stream);
+        }
+        Ok(is_later)
     }
 
     /// The stream was finished after queued bytes: keeps the code of a stop until
