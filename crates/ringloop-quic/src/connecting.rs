@@ -212,13 +212,14 @@ impl Future for Connecting {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let result = this.slot.poll(cx, |_, session| {
+        let complete = |_: &mut core::Connection<'_>, session: &mut Session| {
             // Even if it is closed by now: what a client sent before it closed can still be read.
             if session.phase == Phase::Complete {
                 return Some(Ok(()));
             }
             session.error().cloned().map(Err)
-        });
+        };
+        let result = this.slot.poll(cx, |inner| inner.with(complete));
         result.map_ok(|()| this.connection.clone())
     }
 }
@@ -241,12 +242,14 @@ impl Future for ZeroRtt {
     type Output = bool;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        self.get_mut().slot.poll(cx, |connection, session| {
+        let accepted = |connection: &mut core::Connection<'_>, session: &mut Session| {
             // Even if it is closed by now.
             if session.phase == Phase::Complete {
                 return Some(!connection.is_client() || connection.early_data_accepted());
             }
             session.error().map(|_| false)
-        })
+        };
+        let slot = &mut self.get_mut().slot;
+        slot.poll(cx, |inner| inner.with(accepted))
     }
 }

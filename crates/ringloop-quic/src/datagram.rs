@@ -91,7 +91,7 @@ impl Connection {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(DatagramRefusal::Blocked(back)) => {
                     bytes = Some(back);
-                    slot.poll(cx, |_, _| None)
+                    slot.poll(cx, |_| None)
                 }
                 Err(DatagramRefusal::Error(error)) => Poll::Ready(Err(error)),
             }

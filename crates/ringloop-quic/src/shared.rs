@@ -9,15 +9,13 @@ use crate::core::{self, Event, Handle};
 use crate::error::ConnectionError;
 use crate::session::{self, Closing, Sessions, Wait, Waiters, Wake, wakes};
 use crate::socket_drain::SocketDrain;
-use crate::wakers::{STREAM_SLOT, WaitSlot, Waitable, Waiting, wait};
+use crate::wakers::{STREAM_SLOT, Waitable, Waiting};
 use crate::workers::Place;
 use bytes::Bytes;
 use ringloop::net::UdpSocket;
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -142,19 +140,8 @@ impl Shared {
         on: EndpointWait,
         mut look: impl FnMut(&mut State) -> Option<T>,
     ) -> T {
-        let mut slot = WaitSlot::new(self, on);
-        poll_fn(|cx| {
-            let mut state = self.state();
-            if let Some(result) = look(&mut state) {
-                return Poll::Ready(result);
-            }
-            let (on, slot) = slot.key_and_slot();
-            let old = wait(&mut state.waiters, on, slot, cx);
-            drop(state);
-            drop(old);
-            Poll::Pending
-        })
-        .await
+        self.wait_until(on, |shared| look(&mut shared.state()))
+            .await
     }
 }
 
@@ -273,8 +260,7 @@ impl Inner {
         on: Wait,
         mut look: impl FnMut(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> T {
-        let mut slot = WaitSlot::new(self, on);
-        poll_fn(|cx| slot.poll(cx, &mut look)).await
+        self.wait_until(on, |inner| inner.with(&mut look)).await
     }
 
     /// The same as a poll function, for the stream's only waiting future.
@@ -284,38 +270,11 @@ impl Inner {
         on: Wait,
         look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
     ) -> Poll<T> {
-        self.poll_in(cx, (on, STREAM_SLOT), look)
-    }
-
-    fn poll_in<T>(
-        &self,
-        cx: &Context<'_>,
-        (on, slot): (Wait, u64),
-        look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
-    ) -> Poll<T> {
-        // Dropped once nothing is borrowed: its drop may run application code, which may call back.
-        let mut old = None;
-        let polled = self.with(|connection, session| {
-            if let Some(result) = look(connection, session) {
-                return Poll::Ready(result);
-            }
-            old = wait(&mut session.attached.waiters, on, slot, cx);
-            Poll::Pending
-        });
-        drop(old);
-        polled
-    }
-}
-
-impl<P: Deref<Target = Inner>> WaitSlot<P> {
-    /// Polls until `look` returns a result.
-    pub fn poll<T>(
-        &mut self,
-        cx: &Context<'_>,
-        look: impl FnOnce(&mut core::Connection<'_>, &mut Session) -> Option<T>,
-    ) -> Poll<T> {
-        let on_slot = self.key_and_slot();
-        self.on().poll_in(cx, on_slot, look)
+        if let Some(result) = self.with(look) {
+            return Poll::Ready(result);
+        }
+        self.register(cx, on, STREAM_SLOT);
+        Poll::Pending
     }
 }
 

@@ -6,9 +6,10 @@
 
 use crate::session::{Waiter, Waiters};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::hash::Hash;
 use std::ops::Deref;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// A waiting task.
 #[derive(Debug)]
@@ -39,34 +40,39 @@ thread_local! {
     static LAST_SLOT: Cell<u64> = const { Cell::new(STREAM_SLOT) };
 }
 
-/// Registers a waker in its future's slot. Returns the waker of an earlier poll, to be dropped once
-/// nothing is borrowed: its drop may run application code, which may call back.
-#[must_use = "it is to be dropped once nothing is borrowed"]
-pub(crate) fn wait<K: Eq + Hash>(
-    waiters: &mut Waiters<K, Waiting>,
-    key: K,
-    slot: u64,
-    cx: &Context<'_>,
-) -> Option<Waiting> {
-    let waker = cx.waker();
-    if let Some(known) = waiters.find(&key, |known| known.slot == slot) {
-        if known.waker.will_wake(waker) {
-            return None;
-        }
-        let waker = waker.clone();
-        return Some(std::mem::replace(known, Waiting { slot, waker }));
-    }
-    let waker = waker.clone();
-    // These are never done.
-    drop(waiters.add(key, Waiting { slot, waker }));
-    None
-}
-
 /// Has waiters.
-pub(crate) trait Waitable {
+pub(crate) trait Waitable: Sized {
     /// What a waiter waits for.
     type Key: Copy + Eq + Hash;
+
     fn with_waiters<T>(&self, look: impl FnOnce(&mut Waiters<Self::Key, Waiting>) -> T) -> T;
+
+    /// Waits until `look` returns a result; it is called again for each event of `key`.
+    async fn wait_until<T>(&self, key: Self::Key, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+        let mut slot = WaitSlot::new(self, key);
+        poll_fn(|cx| slot.poll(cx, &mut look)).await
+    }
+
+    /// Registers the task in its future's slot.
+    fn register(&self, cx: &Context<'_>, key: Self::Key, slot: u64) {
+        let waker = cx.waker();
+        let old = self.with_waiters(|waiters| {
+            if let Some(known) = waiters.find(&key, |known| known.slot == slot) {
+                if known.waker.will_wake(waker) {
+                    return None;
+                }
+                let waker = waker.clone();
+                return Some(std::mem::replace(known, Waiting { slot, waker }));
+            }
+            let waker = waker.clone();
+            // These are never done.
+            drop(waiters.add(key, Waiting { slot, waker }));
+            None
+        });
+        // While nothing is borrowed: the drop of a waker may run application code, which may call
+        // back.
+        drop(old);
+    }
 }
 
 /// A future's registration as a waiter for `key`; removed on drop.
@@ -85,17 +91,21 @@ impl<P: Deref<Target: Waitable>> WaitSlot<P> {
         }
     }
 
-    pub(crate) fn on(&self) -> &P::Target {
-        &self.on
-    }
-
-    /// The key, and the slot of the future.
-    pub(crate) fn key_and_slot(&mut self) -> (<P::Target as Waitable>::Key, u64) {
+    /// Polls until `look` returns a result.
+    pub(crate) fn poll<T>(
+        &mut self,
+        cx: &Context<'_>,
+        look: impl FnOnce(&P::Target) -> Option<T>,
+    ) -> Poll<T> {
+        if let Some(result) = look(&self.on) {
+            return Poll::Ready(result);
+        }
         if self.number == UNREGISTERED {
             self.number = LAST_SLOT.get() + 1;
             LAST_SLOT.set(self.number);
         }
-        (self.key, self.number)
+        self.on.register(cx, self.key, self.number);
+        Poll::Pending
     }
 }
 
