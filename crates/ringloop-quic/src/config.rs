@@ -170,11 +170,10 @@ impl ClientConfig {
     /// Sets the destination id of the next connection's first packets, instead of a random one: 8
     /// to 20 unpredictable bytes (RFC 9000 §7.2). Used for one connection.
     pub fn initial_destination(mut self, id: &[u8]) -> Result<Self, ConfigError> {
-        if !(8..=20).contains(&id.len()) {
-            return Err(ConfigError::OutOfBounds(
-                "initial_destination: 8 to 20 bytes",
-            ));
-        }
+        ConfigError::check(
+            (8..=20).contains(&id.len()),
+            "initial_destination: 8 to 20 bytes",
+        )?;
         self.first_id = Some(proto::ConnectionId::new(id));
         Ok(self)
     }
@@ -197,7 +196,7 @@ impl fmt::Debug for ServerConfig {
 impl ServerConfig {
     /// Uses this TLS configuration, and defaults for the rest.
     pub fn new(tls: ServerTls) -> Result<Self, ConfigError> {
-        let sessions = ServerSessions::new(tls.build()?, tls::initial_suite()?);
+        let sessions = ServerSessions::new(tls.build()?, tls::initial_suite()?)?;
         let mut config = proto::ServerConfig::new(Arc::new(sessions), tls::token_key::random()?);
         config
             .transport_config(Transport::default().build()?)
@@ -258,9 +257,10 @@ impl ServerConfig {
     /// Sets the lifetime of a Retry token (15 s by default); at least 1 s, the unit of its
     /// timestamp.
     pub fn retry_lifetime(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime) {
-            return Err(ConfigError::OutOfBounds("retry_lifetime: 1 s to 10 years"));
-        }
+        ConfigError::check(
+            (Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime),
+            "retry_lifetime: 1 s to 10 years",
+        )?;
         self.config.retry_token_lifetime(lifetime);
         Ok(self)
     }
@@ -269,14 +269,11 @@ impl ServerConfig {
     /// [`limits::TOKENS_MAX`]) and their lifetime (two weeks by default, at least 1 s). With 0,
     /// clients' tokens are ignored too.
     pub fn tokens(mut self, count: u32, lifetime: Duration) -> Result<Self, ConfigError> {
-        if count > limits::TOKENS_MAX {
-            return Err(ConfigError::OutOfBounds("tokens: 0 to 64"));
-        }
-        if !(Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime) {
-            return Err(ConfigError::OutOfBounds(
-                "lifetime of tokens: 1 s to 10 years",
-            ));
-        }
+        ConfigError::check(count <= limits::TOKENS_MAX, "tokens: 0 to 64")?;
+        ConfigError::check(
+            (Duration::from_secs(1)..=limits::TIME_MAX).contains(&lifetime),
+            "lifetime of tokens: 1 s to 10 years",
+        )?;
         let mut tokens = proto::ValidationTokenConfig::default();
         tokens.sent(count).lifetime(lifetime);
         if count == 0 {
@@ -290,9 +287,10 @@ impl ServerConfig {
     /// Beyond that, new clients get no answer and retransmit until there is room or their handshake
     /// times out.
     pub fn incoming_max(mut self, count: usize) -> Result<Self, ConfigError> {
-        if !(1..=limits::INCOMING_LIMIT).contains(&count) {
-            return Err(ConfigError::OutOfBounds("incoming_max: 1 to 2^20"));
-        }
+        ConfigError::check(
+            (1..=limits::INCOMING_LIMIT).contains(&count),
+            "incoming_max: 1 to 2^20",
+        )?;
         self.config.max_incoming(count);
         Ok(self)
     }
@@ -337,9 +335,7 @@ impl Default for EndpointConfig {
 impl EndpointConfig {
     /// Sets the supported versions in order of preference, at least one; both by default.
     pub fn versions(mut self, versions: &[Version]) -> Result<Self, ConfigError> {
-        if versions.is_empty() {
-            return Err(ConfigError::OutOfBounds("versions: one at least"));
-        }
+        ConfigError::check(!versions.is_empty(), "versions: one at least")?;
         let numbers = versions.iter().map(|version| version.number());
         self.config.supported_versions(numbers.collect());
         Ok(self)
@@ -382,9 +378,7 @@ impl EndpointConfig {
     }
 
     fn reported_ids(mut self, len: usize, first: Option<&[u8]>) -> Result<Self, ConfigError> {
-        if !(4..=20).contains(&len) {
-            return Err(ConfigError::OutOfBounds("connection_ids: 4 to 20 bytes"));
-        }
+        ConfigError::check((4..=20).contains(&len), "connection_ids: 4 to 20 bytes")?;
         let log = proto::ids::Log::begin_with(first);
         self.ids = Some(log.clone());
         self.has_chosen_ids = true;
@@ -400,11 +394,10 @@ impl EndpointConfig {
     ///
     /// [`steering_program`]: crate::steering_program
     pub fn worker(mut self, number: usize, count: usize, key: u64) -> Result<Self, ConfigError> {
-        if !(1..=256).contains(&count) || number >= count {
-            return Err(ConfigError::OutOfBounds(
-                "worker: 1 to 256, numbered from 0",
-            ));
-        }
+        ConfigError::check(
+            (1..=256).contains(&count) && number < count,
+            "worker: 1 to 256, numbered from 0",
+        )?;
         self.has_chosen_ids = true;
         self.config
             .cid_generator(move || Box::new(proto::worker::WorkerIds::new(number, count, key)));

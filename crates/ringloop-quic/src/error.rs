@@ -353,6 +353,13 @@ pub enum ConfigError {
     OutOfBounds(&'static str),
 }
 
+impl ConfigError {
+    /// Rejects a number that is out of these bounds.
+    pub(crate) fn check(is_good: bool, bounds: &'static str) -> Result<(), Self> {
+        is_good.then_some(()).ok_or(Self::OutOfBounds(bounds))
+    }
+}
+
 /// Same as `Display`, for a `main` that returns it.
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

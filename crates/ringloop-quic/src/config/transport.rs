@@ -137,65 +137,60 @@ impl Transport {
         let is_window = |bytes: u64| (1..=limits::NUMBER_MAX).contains(&bytes);
         let is_mtu = |bytes: u16| (1200..=65_527).contains(&bytes);
         let is_buffer = |bytes: usize| (1..=limits::BUFFER_MAX).contains(&bytes);
-        let is_rtt =
-            (limits::INITIAL_RTT_MIN..=limits::INITIAL_RTT_MAX).contains(&self.initial_rtt);
-        let checks = [
-            (
-                is_time(self.idle_timeout),
-                "idle_timeout: 1 ms to 10 years, or none",
-            ),
-            (
-                is_time(self.handshake_timeout),
-                "handshake_timeout: 1 ms to 10 years, or none",
-            ),
-            (
-                is_time(self.keep_alive),
-                "keep_alive: 1 ms to 10 years, or none",
-            ),
-            (
-                self.bi_streams_max <= limits::STREAMS_LIMIT,
-                "bi_streams_max: 0 to 65536",
-            ),
-            (
-                self.uni_streams_max <= limits::STREAMS_LIMIT,
-                "uni_streams_max: 0 to 65536",
-            ),
-            (
-                is_window(self.stream_receive_window),
-                "stream_receive_window: 1 to 2^62 - 1",
-            ),
-            (
-                is_window(self.receive_window),
-                "receive_window: 1 to 2^62 - 1",
-            ),
-            (
-                self.receive_window_max <= limits::NUMBER_MAX,
-                "receive_window_max: 0 to 2^62 - 1",
-            ),
-            (is_window(self.send_window), "send_window: 1 to 2^62 - 1"),
-            (
-                is_window(self.send_window_min),
-                "send_window_min: 1 to 2^62 - 1",
-            ),
-            (
-                self.datagram_receive_buffer.is_none_or(is_buffer),
-                "datagram_receive_buffer: 1 to 2^31 - 1, or none",
-            ),
-            (
-                is_buffer(self.datagram_send_buffer),
-                "datagram_send_buffer: 1 to 2^31 - 1",
-            ),
-            (is_mtu(self.initial_mtu), "initial_mtu: 1200 to 65527"),
-            (
-                self.mtu_max.is_none_or(is_mtu),
-                "mtu_max: 1200 to 65527, or none",
-            ),
-            (is_rtt, "initial_rtt: 1 us to 60 s"),
-        ];
-        match checks.into_iter().find(|(is_good, _)| !is_good) {
-            Some((_, bounds)) => Err(ConfigError::OutOfBounds(bounds)),
-            None => Ok(()),
-        }
+        let is_rtt = |rtt| (limits::INITIAL_RTT_MIN..=limits::INITIAL_RTT_MAX).contains(&rtt);
+        let is_buffer_or_none = self.datagram_receive_buffer.is_none_or(is_buffer);
+        let check = ConfigError::check;
+        check(
+            is_time(self.idle_timeout),
+            "idle_timeout: 1 ms to 10 years, or none",
+        )?;
+        check(
+            is_time(self.handshake_timeout),
+            "handshake_timeout: 1 ms to 10 years, or none",
+        )?;
+        check(
+            is_time(self.keep_alive),
+            "keep_alive: 1 ms to 10 years, or none",
+        )?;
+        check(
+            self.bi_streams_max <= limits::STREAMS_LIMIT,
+            "bi_streams_max: 0 to 65536",
+        )?;
+        check(
+            self.uni_streams_max <= limits::STREAMS_LIMIT,
+            "uni_streams_max: 0 to 65536",
+        )?;
+        check(
+            is_window(self.stream_receive_window),
+            "stream_receive_window: 1 to 2^62 - 1",
+        )?;
+        check(
+            is_window(self.receive_window),
+            "receive_window: 1 to 2^62 - 1",
+        )?;
+        check(
+            self.receive_window_max <= limits::NUMBER_MAX,
+            "receive_window_max: 0 to 2^62 - 1",
+        )?;
+        check(is_window(self.send_window), "send_window: 1 to 2^62 - 1")?;
+        check(
+            is_window(self.send_window_min),
+            "send_window_min: 1 to 2^62 - 1",
+        )?;
+        check(
+            is_buffer_or_none,
+            "datagram_receive_buffer: 1 to 2^31 - 1, or none",
+        )?;
+        check(
+            is_buffer(self.datagram_send_buffer),
+            "datagram_send_buffer: 1 to 2^31 - 1",
+        )?;
+        check(is_mtu(self.initial_mtu), "initial_mtu: 1200 to 65527")?;
+        check(
+            self.mtu_max.is_none_or(is_mtu),
+            "mtu_max: 1200 to 65527, or none",
+        )?;
+        check(is_rtt(self.initial_rtt), "initial_rtt: 1 us to 60 s")
     }
 
     pub(super) fn build(&self) -> Result<Arc<proto::TransportConfig>, ConfigError> {

@@ -2,7 +2,7 @@
 //!
 //! rustls exports keying material only through a connection. The exporter secret behind it (RFC
 //! 8446 §7.5) is passed to the configuration's key log while the connection reads; so a server's
-//! configuration has our key log, which forwards to the application's ([`Overheard`]).
+//! configuration has our key log, which forwards to the application's ([`ExporterKeyLog`]).
 //!
 //! Owns: the exporter secret of the session that this thread drives, until that call ends; what is
 //! derived from it. Called by: `session`. The application's key log sees the same lines in the same
@@ -18,17 +18,17 @@ use std::sync::Arc;
 const LABEL: &str = "EXPORTER_SECRET";
 
 thread_local! {
-    static HEARD: Cell<Option<OkmBlock>> = const { Cell::new(None) };
+    static CAPTURED: Cell<Option<OkmBlock>> = const { Cell::new(None) };
 }
 
 /// Forwards to the application's key log, and captures the exporter secret.
 #[derive(Debug)]
-pub(super) struct Overheard(pub Arc<dyn KeyLog>);
+pub(super) struct ExporterKeyLog(pub Arc<dyn KeyLog>);
 
-impl KeyLog for Overheard {
+impl KeyLog for ExporterKeyLog {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         if label == LABEL {
-            HEARD.set(Some(OkmBlock::new(secret)));
+            CAPTURED.set(Some(OkmBlock::new(secret)));
             if !self.0.will_log(label) {
                 return;
             }
@@ -43,24 +43,24 @@ impl KeyLog for Overheard {
 
 /// The secret captured for the outer session: an application's key log or verifier may drive
 /// another session.
-struct Around(Option<OkmBlock>);
+struct Restore(Option<OkmBlock>);
 
-impl Drop for Around {
+impl Drop for Restore {
     fn drop(&mut self) {
-        HEARD.set(self.0.take());
+        CAPTURED.set(self.0.take());
     }
 }
 
 /// Drives a session, and returns the exporter secret if it was reported meanwhile.
-pub(super) fn overhear<T>(drive: impl FnOnce() -> T) -> (T, Option<OkmBlock>) {
-    let _around = Around(HEARD.take());
+pub(super) fn capture<T>(drive: impl FnOnce() -> T) -> (T, Option<OkmBlock>) {
+    let _restore = Restore(CAPTURED.take());
     let result = drive();
-    (result, HEARD.take())
+    (result, CAPTURED.take())
 }
 
 #[cfg(test)]
-pub(super) fn heard() -> Option<OkmBlock> {
-    HEARD.take()
+pub(super) fn captured() -> Option<OkmBlock> {
+    CAPTURED.take()
 }
 
 /// Source of keying material. The secret is overwritten on drop.

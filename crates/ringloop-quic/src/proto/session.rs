@@ -8,7 +8,7 @@
 mod tests;
 
 use super::concluded::{Agreed, Concluded, PeerCertificates, server_name};
-use super::exporter::{self, Overheard};
+use super::exporter::{self, ExporterKeyLog};
 use super::keys::{Header, initial_keys, long_keys, packet_key};
 use super::logged::{Logged, To};
 use super::version::{self, V1, V2};
@@ -72,12 +72,15 @@ pub(crate) struct ServerSessions {
 }
 
 impl ServerSessions {
-    pub(crate) fn new(mut config: rustls::ServerConfig, initial: Suite) -> Self {
-        config.key_log = Arc::new(Overheard(config.key_log));
-        Self {
-            config: Arc::new(config),
-            initial,
-        }
+    /// Fails if the configuration does not support QUIC.
+    pub(crate) fn new(
+        mut config: rustls::ServerConfig,
+        initial: Suite,
+    ) -> Result<Self, rustls::Error> {
+        config.key_log = Arc::new(ExporterKeyLog(config.key_log));
+        let config = Arc::new(config);
+        rustls::quic::ServerConnection::new(Arc::clone(&config), Version::V1, Vec::new())?;
+        Ok(Self { config, initial })
     }
 }
 
@@ -112,19 +115,13 @@ impl crypto::ServerConfig for ServerSessions {
         // The engine calls `initial_keys` first, which accepts the same versions.
         let version = known(version).unwrap_or(Version::V1);
         let config = Arc::clone(&self.config);
-        match rustls::quic::ServerConnection::new(config, version, encoded(params)) {
-            Ok(inner) => Box::new(Session::new(
-                Connection::Server(inner),
-                Own::Server(Arc::clone(&self.config)),
-                version,
-                self.initial,
-            )),
-            Err(error) => Box::new(Refused {
-                error: error.to_string(),
-                version,
-                suite: self.initial,
-            }),
-        }
+        let inner = rustls::quic::ServerConnection::new(config, version, encoded(params));
+        Box::new(Session::new(
+            Connection::Server(inner.expect("`new` has made one")),
+            Own::Server(Arc::clone(&self.config)),
+            version,
+            self.initial,
+        ))
     }
 }
 
@@ -321,7 +318,7 @@ impl crypto::Session for Session {
         };
         let connection = &mut running.connection;
         let ((result, secret), seen) =
-            refusal::observe(|| exporter::overhear(|| connection.read_hs(bytes)));
+            refusal::observe(|| exporter::capture(|| connection.read_hs(bytes)));
         running.exporter = secret.or(running.exporter.take());
         result.map_err(|error| {
             let alert = connection.alert().map(u8::from);
@@ -413,70 +410,5 @@ impl crypto::Session for Session {
                 .map_err(|_| ExportKeyingMaterialError),
             Tls::Concluded(concluded) => concluded.exporter.export(output, label, context),
         }
-    }
-}
-
-/// A session that fails at its first message: its configuration does not support QUIC.
-struct Refused {
-    error: String,
-    version: Version,
-    suite: Suite,
-}
-
-impl crypto::Session for Refused {
-    fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
-        initial_keys(self.version, dst_cid, side, &self.suite)
-    }
-
-    fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        None
-    }
-
-    fn peer_identity(&self) -> Option<Box<dyn Any>> {
-        None
-    }
-
-    fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        None
-    }
-
-    fn early_data_accepted(&self) -> Option<bool> {
-        None
-    }
-
-    fn is_handshaking(&self) -> bool {
-        true
-    }
-
-    fn read_handshake(&mut self, _: &[u8]) -> Result<bool, TransportError> {
-        Err(failed(
-            TransportErrorCode::INTERNAL_ERROR,
-            self.error.clone(),
-        ))
-    }
-
-    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        Ok(None)
-    }
-
-    fn write_handshake(&mut self, _: &mut Vec<u8>) -> Option<Keys> {
-        None
-    }
-
-    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        None
-    }
-
-    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
-        false
-    }
-
-    fn export_keying_material(
-        &self,
-        _: &mut [u8],
-        _: &[u8],
-        _: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError> {
-        Err(ExportKeyingMaterialError)
     }
 }

@@ -48,7 +48,9 @@ impl Configs {
     fn new(server: ServerTls, client: ClientTls) -> Self {
         let initial = crate::tls::initial_suite().unwrap();
         Self {
-            server: ServerSessions::new(server.build().unwrap(), initial).config,
+            server: ServerSessions::new(server.build().unwrap(), initial)
+                .unwrap()
+                .config,
             client: Arc::new(client.build().unwrap()),
             version: Version::V1,
         }
@@ -388,7 +390,7 @@ fn panicking_key_log_leaves_no_secret_behind() {
         hand_on(&mut ends.client, &mut ends.server);
     }));
     assert!(shaken.is_err());
-    assert!(exporter::heard().is_none());
+    assert!(exporter::captured().is_none());
 }
 
 #[test]
