@@ -161,18 +161,12 @@ pub const CELL_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(1)
 pub const CELL_SPINS: u32 = 64;
 
 /// GRO batches that a QUIC endpoint requests per system call.
-pub const QUIC_TRAINS_PER_CALL: usize = 8;
+pub const QUIC_BATCHES_PER_CALL: usize = 8;
 
 /// GRO batches received before it answers, and before other callbacks run: half a megabyte. A
 /// turn's data is in memory up to three times: as received, decrypted, and as objects. Twice as
 /// much costs more than twice the turns.
-pub const QUIC_TRAINS_PER_TURN: usize = 8;
-
-/// Batches whose memory a thread keeps for later ones: those of one turn.
-pub const QUIC_TRAINS_POOLED: usize = 8;
-
-/// Batch size from which that memory is used: half of the maximum.
-pub const QUIC_TRAIN_POOLED_BYTES: usize = 32 * 1024;
+pub const QUIC_BATCHES_PER_TURN: usize = 8;
 
 /// Bytes of a stream per event: one GRO batch.
 pub const QUIC_EVENT_BYTES: usize = 64 * 1024;

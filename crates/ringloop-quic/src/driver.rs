@@ -9,12 +9,17 @@
 //! Woken tasks run before anything is sent, so that their answers share packets with the
 //! acknowledgements.
 
+use crate::core::Core;
+use crate::limits::SEGMENTS_MAX;
 use crate::receive::Receiver;
+use crate::sender::{Progress, Sender};
 use crate::shared::Shared;
-use crate::transmit::{Progress, Transmitter};
 use crate::wakers::Waiting;
+use ringloop::net::UdpSocket;
 use ringloop::time::{Sleep, sleep_until};
 use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -26,7 +31,9 @@ pub(crate) async fn drive(shared: Rc<Shared>) {
         let mut driver = Driver {
             shared: &shared,
             receiver: Receiver::new(&socket),
-            transmitter: Transmitter::new(&socket),
+            socket: &socket,
+            sender: Sender::new(socket.as_raw_fd(), SEGMENTS_MAX, true),
+            writable: None,
             timer: None,
             woken: Vec::new(),
             has_deferred: false,
@@ -38,7 +45,10 @@ pub(crate) async fn drive(shared: Rc<Shared>) {
 struct Driver<'a> {
     shared: &'a Shared,
     receiver: Receiver<'a>,
-    transmitter: Transmitter<'a>,
+    socket: &'a UdpSocket,
+    sender: Sender,
+    /// While the socket is full.
+    writable: Option<Pin<Box<dyn Future<Output = io::Result<()>> + 'a>>>,
     timer: Option<(Instant, Sleep)>,
     woken: Vec<Waiting>,
     /// The last turn deferred sending to this one.
@@ -62,7 +72,7 @@ impl Driver<'_> {
             }
         }
         let more_in = self.receiver.receive(cx, now, core, place);
-        self.transmitter.hear(now, core);
+        self.sender.read_errors(now, core);
         state.socket_drain.received(cx, &state.socket, more_in);
         state.sessions.core.handle_timeouts(now);
         state.dispatch(&mut self.woken);
@@ -77,8 +87,8 @@ impl Driver<'_> {
         self.has_deferred = false;
         let mut guard = self.shared.state();
         let state = &mut *guard;
-        let sent = self.transmitter.transmit(cx, now, &mut state.sessions.core);
-        state.has_unsent = self.transmitter.is_waiting();
+        let sent = self.transmit(cx, now, &mut state.sessions.core);
+        state.has_unsent = self.sender.is_waiting();
         // Sending ends connections: they may be drained now.
         state.dispatch(&mut self.woken);
         let deadline = state.sessions.core.next_timeout();
@@ -94,6 +104,26 @@ impl Driver<'_> {
         }
         self.sleep(cx, deadline);
         Poll::Pending
+    }
+
+    /// Sends what may be sent now; the task is woken once a full socket is writable.
+    fn transmit(&mut self, cx: &mut Context<'_>, now: Instant, core: &mut Core) -> Progress {
+        if let Some(writable) = &mut self.writable
+            && writable.as_mut().poll(cx).is_pending()
+        {
+            return Progress::Full;
+        }
+        self.writable = None;
+        let progress = self.sender.transmit(now, core);
+        if progress == Progress::Full {
+            let socket = self.socket;
+            let mut writable = Box::pin(async move { socket.writable().await });
+            if writable.as_mut().poll(cx).is_ready() {
+                return Progress::More;
+            }
+            self.writable = Some(writable);
+        }
+        progress
     }
 
     fn register(&self, cx: &Context<'_>) {

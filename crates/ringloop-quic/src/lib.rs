@@ -71,7 +71,6 @@ pub mod stats;
 pub mod store;
 mod stream;
 pub mod tls;
-mod transmit;
 mod wakers;
 mod workers;
 

@@ -178,3 +178,9 @@ pub const STORED_TOKENS: usize = 8;
 
 /// Maximum age of entries: the limit for TLS sessions (RFC 8446 §4.6.1).
 pub const STORED_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Batches whose memory a thread keeps for later ones: those of one turn.
+pub const BATCHES_POOLED: usize = 8;
+
+/// Batch size from which that memory is used: half of the maximum.
+pub const POOLED_BATCH_BYTES_MIN: usize = 32 * 1024;

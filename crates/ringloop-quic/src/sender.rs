@@ -1,7 +1,9 @@
 //! Sending half of a UDP socket: outgoing messages, and ICMP errors for the first ones.
 //!
-//! Owns: [`Sender`]. Called by: the drivers of a core with a socket, here and in embedders. Does
-//! not wait or queue: a full socket returns the message.
+//! Owns: [`Sender`], with the message that a full socket did not take. Called by: the drivers of a
+//! core with a socket, here and in embedders, which wait until it is writable.
+//!
+//! Byte path: from the packets, sealed in the thread's buffer, by sendmsg(2) to the kernel.
 //!
 //! ICMP errors are reported to the core only for connections that have not received anything. They
 //! cannot be trusted: an attacker who guesses the ports can forge them (RFC 9000 §14.2.1, RFC 8085
@@ -9,15 +11,31 @@
 //! wait for its timeout.
 
 use crate::core::{Core, Transmit};
-use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN};
+use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN, MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
 use ringloop::embed::sys::datagram::{self, NetworkError, Train};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
+thread_local! {
+    /// The thread's, not the sender's: idle endpoints hold no buffers.
+    static PACKETS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Progress of sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Everything that may be sent now was sent.
+    Done,
+    /// There is more; other tasks and callbacks run first.
+    More,
+    /// The socket is full.
+    Full,
+}
+
 /// The socket is full: retry the message once it is writable.
-#[derive(Debug)]
-pub struct Full;
+struct Full;
 
 /// Sends messages on a non-blocking UDP socket, given by descriptor; the owner keeps it open.
 #[derive(Debug)]
@@ -27,6 +45,8 @@ pub struct Sender {
     sends_ecn: bool,
     /// The socket queues ICMP errors.
     receives_errors: bool,
+    /// The message that was not sent because the socket was full.
+    waiting: Option<(Transmit, Vec<u8>)>,
 }
 
 impl Sender {
@@ -37,17 +57,44 @@ impl Sender {
             segments_max: segments_max.max(1),
             sends_ecn,
             receives_errors: false,
+            waiting: None,
         }
     }
 
-    /// Datagrams per message; 1 once the kernel rejected more.
-    pub fn segments_max(&self) -> usize {
-        self.segments_max
+    /// Whether a message waits for the socket.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
     }
 
-    /// Reads pending ICMP errors; call before receiving and before sending.
-    pub fn hear(&mut self, now: Instant, core: &mut Core) {
-        let receives_errors = core.waits_for_first_answers();
+    /// Sends what may be sent now, up to a budget.
+    pub fn transmit(&mut self, now: Instant, core: &mut Core) -> Progress {
+        self.read_errors(now, core);
+        if let Some((transmit, bytes)) = self.waiting.take()
+            && self.send(now, core, &transmit, &bytes).is_err()
+        {
+            self.waiting = Some((transmit, bytes));
+            return Progress::Full;
+        }
+        PACKETS.with_borrow_mut(|packets| {
+            if packets.capacity() < MESSAGE_BYTES_MAX {
+                packets.reserve_exact(MESSAGE_BYTES_MAX);
+            }
+            for _ in 0..TRANSMITS_PER_TURN {
+                let Some(transmit) = core.transmit(now, self.segments_max, packets) else {
+                    return Progress::Done;
+                };
+                if self.send(now, core, &transmit, packets).is_err() {
+                    self.waiting = Some((transmit, packets.clone()));
+                    return Progress::Full;
+                }
+            }
+            Progress::More
+        })
+    }
+
+    /// Reads pending ICMP errors; call before receiving.
+    pub fn read_errors(&mut self, now: Instant, core: &mut Core) {
+        let receives_errors = core.has_unanswered();
         if receives_errors != self.receives_errors {
             self.receives_errors = receives_errors;
             // Optional: not every socket supports it.
@@ -69,7 +116,7 @@ impl Sender {
 
     /// Sends a message of the core. Errors other than a full socket count as packet loss: a missing
     /// route, or a probe that is too long for the device.
-    pub fn send(
+    fn send(
         &mut self,
         now: Instant,
         core: &mut Core,
@@ -166,9 +213,9 @@ mod tests {
             segment_len: Some(100),
         };
         let now = Instant::now();
-        sender.send(now, &mut core, &transmit, &[7; 200]).unwrap();
+        assert!(sender.send(now, &mut core, &transmit, &[7; 200]).is_ok());
         let received = std::iter::from_fn(|| peer.recv(&mut [0; 200]).ok());
-        (received.count(), sender.segments_max())
+        (received.count(), sender.segments_max)
     }
 
     #[test]

@@ -15,6 +15,7 @@ use ringloop_quic::BytesMut;
 use ringloop_quic::config::EndpointConfig;
 use ringloop_quic::core::Datagram;
 use ringloop_quic::limits::{BUFFER_MAX, SEGMENTS_MAX};
+use ringloop_quic::sender::Progress;
 use ringloop_quic::session::Wake;
 
 use super::address;
@@ -25,7 +26,7 @@ use super::keywords::Keywords;
 use super::loop_::{LoopSide, Methods};
 use super::numbers::Code;
 use super::shared::Shared;
-use super::socket::{Progress, Settings, Socket};
+use super::socket::{Settings, Socket};
 use super::state::{Admission, Notifications, Retry, State, Style};
 use super::waiter::Way;
 use super::waiters::Waiters;

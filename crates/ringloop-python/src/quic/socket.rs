@@ -11,20 +11,15 @@ use std::os::fd::RawFd;
 use std::time::Instant;
 
 use ringloop::embed::sys::datagram::{self, Batch, Control, Message};
-use ringloop::embed::sys::{reserve, socket};
-use ringloop_quic::core::{Core, Datagram, Transmit};
-use ringloop_quic::limits::{MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
-use ringloop_quic::sender::Sender;
-use ringloop_quic::{Bytes, BytesMut};
+use ringloop::embed::sys::socket;
+use ringloop_quic::core::{BatchMemory, Core, Datagram};
+use ringloop_quic::sender::{Progress, Sender};
 
-use crate::limits::{
-    QUIC_TRAIN_POOLED_BYTES, QUIC_TRAINS_PER_CALL, QUIC_TRAINS_PER_TURN, QUIC_TRAINS_POOLED,
-};
+use crate::limits::{QUIC_BATCHES_PER_CALL, QUIC_BATCHES_PER_TURN};
 
 thread_local! {
     static BATCH: RefCell<Option<Batch>> = const { RefCell::new(None) };
-    static TRAINS: RefCell<TrainMemory> = const { RefCell::new(TrainMemory(Vec::new())) };
-    static PACKETS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static MEMORY: RefCell<BatchMemory> = const { RefCell::new(BatchMemory::new()) };
 }
 
 /// Settings of a socket.
@@ -42,17 +37,6 @@ pub struct Settings {
 /// One more than usual, so that the same call shows that there are no more.
 const WANTED_MIN: usize = 2;
 
-/// Progress of sending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Everything that may be sent now was sent.
-    Done,
-    /// There is more; other callbacks run first.
-    More,
-    /// The socket is full.
-    Full,
-}
-
 /// A UDP socket, by its descriptor.
 pub struct Socket {
     fd: RawFd,
@@ -62,14 +46,12 @@ pub struct Socket {
     sender: Sender,
     /// Batches that the next call requests.
     wanted: usize,
-    /// The message that was not sent because the socket was full.
-    waiting: Option<(Transmit, Vec<u8>)>,
 }
 
 fn with_room(batch: &mut Option<Batch>) -> io::Result<&mut Batch> {
     let made = match batch.take() {
         Some(batch) => batch,
-        None => Batch::new(QUIC_TRAINS_PER_CALL, usize::from(u16::MAX))?,
+        None => Batch::new(QUIC_BATCHES_PER_CALL, usize::from(u16::MAX))?,
     };
     Ok(batch.insert(made))
 }
@@ -103,7 +85,6 @@ impl Socket {
             settings,
             sender: Sender::new(fd, settings.segments_max, settings.ecn),
             wanted: WANTED_MIN,
-            waiting: None,
         })
     }
 
@@ -125,12 +106,12 @@ impl Socket {
 
     /// Receives for the core, up to a budget.
     pub fn receive(&mut self, now: Instant, core: &mut Core) {
-        self.sender.hear(now, core);
+        self.sender.read_errors(now, core);
         BATCH.with_borrow_mut(|batch| {
             // The endpoint's creating thread has one; another thread without memory leaves
             // datagrams in the socket.
             let Ok(batch) = with_room(batch) else { return };
-            let mut left = QUIC_TRAINS_PER_TURN;
+            let mut left = QUIC_BATCHES_PER_TURN;
             while left > 0 {
                 let wanted = self.wanted.min(left);
                 // An ICMP error of an earlier send, or out of memory for a moment: like a lost
@@ -148,87 +129,20 @@ impl Socket {
                         .clamp(WANTED_MIN, self.wanted);
                     return;
                 }
-                self.wanted = (wanted * 2).min(QUIC_TRAINS_PER_CALL);
+                self.wanted = (wanted * 2).min(QUIC_BATCHES_PER_CALL);
             }
         });
     }
 
     /// Sends what may be sent now, up to a budget.
     pub fn transmit(&mut self, now: Instant, core: &mut Core) -> Progress {
-        self.sender.hear(now, core);
-        if let Some((transmit, bytes)) = self.waiting.take()
-            && self.sender.send(now, core, &transmit, &bytes).is_err()
-        {
-            self.waiting = Some((transmit, bytes));
-            return Progress::Full;
-        }
-        PACKETS.with_borrow_mut(|packets| {
-            if packets.capacity() < MESSAGE_BYTES_MAX {
-                packets.reserve_exact(MESSAGE_BYTES_MAX);
-            }
-            for _ in 0..TRANSMITS_PER_TURN {
-                let segments_max = self.sender.segments_max();
-                let Some(transmit) = core.transmit(now, segments_max, packets) else {
-                    return Progress::Done;
-                };
-                if self.sender.send(now, core, &transmit, packets).is_err() {
-                    self.waiting = Some((transmit, packets.clone()));
-                    return Progress::Full;
-                }
-            }
-            Progress::More
-        })
+        self.sender.transmit(now, core)
     }
 }
 
 fn feed(core: &mut Core, now: Instant, message: &Message<'_>) {
-    let copy = |payload: &[u8]| TRAINS.with_borrow_mut(|trains| trains.copy(payload));
+    let copy = |payload: &[u8]| MEMORY.with_borrow_mut(|memory| memory.copy(payload));
     for datagram in Datagram::received_by(message, copy) {
         core.receive(now, datagram);
     }
-}
-
-/// Memory for copies of long batches, reused once it is unreferenced. The allocator would return it
-/// to the kernel after each turn, and every page would fault again in the next one.
-struct TrainMemory(Vec<BytesMut>);
-
-impl TrainMemory {
-    /// `None` if there is no memory: the batch counts as lost, and its sender retransmits.
-    fn copy(&mut self, payload: &[u8]) -> Option<BytesMut> {
-        // Unread bytes of a short batch must not pin a long buffer.
-        if payload.len() < QUIC_TRAIN_POOLED_BYTES {
-            return copied(payload);
-        }
-        let Self(pool) = self;
-        let free = |memory: &mut BytesMut| memory.try_reclaim(payload.len());
-        let at = pool.iter_mut().position(free).unwrap_or(pool.len());
-        if at == QUIC_TRAINS_POOLED {
-            // Readers keep much of it referenced.
-            return copied(payload);
-        }
-        if at == pool.len() {
-            let mut memory = room_for(usize::from(u16::MAX))?;
-            // `Bytes` takes over a full vector without a copy.
-            memory.resize(memory.capacity(), 0);
-            let mut memory = BytesMut::from(Bytes::from(memory));
-            memory.clear();
-            pool.push(memory);
-        }
-        let memory = &mut pool[at];
-        memory.extend_from_slice(payload);
-        Some(memory.split())
-    }
-}
-
-fn copied(payload: &[u8]) -> Option<BytesMut> {
-    let mut copy = room_for(payload.len())?;
-    copy.extend_from_slice(payload);
-    Some(Bytes::from(copy).into())
-}
-
-/// Separate memory; requires half of the allocator's reserve to be free.
-fn room_for(len: usize) -> Option<Vec<u8>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(len).ok()?;
-    (!reserve::holds(room.as_ptr()) || !reserve::is_low()).then_some(room)
 }

@@ -1,6 +1,6 @@
 //! Deadlines of connections, and the work that is due at them.
 
-use super::live::{End, Hearing, Live};
+use super::live::{End, FirstPacket, Live};
 use super::{Core, contain};
 use crate::error::ConnectionError;
 use ringloop::embed::slab::Slab;
@@ -75,9 +75,10 @@ impl Core {
                     if live.is_late(now) {
                         let error = ConnectionError::HandshakeTimedOut {
                             address: canonical(live.proto.remote_address()),
-                            has_answered: live.hearing == Hearing::Heard,
+                            has_answered: live.first_packet == FirstPacket::Received,
                         };
-                        self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
+                        self.unanswered_count -=
+                            Self::give_up(&mut self.endpoint, live, now, error);
                     } else {
                         contain::step(&mut self.endpoint, live, |_, live| {
                             live.repeat_migration(now);

@@ -6,7 +6,7 @@ use super::datagrams::Datagrams;
 use super::event::{self, Event};
 use super::handle::Handle;
 use super::ids::Ids;
-use super::migration::{Heard, Migration};
+use super::migration::{FramesReceived, Migration};
 use super::staged::Staged;
 use super::tuning::Tuning;
 use crate::error::ConnectionError;
@@ -39,7 +39,7 @@ pub(super) struct Live {
     pub(super) tuning: Tuning,
     pub(super) datagrams: Datagrams,
     pub(super) confirmation: Confirmation,
-    pub(super) hearing: Hearing,
+    pub(super) first_packet: FirstPacket,
     /// Deadline of the handshake.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
@@ -61,13 +61,13 @@ pub(super) enum Confirmation {
     Reported,
 }
 
-/// Whether the peer has sent anything.
+/// Whether the peer has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hearing {
+pub(super) enum FirstPacket {
     /// A client that has received nothing: an ICMP error may end it.
-    Nothing,
-    /// It has, or is closed, or belongs to a server.
-    Heard,
+    Awaited,
+    /// Something was received, or it is closed, or belongs to a server.
+    Received,
 }
 
 /// Whether the application knows why the connection was lost, if it did not close it itself.
@@ -152,14 +152,14 @@ impl Live {
     pub(super) fn moves(&mut self) {
         self.proto.local_address_changed();
         if self.proto.side() == proto::Side::Client {
-            let migration = Migration::new(self.heard_of_server(), self.proto.rtt());
+            let migration = Migration::new(self.frames_received(), self.proto.rtt());
             self.migration = Some(Box::new(migration));
         }
     }
 
-    fn heard_of_server(&self) -> Heard {
+    fn frames_received(&self) -> FramesReceived {
         let frames = self.proto.stats().frame_rx;
-        Heard {
+        FramesReceived {
             acks: frames.acks,
             challenges: frames.path_challenge,
         }
@@ -167,11 +167,11 @@ impl Live {
 
     /// Repeats the migration probe if due.
     pub(super) fn repeat_migration(&mut self, now: Instant) {
-        let heard = self.heard_of_server();
+        let received = self.frames_received();
         let Some(migration) = &mut self.migration else {
             return;
         };
-        if self.proto.is_closed() || migration.is_over(now, heard) {
+        if self.proto.is_closed() || migration.is_over(now, received) {
             self.migration = None;
         } else if migration.is_silent() {
             // The estimates of the old path do not apply: neither its congestion window, which data
@@ -180,9 +180,9 @@ impl Live {
         }
     }
 
-    /// Marks the peer as heard from, or the connection as closed; whether that is new.
-    pub(super) fn hear(&mut self) -> bool {
-        std::mem::replace(&mut self.hearing, Hearing::Heard) == Hearing::Nothing
+    /// A packet was received, or the connection is closed; whether it was unanswered before.
+    pub(super) fn note_answered(&mut self) -> bool {
+        std::mem::replace(&mut self.first_packet, FirstPacket::Received) == FirstPacket::Awaited
     }
 
     /// Whether the handshake has timed out.

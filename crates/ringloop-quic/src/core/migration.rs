@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 
 /// Counts of frames received from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct FramesReceived {
     pub acks: u64,
     pub challenges: u64,
 }
 
 pub(super) struct Migration {
     /// What had arrived at the last probe.
-    heard: Heard,
+    received: FramesReceived,
     /// When to probe again; `None` before the first packet was sent.
     due: Option<Instant>,
     wait: Duration,
@@ -36,9 +36,9 @@ pub(super) struct Migration {
 }
 
 impl Migration {
-    pub(super) fn new(heard: Heard, rtt: Duration) -> Self {
+    pub(super) fn new(received: FramesReceived, rtt: Duration) -> Self {
         Self {
-            heard,
+            received,
             due: None,
             wait: (3 * rtt).clamp(MOVE_WAIT_MIN, MOVE_WAIT_MAX),
             asked: 0,
@@ -64,18 +64,23 @@ impl Migration {
 
     /// Records what has arrived; whether probing is over: the server answered without a challenge,
     /// or was probed often enough.
-    pub(super) fn is_over(&mut self, now: Instant, heard: Heard) -> bool {
+    pub(super) fn is_over(&mut self, now: Instant, received: FramesReceived) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
-        let is_proved = heard.acks > self.heard.acks && heard.challenges == self.heard.challenges;
-        if is_proved || self.asked == MOVE_ASKS {
+        let is_validated =
+            received.acks > self.received.acks && received.challenges == self.received.challenges;
+        if is_validated || self.asked == MOVE_ASKS {
             return true;
         }
         if is_due {
             self.asked += 1;
             self.wait = (2 * self.wait).min(MOVE_WAIT_MAX);
             self.due = Some(now + self.wait);
-            self.left = if heard == self.heard { MOVE_PINGS } else { 1 };
-            self.heard = heard;
+            self.left = if received == self.received {
+                MOVE_PINGS
+            } else {
+                1
+            };
+            self.received = received;
         }
         false
     }
@@ -90,7 +95,7 @@ impl Migration {
 mod tests {
     use super::*;
 
-    const HEARD: Heard = Heard {
+    const RECEIVED: FramesReceived = FramesReceived {
         acks: 7,
         challenges: 1,
     };
@@ -106,14 +111,14 @@ mod tests {
     #[test]
     fn probes_back_off_and_stop() {
         let mut now = Instant::now();
-        let mut migration = Migration::new(HEARD, Duration::from_millis(20));
-        assert!(!migration.is_over(now, HEARD));
+        let mut migration = Migration::new(RECEIVED, Duration::from_millis(20));
+        assert!(!migration.is_over(now, RECEIVED));
         migration.sent(now);
         let mut waits = Vec::new();
         while let Some(due) = migration.deadline() {
             waits.push(due - now);
             now = due;
-            if migration.is_over(now, HEARD) {
+            if migration.is_over(now, RECEIVED) {
                 break;
             }
             assert!(migration.is_silent());
@@ -128,9 +133,9 @@ mod tests {
     #[test]
     fn server_that_still_challenges_gets_single_probes() {
         let mut now = Instant::now();
-        let mut migration = Migration::new(HEARD, Duration::ZERO);
+        let mut migration = Migration::new(RECEIVED, Duration::ZERO);
         migration.sent(now);
-        let challenged = Heard {
+        let challenged = FramesReceived {
             acks: 8,
             challenges: 2,
         };
@@ -140,10 +145,10 @@ mod tests {
         assert!(!migration.is_over(now, challenged));
         assert!(!migration.is_silent());
         assert_eq!(packets(&mut migration), 1);
-        let proved = Heard {
+        let validated = FramesReceived {
             acks: 9,
             challenges: 2,
         };
-        assert!(migration.is_over(now, proved));
+        assert!(migration.is_over(now, validated));
     }
 }

@@ -52,7 +52,7 @@ use crate::stats::EndpointStats;
 use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
-use live::{Confirmation, End, Hearing, Live, Loss, Queues};
+use live::{Confirmation, End, FirstPacket, Live, Loss, Queues};
 use ringloop::embed::Deadlines;
 use ringloop::embed::slab::Slab;
 use std::collections::VecDeque;
@@ -62,7 +62,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tuning::Tuning;
 
-pub use crate::message::{Datagram, Transmit};
+pub use crate::message::{BatchMemory, Datagram, Transmit};
 pub use connection::{Connection, Handshake, Read, Written};
 pub use datagrams::DatagramRefusal;
 pub use event::{Event, Incoming};
@@ -93,8 +93,8 @@ pub struct Core {
     qlog: Option<Qlog>,
     spare: Vec<u8>,
     live_count: usize,
-    /// Open connections from which nothing was received.
-    unheard_count: usize,
+    /// Clients' connections that are open and have received nothing yet.
+    unanswered_count: usize,
     /// Counters of clients' handshakes, without the current gauges.
     clients: EndpointStats,
     /// Connection ids recorded as they are made.
@@ -132,7 +132,7 @@ impl Core {
             qlog,
             spare: Vec::new(),
             live_count: 0,
-            unheard_count: 0,
+            unanswered_count: 0,
             clients: EndpointStats::default(),
             ids,
         }
@@ -235,39 +235,39 @@ impl Core {
         let (key, proto) = begun.map_err(|lost| ConnectError::Failed(lost.to_string()))??;
         let handle = self.insert(now, (key, proto), &id, &config.kept, log);
         if let Some(live) = self.connections.get_mut(handle.0) {
-            live.hearing = Hearing::Nothing;
-            self.unheard_count += 1;
+            live.first_packet = FirstPacket::Awaited;
+            self.unanswered_count += 1;
         }
         Ok(handle)
     }
 
     /// Whether there are clients that received nothing yet, which [`Core::unreachable`] can end.
-    pub fn waits_for_first_answers(&self) -> bool {
-        self.unheard_count > 0
+    pub fn has_unanswered(&self) -> bool {
+        self.unanswered_count > 0
     }
 
     /// Reports that an address is unreachable (a send or ICMP error): clients of it that received
     /// nothing end with [`ConnectionError::Unreachable`]. For all other connections it counts as
     /// packet loss.
     pub fn unreachable(&mut self, now: Instant, address: SocketAddr, errno: i32) {
-        if self.unheard_count == 0 {
+        if self.unanswered_count == 0 {
             return;
         }
         for (slot, live) in self.connections.iter_mut() {
             let remote = live.proto.remote_address();
             // The scope id may have been chosen since.
             let is_there = (remote.ip(), remote.port()) == (address.ip(), address.port());
-            if live.hearing != Hearing::Nothing || !is_there {
+            if live.first_packet == FirstPacket::Received || !is_there {
                 continue;
             }
             let error = ConnectionError::Unreachable { address, errno };
-            self.unheard_count -= Self::give_up(&mut self.endpoint, live, now, error);
+            self.unanswered_count -= Self::give_up(&mut self.endpoint, live, now, error);
             self.queues.mark(live, slot);
         }
     }
 
-    /// Ends a connection whose handshake failed locally; returns how many unheard connections that
-    /// were. If nothing was received from the peer, no close is sent: it would not arrive either.
+    /// Ends a connection whose handshake failed locally; returns how many unanswered connections
+    /// that were. If nothing was received from the peer, no close is sent: it would not arrive either.
     fn give_up(
         endpoint: &mut proto::Endpoint,
         live: &mut Live,
@@ -276,13 +276,13 @@ impl Core {
     ) -> usize {
         live.loss = Loss::Unreported(Box::new(error));
         live.proto.close(now, varint(0), Bytes::new());
-        let was_unheard = live.hear();
-        if was_unheard {
+        let was_unanswered = live.note_answered();
+        if was_unanswered {
             endpoint.handle_event(live.key, proto::EndpointEvent::drained());
             live.end = End::Drained;
             live.armed = None;
         }
-        usize::from(was_unheard)
+        usize::from(was_unanswered)
     }
 
     /// Processes a received datagram.
@@ -303,7 +303,7 @@ impl Core {
                 let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
                 if let Some(live) = self.connections.at_mut(slot) {
                     live.log_now(now);
-                    self.unheard_count -= usize::from(live.hear());
+                    self.unanswered_count -= usize::from(live.note_answered());
                     keys::take_handshake_opened();
                     contain::step(&mut self.endpoint, live, |_, live| {
                         live.proto.handle_event(event);
@@ -368,7 +368,7 @@ impl Core {
             tuning: Tuning::new(kept, now),
             datagrams: Datagrams::new(kept),
             confirmation: Confirmation::Incomplete,
-            hearing: Hearing::Heard,
+            first_packet: FirstPacket::Received,
             migration: None,
             handshake_deadline: kept
                 .handshake_timeout
@@ -428,7 +428,7 @@ impl Core {
                 if live.end == End::Drained {
                     live.end = End::Reported;
                     self.live_count -= 1;
-                    self.unheard_count -= usize::from(live.hear());
+                    self.unanswered_count -= usize::from(live.note_answered());
                     self.queues.eventful.pop_front();
                     return Some(Event::Drained(handle));
                 }
