@@ -33,7 +33,7 @@ impl<'a> Receiver<'a> {
         for _ in 0..RECEIVES_PER_TURN {
             match self.datagrams.poll_next(cx) {
                 Poll::Pending => return false,
-                Poll::Ready(Ok(train)) => feed(core, now, &train.message(), place),
+                Poll::Ready(Ok(batch)) => feed(core, now, &batch.message(), place),
                 // An ICMP error of an earlier send, or out of memory for a moment: like a lost
                 // datagram.
                 Poll::Ready(Err(_)) => {}

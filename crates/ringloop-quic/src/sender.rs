@@ -12,7 +12,7 @@
 
 use crate::core::{Core, Transmit};
 use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN, MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
-use ringloop::embed::sys::datagram::{self, NetworkError, Train};
+use ringloop::embed::sys::datagram::{self, GsoBatch, NetworkError};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
@@ -123,19 +123,19 @@ impl Sender {
         transmit: &Transmit,
         bytes: &[u8],
     ) -> Result<(), Full> {
-        let train = Train {
+        let batch = GsoBatch {
             bytes,
             segment_len: transmit.segment_len.and_then(|len| u16::try_from(len).ok()),
             to: transmit.destination,
             source: transmit.source,
             ecn: if self.sends_ecn { transmit.ecn } else { 0 },
         };
-        let error = match datagram::send_train(self.fd, &train) {
+        let error = match datagram::send_gso(self.fd, &batch) {
             Ok(()) => return Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => return Err(Full),
-            Err(error) if error.is_of_segmentation() => self.send_singly(&train),
+            Err(error) if error.is_of_segmentation() => self.send_singly(&batch),
             // The error may belong to an earlier message.
-            Err(_) => datagram::send_train(self.fd, &train)
+            Err(_) => datagram::send_gso(self.fd, &batch)
                 .err()
                 .map(|error| error.error),
         };
@@ -150,15 +150,15 @@ impl Sender {
     }
 
     /// Sends the datagrams of a message one by one; returns the error of the first.
-    fn send_singly(&mut self, train: &Train<'_>) -> Option<io::Error> {
-        let segment_len = train.segment_len.map_or(train.bytes.len(), usize::from);
-        let mut singles = train.bytes.chunks(segment_len.max(1)).map(|bytes| {
-            let single = Train {
+    fn send_singly(&mut self, batch: &GsoBatch<'_>) -> Option<io::Error> {
+        let segment_len = batch.segment_len.map_or(batch.bytes.len(), usize::from);
+        let mut singles = batch.bytes.chunks(segment_len.max(1)).map(|bytes| {
+            let single = GsoBatch {
                 bytes,
                 segment_len: None,
-                ..*train
+                ..*batch
             };
-            datagram::send_train(self.fd, &single)
+            datagram::send_gso(self.fd, &single)
         });
         let first = singles.next()?;
         if first.is_ok() {

@@ -5,7 +5,7 @@
 //! `count` counts them, and replies with the count to one that begins with `?`. `multishot`
 //! receives by the multishot operation (on the ring one completion per datagram, on epoll
 //! recvmmsg(2) into the pool); `poll` waits for readiness by an operation and calls recvmmsg(2)
-//! itself. `trains` as a third word enables `UDP_GRO`.
+//! itself. `gro` as a third word enables `UDP_GRO`.
 
 use ringloop::Options;
 use ringloop::embed::Engine;
@@ -50,8 +50,8 @@ fn main() -> io::Result<()> {
     let socket = UdpSocket::bind(("127.0.0.1", 0))?;
     socket.set_nonblocking(true)?;
     let fd = socket.as_raw_fd();
-    let control = if says("trains") {
-        datagram::set_receive_trains(fd, true)?;
+    let control = if says("gro") {
+        datagram::set_gro(fd, true)?;
         Control::Wanted
     } else {
         Control::Unwanted

@@ -7,7 +7,7 @@ use ringloop::buf::RecvBuf;
 use ringloop::embed::limits;
 use ringloop::embed::op::{RecvMsg, RecvMsgMulti, RecvMulti, Request};
 use ringloop::embed::sys::address::SockAddr;
-use ringloop::embed::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_receive_trains};
+use ringloop::embed::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_gro};
 use ringloop::embed::{Completion, Key, Token};
 use ringloop_testing::engine::{Bed, on_both, tcp_pair, write_all};
 use std::collections::VecDeque;
@@ -114,10 +114,10 @@ fn an_error_that_waited_at_the_socket_ends_it_and_it_goes_on_when_submitted_agai
 }
 
 #[test]
-fn a_train_comes_as_one_message() {
+fn a_gso_batch_comes_as_one_message() {
     on_both(|bed| {
         let (ours, peer) = (udp(), udp());
-        set_receive_trains(ours.as_raw_fd(), true).unwrap();
+        set_gro(ours.as_raw_fd(), true).unwrap();
         let (key, token) = bed.submit(receive(&ours));
         let to = SockAddr::from(ours.local_addr().unwrap());
         let mut train: Vec<Vec<u8>> = (0..40).map(|n| vec![n; 1400]).collect();

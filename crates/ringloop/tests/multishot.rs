@@ -236,11 +236,11 @@ fn paused_sequence_is_dropped_without_a_trace() {
 }
 
 #[test]
-fn datagrams_come_with_their_source_and_trains_come_apart() {
+fn datagrams_come_with_their_source_and_batches_come_apart() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let receiver = UdpSocket::bind(LOCAL.into()).unwrap();
-            receiver.set_receive_trains(true).unwrap();
+            receiver.set_gro(true).unwrap();
             let sender = UdpSocket::bind(LOCAL.into()).unwrap();
             let to = receiver.local_addr().unwrap();
             let mut datagrams = receiver.datagrams();

@@ -441,7 +441,7 @@ class Stats:
         """Bytes of UDP payload sent."""
     @property
     def messages_sent(self) -> int:
-        """Messages to the kernel in which the datagrams went: trains of several count once
+        """Messages to the kernel in which the datagrams went: batches of several count once
         (`UDP_SEGMENT` of udp(7)).
         """
     @property

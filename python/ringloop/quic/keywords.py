@@ -272,17 +272,17 @@ class SocketKeywords(TypedDict, total=False):
     MiB). SO_RCVBUF, SO_SNDBUF of socket(7).
     """
     gso: bool
-    """Whether trains of datagrams go to the kernel in one message. Default: True. UDP_SEGMENT of
+    """Whether batches of datagrams go to the kernel in one message. Default: True. UDP_SEGMENT of
     udp(7).
     """
     gro: bool
-    """Whether trains of datagrams come from the kernel in one message. Default: True. UDP_GRO of
+    """Whether batches of datagrams come from the kernel in one message. Default: True. UDP_GRO of
     udp(7).
     """
     ecn: bool
     """Whether packets carry marks of congestion. Default: True. RFC 9000 §13.4."""
     segments_max: int
-    """Datagrams of one train at most: 1 to 64. Default: 64."""
+    """Datagrams of one batch at most: 1 to 64. Default: 64."""
     udp_payload_max: int
     """Bytes of the longest UDP payload that is received: 1200 to 65527. Default: 1472.
     `max_udp_payload_size` of RFC 9000 §18.2.

@@ -43,10 +43,10 @@ def _locking() -> str:
 
 def _udp() -> list[str]:
     """Say what the kernel does for datagrams."""
-    segment, trains = 103, 104  # UDP_SEGMENT, UDP_GRO: udp(7)
+    segment, gro = 103, 104  # UDP_SEGMENT, UDP_GRO: udp(7)
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for name, option, value in (("GSO", segment, 1200), ("GRO", trains, 1)):
+        for name, option, value in (("GSO", segment, 1200), ("GRO", gro, 1)):
             try:
                 sock.setsockopt(socket.IPPROTO_UDP, option, value)
             except OSError:

@@ -56,7 +56,7 @@ impl SocketTransport for Datagram {
     }
 
     fn before_close(this: Datagram_<'_, '_>) {
-        read::end_trains(this);
+        read::end_gro(this);
     }
 }
 

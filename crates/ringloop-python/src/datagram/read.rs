@@ -42,7 +42,7 @@ use crate::transport::socket::{self, Armed, Wish};
 
 /// Whether the kernel may pass several datagrams as one message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Trains {
+enum Gro {
     /// Not a UDP socket, one of the application's, or a kernel without GRO.
     #[default]
     Never,
@@ -61,7 +61,7 @@ pub(super) struct ReadSide {
     scheduled: Cell<bool>,
     /// Datagrams requested by the next call.
     batch_count: Cell<usize>,
-    trains: Cell<Trains>,
+    gro: Cell<Gro>,
     /// Errors in a row that left the socket readable.
     errors: Cell<u32>,
     /// The poll pauses after some of them; a timer ends the pause.
@@ -69,15 +69,15 @@ pub(super) struct ReadSide {
 }
 
 impl ReadSide {
-    pub fn new(may_have_trains: bool) -> Self {
-        let trains = if may_have_trains {
-            Trains::Possible
+    pub fn new(may_use_gro: bool) -> Self {
+        let gro = if may_use_gro {
+            Gro::Possible
         } else {
-            Trains::Never
+            Gro::Never
         };
         Self {
             batch_count: Cell::new(1),
-            trains: Cell::new(trains),
+            gro: Cell::new(gro),
             ..Self::default()
         }
     }
@@ -147,13 +147,10 @@ impl Readable for Datagram {
 }
 
 /// The socket is about to be closed: a duplicate of it receives single datagrams again.
-pub(super) fn end_trains(this: Datagram_<'_, '_>) {
-    if this.read.trains.replace(Trains::Never) == Trains::On {
+pub(super) fn end_gro(this: Datagram_<'_, '_>) {
+    if this.read.gro.replace(Gro::Never) == Gro::On {
         // The application may have closed it.
-        drop(datagram::set_receive_trains(
-            this.socket.fd(this.py()),
-            false,
-        ));
+        drop(datagram::set_gro(this.socket.fd(this.py()), false));
     }
 }
 
@@ -294,9 +291,9 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
     let py = this.py();
     let wanted = this.read.batch_count.get();
     let fd = this.socket.fd(py);
-    let control = match this.read.trains.get() {
-        Trains::On => Control::Wanted,
-        Trains::Never | Trains::Possible => Control::Unwanted,
+    let control = match this.read.gro.get() {
+        Gro::On => Control::Wanted,
+        Gro::Never | Gro::Possible => Control::Unwanted,
     };
     let mut held = this.read.held.borrow_mut();
     let received = this.base.core(py)?.get().datagrams.with(|batch| {
@@ -356,13 +353,11 @@ fn with_room(batch: &mut Option<Batch>) -> Option<&mut Batch> {
 
 /// A full batch arrived.
 fn flooded(this: Datagram_<'_, '_>, fd: RawFd) {
-    if this.read.trains.get() == Trains::Possible {
-        this.read
-            .trains
-            .set(match datagram::set_receive_trains(fd, true) {
-                Ok(()) => Trains::On,
-                Err(_) => Trains::Never,
-            });
+    if this.read.gro.get() == Gro::Possible {
+        this.read.gro.set(match datagram::set_gro(fd, true) {
+            Ok(()) => Gro::On,
+            Err(_) => Gro::Never,
+        });
     }
 }
 

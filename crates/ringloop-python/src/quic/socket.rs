@@ -64,7 +64,7 @@ impl Socket {
         let address = socket::local_addr(fd)?.to_std();
         let is_v6 = address.is_some_and(|address| address.is_ipv6());
         if settings.gro {
-            drop(datagram::set_receive_trains(fd, true));
+            drop(datagram::set_gro(fd, true));
         }
         if settings.ecn {
             drop(datagram::set_receive_ecn(fd, true));

@@ -29,7 +29,7 @@ pub struct Stats {
     udp_sent: Fallible<u64>,
     /// Bytes of UDP payload sent.
     bytes_sent: Fallible<u64>,
-    /// Messages to the kernel in which the datagrams went: trains of several count once (`UDP_SEGMENT` of udp(7)).
+    /// Messages to the kernel in which the datagrams went: batches of several count once (`UDP_SEGMENT` of udp(7)).
     messages_sent: Fallible<u64>,
     /// UDP datagrams received that belong to this connection.
     udp_received: Fallible<u64>,

@@ -9,7 +9,7 @@ use crate::limits;
 pub(crate) enum PoolKind {
     /// For bytes of streams.
     Streams,
-    /// For datagrams with their head, or trains of them.
+    /// For datagrams with their head, or GRO batches of them.
     Datagrams,
     /// For streams that take several buffers at a time (ring only).
     Bundles,

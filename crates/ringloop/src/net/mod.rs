@@ -37,7 +37,7 @@ mod unix;
 pub use crate::executor::{Received, Returned, ZeroCopyBufs};
 pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
-pub use crate::sys::datagram::{Message, SendError, Train};
+pub use crate::sys::datagram::{GsoBatch, Message, SendError};
 pub use crate::sys::interest::Interest;
 pub use incoming::Incoming;
 pub use lookup::lookup_host;

@@ -12,7 +12,7 @@ use crate::buf::RecvBuf;
 use crate::executor::Op;
 use crate::op::{Connect, Poll, RecvMsg};
 use crate::sys::address::SockAddr;
-use crate::sys::datagram::{self, Control, Outgoing, SendError, Train};
+use crate::sys::datagram::{self, Control, GsoBatch, Outgoing, SendError};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use std::cell::{Cell, RefCell};
@@ -184,8 +184,8 @@ impl UdpSocket {
     /// # Errors
     /// `EAGAIN` if the socket's buffer is full ([`UdpSocket::writable`] waits);
     /// [`SendError::is_of_segmentation`] if the route refuses GSO; those of sendmsg(2).
-    pub fn try_send_train(&self, train: &Train<'_>) -> Result<(), SendError> {
-        datagram::send_train(self.socket.as_raw_fd(), train)
+    pub fn try_send_gso(&self, batch: &GsoBatch<'_>) -> Result<(), SendError> {
+        datagram::send_gso(self.socket.as_raw_fd(), batch)
     }
 
     /// Waits until the send buffer has room.
@@ -218,8 +218,8 @@ impl UdpSocket {
     ///
     /// # Errors
     /// `ENOPROTOOPT` before Linux 5.0.
-    pub fn set_receive_trains(&self, on: bool) -> io::Result<()> {
-        datagram::set_receive_trains(self.socket.as_raw_fd(), on)
+    pub fn set_gro(&self, on: bool) -> io::Result<()> {
+        datagram::set_gro(self.socket.as_raw_fd(), on)
     }
 
     /// Lets datagrams go to broadcast addresses.

@@ -30,7 +30,7 @@ pub struct NetworkError {
 /// Source: ip(7), `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
 pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
-    if super::train::is_v6(fd)? {
+    if super::gso::is_v6(fd)? {
         socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on)?;
         // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
         drop(socket::set_option_int(

@@ -11,27 +11,27 @@
 //! | `message` | the contents of a buffer: source, control data, payload, its segments           |
 //! | `receive` | recvmmsg(2) into buffers, in the form of the ring's multishot receive           |
 //! | `send`    | sendmmsg(2), with runs of equal datagrams joined into one message               |
-//! | `train`   | one such message with its source address and ECN bits; socket options           |
+//! | `gso`     | one such message with its source address and ECN bits; socket options           |
 //!
 //! # Invariants
 //! - **D1** Headers are written anew for each call, and point to memory that the caller borrows
 //!   exclusively for the call.
 
 mod errors;
+mod gso;
 mod message;
 mod receive;
 mod send;
-mod train;
 
 use super::socket;
 use std::io;
 use std::os::fd::RawFd;
 
 pub use errors::{NetworkError, next_error, set_receive_errors};
+pub use gso::{GsoBatch, send_gso, set_receive_ecn, set_receive_local_ip, set_unfragmented};
 pub use message::{CONTROL_ROOM, Control, HEAD_LEN, Message, NAME_ROOM};
 pub use receive::{Batch, Receiver, head_of};
 pub use send::{Outgoing, SendError, send_to};
-pub use train::{Train, send_train, set_receive_ecn, set_receive_local_ip, set_unfragmented};
 
 /// Enables or disables receiving GSO batches as one message ([`Message::datagrams`] splits them).
 ///
@@ -39,7 +39,7 @@ pub use train::{Train, send_train, set_receive_ecn, set_receive_local_ip, set_un
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` if it is no UDP socket.
-pub fn set_receive_trains(fd: RawFd, on: bool) -> io::Result<()> {
+pub fn set_gro(fd: RawFd, on: bool) -> io::Result<()> {
     socket::set_option_int(fd, libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
 }
 

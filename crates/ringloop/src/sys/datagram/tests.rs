@@ -136,9 +136,9 @@ fn runs_of_equal_datagrams_go_out_as_one_message_and_arrive_one_by_one() {
 }
 
 #[test]
-fn a_train_is_one_message_if_enabled() {
+fn a_gso_batch_is_one_message_if_enabled() {
     let (a, b) = pair();
-    set_receive_trains(b.as_raw_fd(), true).unwrap();
+    set_gro(b.as_raw_fd(), true).unwrap();
     let mut datagrams: Vec<_> = (0..10).map(|n| (vec![n; 1000], Some(to(&b)))).collect();
     datagrams.push((vec![10; 1], Some(to(&b))));
     datagrams.push((vec![], Some(to(&b))));
@@ -149,7 +149,7 @@ fn a_train_is_one_message_if_enabled() {
     let sent: Vec<_> = datagrams.iter().map(|(bytes, _)| bytes.clone()).collect();
     assert_eq!(seen.concat(), sent);
     // Disabled again, each comes alone.
-    set_receive_trains(b.as_raw_fd(), false).unwrap();
+    set_gro(b.as_raw_fd(), false).unwrap();
     send_all(&a, &datagrams, true);
     assert_eq!(receive_all(&b, &mut batch, Control::Wanted).len(), 12);
 }
@@ -243,12 +243,12 @@ fn what_is_no_message_is_none() {
 }
 
 #[test]
-fn a_train_carries_its_ecn_bits_and_its_local_address() {
+fn a_gso_batch_carries_its_ecn_bits_and_its_local_address() {
     for (host, other) in [("127.0.0.1", "127.0.0.2"), ("::1", "::1")] {
         let [a, b] = [(); 2].map(|()| UdpSocket::bind((host, 0)).unwrap());
         let fd = b.as_raw_fd();
         b.set_nonblocking(true).unwrap();
-        set_receive_trains(fd, true).unwrap();
+        set_gro(fd, true).unwrap();
         set_receive_ecn(fd, true).unwrap();
         set_receive_local_ip(fd, true).unwrap();
         set_unfragmented(a.as_raw_fd()).unwrap();
@@ -256,14 +256,14 @@ fn a_train_carries_its_ecn_bits_and_its_local_address() {
         // Bound to every address, it leaves from the given one.
         let any = if host == "::1" { "::" } else { "0.0.0.0" };
         let a = UdpSocket::bind((any, 0)).unwrap();
-        let train = Train {
+        let sent = GsoBatch {
             bytes: &[7; 250],
             segment_len: Some(100),
             to: b.local_addr().unwrap(),
             source: Some(other.parse().unwrap()),
             ecn: 2,
         };
-        send_train(a.as_raw_fd(), &train).unwrap();
+        send_gso(a.as_raw_fd(), &sent).unwrap();
         let mut batch = Batch::new(4, 65_536).unwrap();
         assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
         let message = batch.received().next().unwrap();
@@ -277,14 +277,14 @@ fn a_train_carries_its_ecn_bits_and_its_local_address() {
         let lens: Vec<usize> = message.datagrams().map(<[u8]>::len).collect();
         assert_eq!(lens, [100, 100, 50]);
         // Not longer than a segment: a single datagram, without control data.
-        let plain = Train {
+        let plain = GsoBatch {
             bytes: b"one",
             segment_len: Some(3),
             source: None,
             ecn: 0,
-            ..train
+            ..sent
         };
-        send_train(a.as_raw_fd(), &plain).unwrap();
+        send_gso(a.as_raw_fd(), &plain).unwrap();
         assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
         let message = batch.received().next().unwrap();
         assert_eq!((message.payload, message.ecn()), (&b"one"[..], 0));
@@ -292,7 +292,7 @@ fn a_train_carries_its_ecn_bits_and_its_local_address() {
 }
 
 #[test]
-fn a_train_to_the_other_family_uses_the_routes_source() {
+fn a_gso_batch_to_the_other_family_uses_the_routes_source() {
     let Ok(a) = UdpSocket::bind("[::]:0") else {
         eprintln!("skipped: this machine has no IPv6");
         return;
@@ -309,14 +309,14 @@ fn a_train_to_the_other_family_uses_the_routes_source() {
             IpAddr::V4(v4) => (v4.to_ipv6_mapped(), port).into(),
             IpAddr::V6(v6) => (v6, port).into(),
         };
-        let train = Train {
+        let sent = GsoBatch {
             bytes: &[7; 150],
             segment_len: Some(100),
             to,
             source: Some(source.parse().unwrap()),
             ecn: 2,
         };
-        send_train(a.as_raw_fd(), &train).unwrap();
+        send_gso(a.as_raw_fd(), &sent).unwrap();
         let mut batch = Batch::new(4, 65_536).unwrap();
         let seen = receive_all(&b, &mut batch, Control::Wanted).concat();
         assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [100, 50]);
@@ -327,7 +327,7 @@ fn a_train_to_the_other_family_uses_the_routes_source() {
 fn a_socket_that_does_not_fragment_refuses_what_is_too_long() {
     let a = UdpSocket::bind("0.0.0.0:0").unwrap();
     set_unfragmented(a.as_raw_fd()).unwrap();
-    let train = Train {
+    let sent = GsoBatch {
         bytes: &vec![0; 65_507],
         segment_len: None,
         to: "127.0.0.1:9".parse().unwrap(),
@@ -335,12 +335,12 @@ fn a_socket_that_does_not_fragment_refuses_what_is_too_long() {
         ecn: 0,
     };
     // 65,507 bytes and 28 of headers are the most that any packet has; one more is refused.
-    send_train(a.as_raw_fd(), &train).unwrap();
-    let longer = Train {
+    send_gso(a.as_raw_fd(), &sent).unwrap();
+    let longer = GsoBatch {
         bytes: &vec![0; 65_508],
-        ..train
+        ..sent
     };
-    let refused = send_train(a.as_raw_fd(), &longer).unwrap_err();
+    let refused = send_gso(a.as_raw_fd(), &longer).unwrap_err();
     assert_eq!(refused.error.raw_os_error(), Some(libc::EMSGSIZE));
     assert!(!refused.is_of_segmentation());
 }

@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 
 /// Datagrams of one length (the last may be shorter) to one peer, end to end in memory.
 #[derive(Debug, Clone, Copy)]
-pub struct Train<'a> {
+pub struct GsoBatch<'a> {
     /// All bytes; at most 65,507 bytes and 64 datagrams.
     pub bytes: &'a [u8],
     /// Segment size (`UDP_SEGMENT`); `None`, or at least the length of `bytes`: one datagram.
@@ -49,27 +49,27 @@ impl Controls {
         self.len += len.next_multiple_of(WORD);
     }
 
-    fn of(train: &Train<'_>) -> Self {
+    fn of(batch: &GsoBatch<'_>) -> Self {
         let mut controls = Self {
             bytes: [0; ROOM],
             len: 0,
         };
-        if let Some(len) = segment_len(train) {
+        if let Some(len) = segment_len(batch) {
             controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
         }
-        if train.ecn != 0 {
+        if batch.ecn != 0 {
             // The kernel looks at the packet's protocol, not at the socket's family.
-            let (level, kind) = match train.to.ip().to_canonical() {
+            let (level, kind) = match batch.to.ip().to_canonical() {
                 IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
                 IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
             };
-            controls.push(level, kind, &i32::from(train.ecn & 3).to_ne_bytes());
+            controls.push(level, kind, &i32::from(batch.ecn & 3).to_ne_bytes());
         }
         // The kernel refuses a packet of one family with a source of the other; an IPv4 address may
         // be mapped here.
         let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
-        let fits = |source: &IpAddr| is_v4(*source) == is_v4(train.to.ip());
-        match train.source.filter(fits) {
+        let fits = |source: &IpAddr| is_v4(*source) == is_v4(batch.to.ip());
+        match batch.source.filter(fits) {
             // struct in_pktinfo: the interface, the source, the header's destination.
             Some(IpAddr::V4(v4)) => {
                 let mut info = [0; 12];
@@ -88,9 +88,9 @@ impl Controls {
     }
 }
 
-fn segment_len(train: &Train<'_>) -> Option<u16> {
-    let len = train.segment_len?;
-    (usize::from(len) < train.bytes.len()).then_some(len)
+fn segment_len(batch: &GsoBatch<'_>) -> Option<u16> {
+    let len = batch.segment_len?;
+    (usize::from(len) < batch.bytes.len()).then_some(len)
 }
 
 /// Sends a GSO batch, or a single datagram.
@@ -99,15 +99,15 @@ fn segment_len(train: &Train<'_>) -> Option<u16> {
 ///
 /// # Errors
 /// As [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
-pub fn send_train(fd: RawFd, train: &Train<'_>) -> Result<(), SendError> {
-    let to = SockAddr::from(train.to);
-    let controls = Controls::of(train);
+pub fn send_gso(fd: RawFd, batch: &GsoBatch<'_>) -> Result<(), SendError> {
+    let to = SockAddr::from(batch.to);
+    let controls = Controls::of(batch);
     let control = &controls.bytes[..controls.len];
-    match send_with_control(fd, train.bytes, &to, control) {
+    match send_with_control(fd, batch.bytes, &to, control) {
         Ok(_) => Ok(()),
         Err(error) => Err(SendError {
             error,
-            segmented: segment_len(train).is_some(),
+            segmented: segment_len(batch).is_some(),
         }),
     }
 }
