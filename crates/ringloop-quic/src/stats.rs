@@ -130,67 +130,54 @@ impl FailureCounts {
     }
 }
 
-/// Frames by type (RFC 9000 §19, RFC 9221, ACK frequency); padding is not counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub struct FrameCounts {
-    pub ack: u64,
-    pub ack_frequency: u64,
-    pub connection_close: u64,
-    pub crypto: u64,
-    pub data_blocked: u64,
-    pub datagram: u64,
-    pub handshake_done: u64,
-    pub immediate_ack: u64,
-    pub max_data: u64,
-    pub max_stream_data: u64,
-    pub max_streams_bidi: u64,
-    pub max_streams_uni: u64,
-    pub new_connection_id: u64,
-    pub new_token: u64,
-    pub path_challenge: u64,
-    pub path_response: u64,
-    pub ping: u64,
-    pub reset_stream: u64,
-    pub retire_connection_id: u64,
-    pub stop_sending: u64,
-    pub stream: u64,
-    pub stream_data_blocked: u64,
-    pub streams_blocked_bidi: u64,
-    pub streams_blocked_uni: u64,
+/// `FrameCounts`, from the engine's fields of the same names.
+macro_rules! frame_counts {
+    ($($name:ident),*) => {
+        /// Frames by type (RFC 9000 §19, RFC 9221, ACK frequency); padding is not counted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        #[allow(missing_docs)]
+        pub struct FrameCounts {
+            pub ack: u64,
+            $(pub $name: u64,)*
+        }
+
+        impl From<proto::FrameStats> for FrameCounts {
+            fn from(stats: proto::FrameStats) -> Self {
+                Self {
+                    ack: stats.acks,
+                    $($name: stats.$name.into(),)*
+                }
+            }
+        }
+    };
 }
 
-impl From<proto::FrameStats> for FrameCounts {
-    fn from(stats: proto::FrameStats) -> Self {
-        Self {
-            ack: stats.acks,
-            ack_frequency: stats.ack_frequency,
-            connection_close: stats.connection_close,
-            crypto: stats.crypto,
-            data_blocked: stats.data_blocked,
-            datagram: stats.datagram,
-            handshake_done: stats.handshake_done.into(),
-            immediate_ack: stats.immediate_ack,
-            max_data: stats.max_data,
-            max_stream_data: stats.max_stream_data,
-            max_streams_bidi: stats.max_streams_bidi,
-            max_streams_uni: stats.max_streams_uni,
-            new_connection_id: stats.new_connection_id,
-            new_token: stats.new_token,
-            path_challenge: stats.path_challenge,
-            path_response: stats.path_response,
-            ping: stats.ping,
-            reset_stream: stats.reset_stream,
-            retire_connection_id: stats.retire_connection_id,
-            stop_sending: stats.stop_sending,
-            stream: stats.stream,
-            stream_data_blocked: stats.stream_data_blocked,
-            streams_blocked_bidi: stats.streams_blocked_bidi,
-            streams_blocked_uni: stats.streams_blocked_uni,
-        }
-    }
-}
+frame_counts!(
+    ack_frequency,
+    connection_close,
+    crypto,
+    data_blocked,
+    datagram,
+    handshake_done,
+    immediate_ack,
+    max_data,
+    max_stream_data,
+    max_streams_bidi,
+    max_streams_uni,
+    new_connection_id,
+    new_token,
+    path_challenge,
+    path_response,
+    ping,
+    reset_stream,
+    retire_connection_id,
+    stop_sending,
+    stream,
+    stream_data_blocked,
+    streams_blocked_bidi,
+    streams_blocked_uni
+);
 
 impl From<proto::ConnectionStats> for Stats {
     fn from(stats: proto::ConnectionStats) -> Self {
