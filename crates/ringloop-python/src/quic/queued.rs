@@ -41,15 +41,15 @@ impl Queued {
 
     /// Appends bytes, using `room` as their memory.
     pub fn push(&mut self, bytes: &[u8], mut room: Vec<u8>) {
-        if self.gives_up.is_some() {
-            return;
-        }
         room.extend_from_slice(bytes);
         self.push_piece(Bytes::from(room));
     }
 
     /// Appends bytes that are already copied.
     pub fn push_piece(&mut self, piece: Bytes) {
+        if self.gives_up.is_some() {
+            return;
+        }
         self.len += piece.len();
         self.pieces.push_back(piece);
     }

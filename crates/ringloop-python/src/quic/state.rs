@@ -210,34 +210,41 @@ impl State {
             // The protocol gets that memory; its own copy would be another allocation, which cannot
             // fail.
             room.extend_from_slice(bytes);
-            let mut chunks = [Bytes::from(room)];
-            while !chunks[0].is_empty() {
-                if connection.write_chunks(stream, &mut chunks)? == Written::Blocked {
-                    let [rest] = chunks;
-                    session
-                        .attached
-                        .queued
-                        .entry(stream)
-                        .or_default()
-                        .push_piece(rest);
-                    return Ok(false);
-                }
-            }
-            return Ok(true);
+            return self.write_bytes(handle, stream, Bytes::from(room));
         }
         let mut rest = bytes;
         while !rest.is_empty() {
             match connection.write(stream, rest)? {
                 Written::Some(count) => rest = &rest[count..],
                 Written::Blocked => {
-                    session
-                        .attached
-                        .queued
-                        .entry(stream)
-                        .or_default()
-                        .push(rest, room);
+                    let all = &mut session.attached.queued;
+                    all.entry(stream).or_default().push(rest, room);
                     return Ok(false);
                 }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same without a copy.
+    pub fn write_bytes(
+        &mut self,
+        handle: Handle,
+        stream: StreamId,
+        bytes: Bytes,
+    ) -> Result<bool, StreamError> {
+        let (mut connection, session) = self.sessions.open(handle)?;
+        let all = &mut session.attached.queued;
+        if let Some(queued) = all.get_mut(&stream) {
+            queued.push_piece(bytes);
+            return Ok(false);
+        }
+        let mut chunks = [bytes];
+        while !chunks[0].is_empty() {
+            if connection.write_chunks(stream, &mut chunks)? == Written::Blocked {
+                let [rest] = chunks;
+                all.entry(stream).or_default().push_piece(rest);
+                return Ok(false);
             }
         }
         Ok(true)
