@@ -28,7 +28,7 @@ fn exhaust_pool(bed: &mut Bed) -> Vec<Event> {
         });
     }
     bed.forget(key);
-    bed.drain();
+    bed.settle();
     bed.release(&ours);
     held
 }
@@ -88,6 +88,46 @@ fn starved_receivers_get_the_buffers_in_the_order_in_which_they_came_to_wait() {
             assert_eq!(bed.take_bytes(&mut completion), b"hello");
         }
         give_back_held(bed, held);
+        bed.drain();
+    });
+}
+
+/// Of the readiness driver: on the ring, the kernel chooses between receives that it has.
+#[test]
+fn stream_that_became_ready_later_does_not_overtake_starved_receivers() {
+    on_both(|bed| {
+        if bed.kind() == Kind::Uring {
+            return;
+        }
+        let (later, mut later_peer) = tcp_pair();
+        let receive = Request::RecvMulti(RecvMulti::new(later.as_raw_fd()));
+        let (later_key, later_token) = bed.submit(receive);
+        bed.settle();
+        let mut held = exhaust_pool(bed);
+        let mut starved = Vec::new();
+        for _ in 0..2 {
+            let (ours, mut peer) = tcp_pair();
+            let receive = Request::RecvMulti(RecvMulti::new(ours.as_raw_fd()));
+            let (key, token) = bed.submit(receive);
+            write_all(&mut peer, b"hello");
+            bed.expect_none(token);
+            starved.push((ours, peer, key, token));
+        }
+        write_all(&mut later_peer, b"later");
+        let mut completions = Vec::new();
+        for (_, _, key, token) in &starved {
+            give_back_held(bed, held.pop().into_iter().collect());
+            completions.push(bed.expect(*token));
+            bed.expect_none(later_token);
+            bed.forget(*key);
+        }
+        give_back_held(bed, held);
+        let mut completion = bed.expect(later_token);
+        assert_eq!(bed.take_bytes(&mut completion), b"later");
+        bed.forget(later_key);
+        for mut completion in completions {
+            assert_eq!(bed.take_bytes(&mut completion), b"hello");
+        }
         bed.drain();
     });
 }

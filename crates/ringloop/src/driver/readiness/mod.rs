@@ -72,16 +72,21 @@ pub struct ReadinessDriver {
 #[derive(Debug)]
 struct Pool {
     buffers: BufferPool,
-    /// Receives that found no free buffer.
-    starved: Vec<Key>,
+    /// Receives that found no free buffer, the longest waiting first.
+    starved: VecDeque<Key>,
 }
 
 impl Pool {
     fn new(kind: PoolKind) -> io::Result<Self> {
         Ok(Self {
             buffers: BufferPool::new(kind.buffer_count(), kind.buffer_len())?,
-            starved: Vec::new(),
+            starved: VecDeque::new(),
         })
+    }
+
+    /// True if a starved receive can go on.
+    fn can_resume_starved(&self) -> bool {
+        !self.starved.is_empty() && self.buffers.has_free()
     }
 }
 
@@ -119,23 +124,6 @@ impl ReadinessDriver {
 
     pub(super) fn in_flight(&self) -> usize {
         self.table.len()
-    }
-
-    /// Parks the receives that found no buffer, if there are any now.
-    fn resume_starved(&mut self) {
-        for pool in 0..self.pools.len() {
-            let pool = &mut self.pools[pool];
-            if pool.starved.is_empty() || !pool.buffers.has_free() {
-                continue;
-            }
-            for key in std::mem::take(&mut pool.starved) {
-                if let Some(Need::Ready(fd, interest)) = self.need(key)
-                    && self.is_armed(key)
-                {
-                    self.park(key, fd, interest);
-                }
-            }
-        }
     }
 
     fn is_armed(&mut self, key: Key) -> bool {
@@ -308,7 +296,7 @@ impl ReadinessDriver {
     fn drop_named(&mut self, fd: RawFd) {
         let mut keys = self.watches.unwatch(fd);
         for pool in &self.pools {
-            keys.extend_from_slice(&pool.starved);
+            keys.extend(&pool.starved);
         }
         keys.extend(self.working.waiting());
         for key in keys {
@@ -333,10 +321,10 @@ impl ReadinessDriver {
     /// See [`super::Driver::has_events`].
     pub(super) fn has_events(&self) -> bool {
         !(self.runnable.is_empty() && self.finished.is_empty() && self.arrived.is_empty())
+            || self.pools.iter().any(Pool::can_resume_starved)
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.resume_starved();
         let has_none = self.runnable.is_empty();
         // Something can be tried without a system call. But not twice in a row: an operation that
         // fails at once and is submitted again each turn would starve all others.
@@ -419,11 +407,29 @@ impl ReadinessDriver {
                 }
                 continue;
             }
-            let (key, interest) = self.runnable.pop_front()?;
+            let next = self.resume_starved().or_else(|| self.runnable.pop_front());
+            let (key, interest) = next?;
             if let Some(event) = self.run(key, interest) {
                 return Some(event);
             }
         }
+    }
+
+    /// The receive that has waited longest for a buffer, if one is free; watched again. Served before
+    /// receives that have just become ready: otherwise they take the buffers and it keeps waiting.
+    fn resume_starved(&mut self) -> Option<(Key, Interest)> {
+        for kind in 0..self.pools.len() {
+            while self.pools[kind].can_resume_starved() {
+                let key = self.pools[kind].starved.pop_front()?;
+                if self.is_armed(key)
+                    && let Some(Need::Ready(fd, interest)) = self.need(key)
+                {
+                    self.park(key, fd, interest);
+                    return Some((key, interest));
+                }
+            }
+        }
+        None
     }
 
     /// Tries an operation whose descriptor is ready.
