@@ -32,7 +32,7 @@ pub trait Kind: Sized + Unpin {
 }
 
 /// The request's variants, each named after its operation: the single-shot ones, which can be
-/// awaited, first those that yield nothing but success, and the others.
+/// awaited, beginning with operations that return no value, and the multishot ones.
 macro_rules! requests {
     ($($group:ident: { $($(#[$doc:meta])* $op:ident,)+ })+) => {
         /// Every operation a driver can run. It moves into the in-flight table and comes back with

@@ -11,9 +11,9 @@
 //!
 //! # Invariants
 //! - **P1** A value's range is inside the mapping, which it keeps mapped, and belongs to it alone:
-//!   nobody else reads or writes it until the value is dropped.
+//!   nothing else reads or writes it until the value is dropped.
 //! - **P2** `holds` counts who may still use a buffer: its values, and the pool while it can hand
-//!   out another part of it. The pool passes its hold to the last part. Whoever drops the last hold
+//!   out another part of it. The pool passes its hold to the last part. Dropping the last hold
 //!   puts the buffer on the list of returned ones, once.
 
 use super::memory::Mapping;

@@ -1,7 +1,7 @@
 //! Buffers provided to the kernel, which picks one when bytes arrive.
 //!
 //! Owns: the ring of entries that provides the buffers. Called by: the ring driver, which claims a
-//! buffer by its completion as a [`PoolBuffer`], and collects those that were dropped.
+//! buffer by its completion as a [`PoolBuffer`], and collects the dropped ones.
 //!
 //! Byte path: from the socket to the receiver's copy.
 //!
