@@ -193,6 +193,18 @@ def test_fixtures_of_a_skipped_test_end(threads: str, tmp_path: Path) -> None:
     assert ("in 4 threads each" in run.stdout) == (threads == "4")
 
 
+def test_second_run_in_threads_leaves_out_the_tests_of_one_thread(tmp_path: Path) -> None:
+    source = "def test_of_the_process(capsys):\n    pass\ndef test_threaded(loop):\n    pass\n"
+    run = pytest_of_its_own(
+        source,
+        tmp_path,
+        RINGLOOP_TEST_THREADS="4",
+        RINGLOOP_TEST_ONLY_THREADED="1",
+        RINGLOOP_TEST_LOOPS="asyncio",
+    )
+    assert "1 passed, 1 deselected" in run.stdout, run.stdout + run.stderr
+
+
 def pytest_of_its_own(
     source: str, folder: Path, **environ: str
 ) -> subprocess.CompletedProcess[str]:

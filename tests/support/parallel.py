@@ -6,7 +6,8 @@ pytest itself provides is shared. The leak check surrounds all of them.
 
 A test that uses process-global state cannot run this way: the log, warnings, signals, children, a
 patched class. It is recognized by its fixtures, by what it calls, or by the mark `one_thread` with the
-reason. Such tests run in one thread and are counted at the end of the run.
+reason. Such tests run in one thread and are counted at the end of the run, or are left out by
+`RINGLOOP_TEST_ONLY_THREADED=1`, for a second run on an interpreter that has run them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREADS = int(os.environ.get("RINGLOOP_TEST_THREADS", "1"))
+ONLY_THREADED = THREADS > 1 and os.environ.get("RINGLOOP_TEST_ONLY_THREADED") == "1"
 
 # Fixtures that use process-global state.
 _OF_THE_PROCESS = {
@@ -105,6 +107,20 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+def leave_out_tests_of_one_thread(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that run in one thread, if that is asked for."""
+    if not ONLY_THREADED:
+        return
+    threaded = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function) and reason_for_one_thread(item) is None
+    ]
+    kept = set(threaded)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = threaded
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -222,6 +238,9 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report how many tests did not run in threads, and why."""
     if THREADS == 1:
+        return
+    if ONLY_THREADED:
+        terminalreporter.write_line(f"in {THREADS} threads each; tests of one thread left out")
         return
     total = sum(excluded.values())
     terminalreporter.write_line(f"in {THREADS} threads each; {total} tests ran in one thread only:")
