@@ -26,6 +26,8 @@ class Faults:
     blackhole: bool = False
     # Longer datagrams are dropped.
     longest: int = 65_535
+    # Of each address of a client: the numbers of the datagrams that are dropped, from 0.
+    lost_from_client: range = range(0)
 
 
 class Relay:
@@ -42,6 +44,7 @@ class Relay:
         self._server = server
         self._front = self._socket()
         self._back: dict[Any, socket.socket] = {}
+        self._counts: dict[Any, int] = {}
         self._held: list[tuple[socket.socket, bytes, Any]] = []
         loop.add_reader(self._front.fileno(), self._from_clients)
 
@@ -76,7 +79,12 @@ class Relay:
         for data, client in _received(self._front):
             if client not in self._back:
                 self._back[client] = self._to_server(client)
-            self._pass(self._back[client], data, self._server)
+            number = self._counts.get(client, 0)
+            self._counts[client] = number + 1
+            if number in self.faults.lost_from_client:
+                self.dropped += 1
+            else:
+                self._pass(self._back[client], data, self._server)
 
     def _from_server(self, sock: socket.socket, client: Any) -> None:
         for data, _ in _received(sock):
