@@ -14,6 +14,12 @@ pub struct Config {
     pub fields_max: usize,
     /// Streams of WebTransport are handed out as [`crate::Event::Raw`]; otherwise their signals are unknown types.
     pub raw_streams: bool,
+    /// Field sections are handed out as [`crate::Event::Fields`], checked by the same rules: every line as it came, in its
+    /// order.
+    pub raw_fields: bool,
+    /// Bytes behind a blocked field section that are kept where the caller delivers them all the same; past it the
+    /// connection is closed.
+    pub blocked_bytes_max: usize,
     /// Requests that a client may cancel in excess of answered ones, before its connection is closed with
     /// `H3_EXCESSIVE_LOAD`.
     pub resets_max: u32,
@@ -36,6 +42,8 @@ impl Default for Config {
             },
             fields_max: limits::FIELDS_MAX,
             raw_streams: false,
+            raw_fields: false,
+            blocked_bytes_max: limits::BLOCKED_BYTES_MAX,
             resets_max: limits::RESETS_MAX,
             idle_frames_max: limits::IDLE_FRAMES_MAX,
             remembered: None,

@@ -2,6 +2,7 @@
 
 use crate::error::Code;
 use crate::priority::Priority;
+use crate::qpack::Field;
 use crate::settings::Settings;
 use crate::stream_id::StreamId;
 use bytes::Bytes;
@@ -66,6 +67,14 @@ pub enum Event {
         stream: StreamId,
         /// Status and header fields.
         parts: response::Parts,
+    },
+    /// With [`crate::Config::raw_fields`], in place of `Request`, `Informational`, `Response` and `Trailers`: the lines
+    /// of the section, of which the rules for that one hold.
+    Fields {
+        /// Its stream.
+        stream: StreamId,
+        /// Pseudo-header fields first; duplicates and several cookies stay apart.
+        fields: Vec<Field>,
     },
     /// Part of the body; of an extended CONNECT, of its capsules.
     Data {

@@ -106,6 +106,8 @@ impl<'a> Run<'a> {
                 others: Vec::new(),
             },
             fields_max: 6,
+            raw_fields: false,
+            blocked_bytes_max: crate::limits::BLOCKED_BYTES_MAX,
             raw_streams: first & 8 != 0,
             resets_max: 5,
             idle_frames_max: 20,
@@ -282,6 +284,7 @@ impl<'a> Run<'a> {
                 (stream, format!("{parts:?}; "))
             }
             Event::Trailers { stream, trailers } => (stream, format!("; {trailers:?}; ")),
+            Event::Fields { stream, fields } => (stream, format!("; {fields:?}; ")),
             Event::End { stream } => (stream, "; end".to_owned()),
             Event::Reset { stream, code } => (stream, format!("; reset {code}")),
             Event::Stopped { stream, code } => (stream, format!("; stopped {code}")),

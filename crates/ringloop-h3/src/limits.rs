@@ -24,7 +24,7 @@ pub const FIELDS_MAX: usize = 256;
 /// Streams that may wait for the peer's encoder stream, by default.
 pub const BLOCKED_STREAMS_MAX: u64 = 16;
 
-/// Bytes of a blocked stream that are kept when the caller delivers them all the same; past it the connection is closed.
+/// Bytes of a blocked stream that are kept when the caller delivers them all the same, by default.
 pub const BLOCKED_BYTES_MAX: usize = 256 << 10;
 
 /// Entries of SETTINGS; some ten are in use.

@@ -6,6 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use http::{HeaderMap, HeaderValue, header};
+use ringloop_h3::qpack::{Field, Line};
 use ringloop_h3::{
     Code, Config, Connection, Event, Priority, Protocol, Role, Settings, StreamError, StreamId,
     Transmit,
@@ -537,6 +538,119 @@ fn streams_of_webtransport_are_handed_out() {
             }
         }
     }
+}
+
+/// A client and a server that hand out field sections as they came.
+fn raw_pair() -> Pair {
+    let config = || Config {
+        raw_fields: true,
+        ..full_config()
+    };
+    Pair::new(config(), config())
+}
+
+fn lines<'a>(fields: &[(&'a str, &'a str)]) -> Vec<Line<'a>> {
+    let fields = fields.iter();
+    fields
+        .map(|(name, value)| Line::new(name.as_bytes(), value.as_bytes()))
+        .collect()
+}
+
+fn fields(fields: &[(&'static str, &'static str)]) -> Vec<Field> {
+    let fields = fields.iter();
+    fields
+        .map(|(name, value)| Field::new(*name, *value))
+        .collect()
+}
+
+/// The field sections of events, and whether the message has ended.
+fn sections(events: Vec<Event>) -> (Vec<Vec<Field>>, bool) {
+    let mut sections = Vec::new();
+    let mut is_end = false;
+    for event in events {
+        match event {
+            Event::Fields { stream, fields } => {
+                assert_eq!(stream, STREAM);
+                sections.push(fields);
+            }
+            Event::End { .. } => is_end = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    (sections, is_end)
+}
+
+#[test]
+fn raw_fields_keep_their_order_and_duplicates() {
+    let mut pair = raw_pair();
+    let more = [("cookie", "a=1"), ("x", "1"), ("cookie", "b=2"), ("x", "2")];
+    let request = [GET, &more].concat();
+    let client = &mut pair.client;
+    client
+        .send_request_fields(STREAM, &lines(&request), false)
+        .unwrap();
+    let trailers = [("sum", "1"), ("sum", "2")];
+    // They end the message whatever is said.
+    client
+        .send_fields(STREAM, &lines(&trailers), false)
+        .unwrap();
+    assert_eq!(
+        client.send_fields(STREAM, &lines(&trailers), true),
+        Err(StreamError::Closed)
+    );
+    assert_eq!(
+        sections(pair.exchange().1),
+        (vec![fields(&request), fields(&trailers)], true)
+    );
+    let [early, last] = [[(":status", "103")], [(":status", "200")]];
+    let server = &mut pair.server;
+    assert_eq!(
+        server.send_fields(STREAM, &lines(&early), true),
+        Err(StreamError::Invalid("an interim response ends nothing"))
+    );
+    server.send_fields(STREAM, &lines(&early), false).unwrap();
+    server.send_fields(STREAM, &lines(&last), true).unwrap();
+    assert_eq!(
+        sections(pair.exchange().0),
+        (vec![fields(&early), fields(&last)], true)
+    );
+    assert_eq!(pair.client.request_count(), 0);
+    assert_eq!(pair.server.request_count(), 0);
+}
+
+#[test]
+fn raw_fields_are_checked_where_they_arrive() {
+    for wrong in [
+        [GET, &[("X", "y")]].concat(),
+        [GET, &[("connection", "close")]].concat(),
+        vec![(":method", "GET")],
+    ] {
+        let mut pair = raw_pair();
+        let client = &mut pair.client;
+        client
+            .send_request_fields(STREAM, &lines(&wrong), true)
+            .unwrap();
+        let (_, found) = pair.exchange();
+        let [Event::Failed { code, .. }] = found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(code, Code::H3_MESSAGE_ERROR);
+    }
+}
+
+#[test]
+fn raw_response_to_head_has_no_body() {
+    let mut pair = raw_pair();
+    let head = [&[(":method", "HEAD")], &GET[1..]].concat();
+    let client = &mut pair.client;
+    client
+        .send_request_fields(STREAM, &lines(&head), true)
+        .unwrap();
+    pair.exchange();
+    let response = [(":status", "200"), ("content-length", "7")];
+    let server = &mut pair.server;
+    server.send_fields(STREAM, &lines(&response), true).unwrap();
+    assert_eq!(sections(pair.exchange().0), (vec![fields(&response)], true));
 }
 
 #[test]

@@ -13,7 +13,6 @@ use crate::error::{Code, ConnectionError, StreamError};
 use crate::event::Event;
 use crate::fields::{self, Malformed};
 use crate::frame::{self, Item, Reader};
-use crate::limits::BLOCKED_BYTES_MAX;
 use crate::priority::Priority;
 use crate::qpack::{self, Decoded, Field, Line};
 use crate::stream_id::{Role, StreamId};
@@ -99,6 +98,15 @@ impl Exchange {
         exchange
     }
 
+    /// The same, for a request as the caller has written it.
+    pub(super) fn outgoing_lines(id: StreamId, lines: &[Line<'_>]) -> Self {
+        let mut exchange = Self::new(id, Receiving::Headers);
+        let method = value_of(lines, b":method");
+        exchange.is_head = method == b"HEAD";
+        exchange.is_connect = method == b"CONNECT";
+        exchange
+    }
+
     fn new(id: StreamId, receiving: Receiving) -> Self {
         Self {
             id,
@@ -143,7 +151,7 @@ impl Exchange {
         fin: bool,
     ) -> Result<(), ConnectionError> {
         if let Some(held) = &mut self.held {
-            return held.push(input, fin);
+            return held.push(cx.config.blocked_bytes_max, input, fin);
         }
         if self.receiving == Receiving::Ended {
             return Ok(());
@@ -162,7 +170,7 @@ impl Exchange {
                 Step::Continue => {}
                 Step::Blocked => {
                     let mut held = Held::default();
-                    held.push(input, fin)?;
+                    held.push(cx.config.blocked_bytes_max, input, fin)?;
                     self.held = Some(held);
                     return Ok(());
                 }
@@ -295,18 +303,26 @@ impl Exchange {
             return self.fail_too_long(cx);
         }
         cx.progress();
+        let raw = cx.config.raw_fields.then(|| fields.clone());
         let taken = match (self.receiving, cx.role) {
-            (Receiving::Body, _) => self.trailers(cx, fields),
+            (Receiving::Body, _) => self.trailers(fields),
             (_, Role::Server) => self.request(cx, fields),
-            (_, Role::Client) => self.response(cx, fields),
+            (_, Role::Client) => self.response(fields),
         };
-        match taken {
-            Ok(()) => Ok(Step::Continue),
-            Err(Malformed(reason)) => self.fail(cx, Code::H3_MESSAGE_ERROR, reason),
+        let event = match taken {
+            Ok(event) => event,
+            Err(Malformed(reason)) => return self.fail(cx, Code::H3_MESSAGE_ERROR, reason),
+        };
+        let stream = self.id;
+        cx.events
+            .push_back(raw.map_or(event, |fields| Event::Fields { stream, fields }));
+        if let Some(code) = self.stopped.take() {
+            cx.events.push_back(Event::Stopped { stream, code });
         }
+        Ok(Step::Continue)
     }
 
-    fn request(&mut self, cx: &mut Shared, fields: Vec<Field>) -> Result<(), Malformed> {
+    fn request(&mut self, cx: &mut Shared, fields: Vec<Field>) -> Result<Event, Malformed> {
         let parts = fields::read_request(fields, cx.config.settings.extended_connect)?;
         self.is_head = parts.method == Method::HEAD;
         self.is_connect = parts.method == Method::CONNECT;
@@ -316,24 +332,16 @@ impl Exchange {
         let early = cx.take_early_priority(self.id);
         self.priority = early.unwrap_or_else(|| Priority::of(&parts.headers));
         self.receiving = Receiving::Body;
-        cx.events.push_back(Event::Request {
-            stream: self.id,
-            parts,
-        });
-        if let Some(code) = self.stopped {
-            let stream = self.id;
-            cx.events.push_back(Event::Stopped { stream, code });
-        }
-        Ok(())
+        let stream = self.id;
+        Ok(Event::Request { stream, parts })
     }
 
-    fn response(&mut self, cx: &mut Shared, fields: Vec<Field>) -> Result<(), Malformed> {
+    fn response(&mut self, fields: Vec<Field>) -> Result<Event, Malformed> {
         let parts = fields::read_response(fields)?;
         let stream = self.id;
         let status = parts.status;
         if status.is_informational() {
-            cx.events.push_back(Event::Informational { stream, parts });
-            return Ok(());
+            return Ok(Event::Informational { stream, parts });
         }
         self.body.is_tunnel = self.is_connect && status.is_success();
         let declared_bytes = fields::content_length(&parts.headers);
@@ -345,16 +353,14 @@ impl Exchange {
             self.body.declared_bytes = declared_bytes?;
         }
         self.receiving = Receiving::Body;
-        cx.events.push_back(Event::Response { stream, parts });
-        Ok(())
+        Ok(Event::Response { stream, parts })
     }
 
-    fn trailers(&mut self, cx: &mut Shared, fields: Vec<Field>) -> Result<(), Malformed> {
+    fn trailers(&mut self, fields: Vec<Field>) -> Result<Event, Malformed> {
         let trailers = fields::read_trailers(fields)?;
         self.receiving = Receiving::Trailers;
         let stream = self.id;
-        cx.events.push_back(Event::Trailers { stream, trailers });
-        Ok(())
+        Ok(Event::Trailers { stream, trailers })
     }
 
     /// The peer's side of the stream has ended.
@@ -482,15 +488,43 @@ impl Exchange {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(StreamError::Invalid("HTTP/3 has no status 101"));
         }
-        if status.is_informational() && end {
+        let lines = fields::response_lines(parts);
+        self.send_response_lines(cx, &lines, status.is_informational(), end)
+    }
+
+    fn send_response_lines(
+        &mut self,
+        cx: &mut Shared,
+        lines: &[Line<'_>],
+        is_interim: bool,
+        end: bool,
+    ) -> Result<(), StreamError> {
+        if is_interim && end {
             return Err(StreamError::Invalid("an interim response ends nothing"));
         }
-        cx.send_section(self.id, &fields::response_lines(parts))?;
-        if !status.is_informational() {
+        cx.send_section(self.id, lines)?;
+        if !is_interim {
             self.sending = Sending::Body;
             self.end_if(cx, end);
         }
         Ok(())
+    }
+
+    /// A response or trailers as the caller has written them.
+    pub(super) fn send_fields(
+        &mut self,
+        cx: &mut Shared,
+        lines: &[Line<'_>],
+        end: bool,
+    ) -> Result<(), StreamError> {
+        if self.sending != Sending::Headers {
+            return self.send_trailer_lines(cx, lines);
+        }
+        if !self.is_known(cx) {
+            return Err(StreamError::Unknown);
+        }
+        let is_interim = value_of(lines, b":status").starts_with(b"1");
+        self.send_response_lines(cx, lines, is_interim, end)
     }
 
     pub(super) fn send_data(
@@ -513,11 +547,19 @@ impl Exchange {
         cx: &mut Shared,
         trailers: &HeaderMap,
     ) -> Result<(), StreamError> {
+        self.send_trailer_lines(cx, &fields::trailer_lines(trailers))
+    }
+
+    fn send_trailer_lines(
+        &mut self,
+        cx: &mut Shared,
+        lines: &[Line<'_>],
+    ) -> Result<(), StreamError> {
         self.check_sending(Sending::Body, "no response was sent")?;
         if self.is_connect && (cx.role == Role::Client || self.body.is_tunnel) {
             return Err(StreamError::Invalid("CONNECT has no trailers"));
         }
-        cx.send_section(self.id, &fields::trailer_lines(trailers))?;
+        cx.send_section(self.id, lines)?;
         self.end_if(cx, true);
         Ok(())
     }
@@ -607,11 +649,11 @@ impl Exchange {
 }
 
 impl Held {
-    fn push(&mut self, input: Bytes, fin: bool) -> Result<(), ConnectionError> {
+    fn push(&mut self, bytes_max: usize, input: Bytes, fin: bool) -> Result<(), ConnectionError> {
         self.fin |= fin;
         self.bytes += input.len();
         // The rest of the call that has blocked is kept in any case.
-        if self.bytes > BLOCKED_BYTES_MAX && !self.input.is_empty() {
+        if self.bytes > bytes_max && !self.input.is_empty() {
             return Err(ConnectionError::new(
                 Code::H3_EXCESSIVE_LOAD,
                 "too much behind a blocked field section",
@@ -622,6 +664,12 @@ impl Held {
         }
         Ok(())
     }
+}
+
+/// The first value of a field; empty where there is none.
+fn value_of<'a>(lines: &'a [Line<'_>], name: &[u8]) -> &'a [u8] {
+    let line = lines.iter().find(|line| line.name == name);
+    line.map_or(&[], |line| &line.value)
 }
 
 /// The session that a stream of WebTransport names.

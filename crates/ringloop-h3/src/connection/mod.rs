@@ -24,6 +24,7 @@ use crate::event::{Event, Transmit};
 use crate::fields;
 use crate::frame;
 use crate::priority::Priority;
+use crate::qpack::Line;
 use crate::settings::Settings;
 use crate::stream_id::{Role, StreamId};
 use crate::varint;
@@ -198,17 +199,7 @@ impl Connection {
         parts: &request::Parts,
         end: bool,
     ) -> Result<(), StreamError> {
-        if self.shared.role == Role::Server {
-            return Err(StreamError::Unexpected("a server sends no requests"));
-        }
-        if !stream.is_request() {
-            return Err(StreamError::Unexpected(
-                "a request needs a bidirectional stream",
-            ));
-        }
-        if self.peer.go_away.is_some_and(|end| stream.0 >= end) {
-            return Err(StreamError::GoingAway);
-        }
+        self.check_request(stream)?;
         let is_extended = parts.extensions.get::<fields::Protocol>().is_some();
         let settings = self.shared.known_settings();
         if is_extended && !settings.is_some_and(|settings| settings.extended_connect) {
@@ -219,6 +210,34 @@ impl Connection {
         let shared = &mut self.shared;
         self.exchanges.open(exchange, stream, |exchange| {
             exchange.send_request(shared, &lines, end)
+        })
+    }
+
+    /// Sends a request whose field section is the caller's: no line is checked, left out or moved.
+    pub fn send_request_fields(
+        &mut self,
+        stream: StreamId,
+        lines: &[Line<'_>],
+        end: bool,
+    ) -> Result<(), StreamError> {
+        self.check_request(stream)?;
+        let exchange = Exchange::outgoing_lines(stream, lines);
+        let shared = &mut self.shared;
+        self.exchanges.open(exchange, stream, |exchange| {
+            exchange.send_request(shared, lines, end)
+        })
+    }
+
+    /// Sends another field section of the caller's: a server's interim responses (`:status` is 1xx) and its final one;
+    /// after that, or after a request, trailers, which end the message whatever `end` is.
+    pub fn send_fields(
+        &mut self,
+        stream: StreamId,
+        lines: &[Line<'_>],
+        end: bool,
+    ) -> Result<(), StreamError> {
+        self.send(stream, |exchange, shared| {
+            exchange.send_fields(shared, lines, end)
         })
     }
 
@@ -379,6 +398,22 @@ impl Connection {
         send: impl FnOnce(&mut Exchange, &mut Shared) -> Result<(), StreamError>,
     ) -> Result<(), StreamError> {
         self.exchanges.with(&mut self.shared, stream, send)
+    }
+
+    /// Whether a request may be sent on a stream.
+    fn check_request(&self, stream: StreamId) -> Result<(), StreamError> {
+        if self.shared.role == Role::Server {
+            return Err(StreamError::Unexpected("a server sends no requests"));
+        }
+        if !stream.is_request() {
+            return Err(StreamError::Unexpected(
+                "a request needs a bidirectional stream",
+            ));
+        }
+        if self.peer.go_away.is_some_and(|end| stream.0 >= end) {
+            return Err(StreamError::GoingAway);
+        }
+        Ok(())
     }
 
     fn send_go_away(&mut self, id: u64) {
