@@ -12,11 +12,13 @@ import pytest
 
 import ringloop
 from ringloop import quic
+from ringloop._native import h3
 from ringloop._native import quic as native
 from ringloop.quic import _endpoint, configuration, events
 from ringloop.quic.compat.aiopquic import configuration as compat
 
-STUBS = Path(ringloop.__file__).with_name("_native") / "quic.pyi"
+STUBS = Path(ringloop.__file__).with_name("_native")
+MODULES = {"h3": h3, "quic": native}
 # The unit of a statistic.
 UNITS = re.compile(
     r"seconds|bytes|times|packets|datagrams|messages|frames|connections|handshakes|clients|those",
@@ -31,16 +33,16 @@ def plain(text: str | None) -> str:
 def members() -> dict[str, tuple[ast.ClassDef | ast.FunctionDef, Any]]:
     """Classes, methods and properties of the stubs, each with its object."""
     found: dict[str, tuple[ast.ClassDef | ast.FunctionDef, Any]] = {}
-    for node in ast.parse(STUBS.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef):
-            found[node.name] = node, getattr(native, node.name)
-        elif isinstance(node, ast.ClassDef):
-            kind = getattr(native, node.name)
-            found[node.name] = node, kind
-            for member in node.body:
+    for module, public in MODULES.items():
+        for node in ast.parse((STUBS / f"{module}.pyi").read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            name, documented = f"{module}.{node.name}", getattr(public, node.name)
+            found[name] = node, documented
+            for member in getattr(node, "body", []) if inspect.isclass(documented) else []:
                 if isinstance(member, ast.FunctionDef) and not member.name.startswith("__"):
-                    name = f"{node.name}.{member.name}"
-                    found.setdefault(name, (member, vars(kind)[member.name]))
+                    key = f"{name}.{member.name}"
+                    found.setdefault(key, (member, vars(documented)[member.name]))
     return found
 
 
@@ -54,14 +56,16 @@ def test_stubs_have_the_docstrings_of_the_classes(name: str) -> None:
     assert plain(ast.get_docstring(node)) == plain(documented.__doc__), "run tools/stub-docs"
 
 
-def test_stubs_cover_the_module() -> None:
-    for name, public in vars(native).items():
+@pytest.mark.parametrize("module", MODULES)
+def test_stubs_cover_the_module(module: str) -> None:
+    for name, public in vars(MODULES[module]).items():
         if name.startswith("_"):
             continue
-        assert name in MEMBERS
+        assert f"{module}.{name}" in MEMBERS
         if inspect.isclass(public):
             for member in vars(public):
-                assert member.startswith("__") or member in HIDDEN or f"{name}.{member}" in MEMBERS
+                key = f"{module}.{name}.{member}"
+                assert member.startswith("__") or member in HIDDEN or key in MEMBERS
 
 
 # Used by asyncio's tasks only.

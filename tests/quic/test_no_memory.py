@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ringloop._native import h3
 from ringloop._native import quic as native
 from tests.quic.support import Pair, both, client_config
 from tests.support import within
@@ -94,3 +95,48 @@ def test_undelivered_bytes_are_returned_next(
             assert failures > 0
 
     run(main())
+
+
+def test_events_and_output_of_http3_are_returned_next() -> None:
+    def core(*, is_client: bool) -> h3.Connection:
+        first = 2 if is_client else 3
+        return h3.Connection(
+            is_client=is_client,
+            control=first,
+            encoder=first + 4,
+            decoder=first + 8,
+            datagrams=True,
+            webtransport=True,
+        )
+
+    def taken(take: Callable[[], Any], number: int) -> tuple[list[Any], bool]:
+        """Everything that there is to take, where the allocation `number` of each call fails."""
+        found: list[Any] = []
+        has_failed = False
+        while True:
+            one, failed = failing(take, number)
+            has_failed |= failed
+            if one is None:
+                return found, has_failed
+            found.append(one)
+
+    headers = [
+        (b":method", b"POST"),
+        (b":scheme", b"https"),
+        (b":authority", b"a"),
+        (b":path", b"/"),
+    ]
+    want = [("headers", 0, headers, False, None), ("data", 0, DATA, True, None)]
+    for number in range(100):
+        client, server = core(is_client=True), core(is_client=False)
+        assert client.send_request(0, headers, end_stream=False) is None
+        assert client.send_data(0, DATA, end_stream=True) is None
+        output, output_failed = taken(client.next_output, number)
+        for _kind, stream_id, data, end_stream in output:
+            assert server.receive(stream_id, data, end_stream) is None
+        events, events_failed = taken(server.next_event, number)
+        assert events == want, f"allocation {number} has failed"
+        if not (output_failed or events_failed):
+            assert number > 0
+            return
+    pytest.fail("allocations without an end")

@@ -14,6 +14,7 @@ from ringloop.quic import asyncio as shaped
 from ringloop.quic.asyncio.server import QuicServer
 from ringloop.quic.compat.aiopquic import connection as aiopquic
 from ringloop.quic.connection import QuicConnection
+from ringloop.quic.h3.connection import H3Connection
 from tests.quic.support import both
 from tests.support import within
 
@@ -71,6 +72,10 @@ OTHERS: dict[type, str] = {
     quic.ClientConfig: "",
     quic.ServerConfig: "remove_certificate set_certificate",
     quic.Worker: "close",
+    H3Connection: """
+        create_webtransport_stream handle_event received_settings send_data send_datagram
+        send_headers send_push_promise sent_settings
+    """,
 }
 AIOPQUIC = """
     bytes_received bytes_sent clear_tx_data_drain_pending closed get_tx_data_drain_event

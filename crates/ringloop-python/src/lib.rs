@@ -9,6 +9,7 @@ mod datagram;
 mod error;
 mod event_loop;
 mod ffi;
+mod h3;
 mod limits;
 mod pipe;
 mod quic;
@@ -40,6 +41,7 @@ mod _native {
         crate::datagram::initialise(module)?;
         crate::tls::initialise(module)?;
         crate::pipe::initialise(module)?;
-        crate::quic::initialise(module)
+        crate::quic::initialise(module)?;
+        crate::h3::initialise(module)
     }
 }

@@ -633,9 +633,12 @@ class EventConnection(Connection):
         """
     def next_stream_id(self, unidirectional: bool = False) -> int:
         """The number of the next stream that would be opened."""
-    def send_stream_data(self, stream_id: int, data: _Data, end_stream: bool = False) -> None:
+    def send_stream_data(
+        self, stream_id: int, data: _Data, end_stream: bool = False, bounded: bool = True
+    ) -> None:
         """Send on a stream by its number, which is opened with the first write. What has no room,
-        or belongs to a stream that the peer does not allow yet, waits here.
+        or belongs to a stream that the peer does not allow yet, waits here; where `bounded`, it
+        takes nothing and raises `BufferError` once too much does.
         """
     def reset_stream(self, stream_id: int, error_code: int) -> None:
         """Give up sending on a stream."""

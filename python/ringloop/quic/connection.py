@@ -23,6 +23,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ringloop._native import quic as _quic
@@ -480,12 +481,18 @@ class QuicConnection:
         is not there. Nothing happens where the peer has stopped the stream, or the connection is
         over: an event tells.
         """
+        self._write(stream_id, data, end_stream)
+
+    def _write(
+        self, stream_id: int, data: BytesLike, end_stream: bool, *, bounded: bool = True
+    ) -> None:
+        """Do that; unless `bounded`, what is queued already does not matter."""
         if (native := self._native) is None:
             self._write_early(stream_id, data, end_stream)
             return
         self._say_again()
         try:
-            native.send_stream_data(stream_id, data, end_stream)
+            native.send_stream_data(stream_id, data, end_stream, bounded)
             if self._said is not None:
                 self._said.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
         except (StreamStoppedError, ConnectionClosed):
@@ -498,6 +505,18 @@ class QuicConnection:
                     "Cannot send data on a stream that the peer alone may write to"
                 ) from None
             raise
+
+    def _check_room(self) -> None:
+        """Raise `BufferError` where `send_stream_data` would: for what is several writes."""
+        count_max = self._configuration.tx_max_queued_bytes
+        with suppress(ConnectionClosed):
+            count = self.get_send_buffer_size()
+            if count_max is not None and count and count >= count_max:
+                raise BufferError("too much is queued already: wait until the peer takes it")
+
+    def _drops(self, stream_id: int) -> bool:
+        """Whether what is written to a stream goes nowhere, as its peer or the connection is gone."""
+        return stream_id in self._stopped or self._close_event is not None
 
     def _write_early(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
         own, unidirectional = not self._is_client, bool(stream_id & 2)

@@ -187,14 +187,16 @@ impl EventConnection {
     }
 
     /// Send on a stream by its number, which is opened with the first write. What has no room, or belongs to a
-    /// stream that the peer does not allow yet, waits here.
-    #[pyo3(signature = (stream_id, data, end_stream=false))]
+    /// stream that the peer does not allow yet, waits here; where `bounded`, it takes nothing and
+    /// raises `BufferError` once too much does.
+    #[pyo3(signature = (stream_id, data, end_stream=false, bounded=true))]
     fn send_stream_data(
         &self,
         py: Python<'_>,
         stream_id: u64,
         data: &Bound<'_, PyAny>,
         end_stream: bool,
+        bounded: bool,
     ) -> PyResult<()> {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
         ffi::spare()?;
@@ -202,7 +204,8 @@ impl EventConnection {
             let room = ffi::room_for(bytes.len())?;
             let send = || {
                 let mut state = self.route.shared.state(py);
-                if !bytes.is_empty()
+                if bounded
+                    && !bytes.is_empty()
                     && state
                         .sessions
                         .get(handle)

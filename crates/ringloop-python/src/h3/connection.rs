@@ -1,0 +1,409 @@
+//! `Connection`: HTTP/3 with field sections as lists, for interfaces in aioquic's shape.
+//!
+//! Numbers name streams, tuples are events and output. Calls into Python, and allocations of its
+//! objects, happen outside of the lock; an item that could not be made is the next one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use ringloop_h3::qpack::{Field, Line};
+use ringloop_h3::{
+    Code, Config, Connection as Http3, ConnectionError, Event, LocalStreams, Role, Settings,
+    StreamError, StreamId, Transmit, settings,
+};
+
+use crate::ffi::{self, Fallible, IntoObject as _, intern};
+
+/// Bytes behind a blocked field section: events that QUIC had handed out before the stream was paused, of which
+/// there is a megabyte at most.
+const BLOCKED_BYTES_MAX: usize = 2 << 20;
+
+/// `SETTINGS_ENABLE_WEBTRANSPORT` (draft-ietf-webtrans-http3-02 §10.1).
+const ENABLE_WEBTRANSPORT: u64 = 0x2b60_3742;
+
+/// Why QUIC has to be closed: its code, and the reason.
+type Violation = Fallible<Option<(u64, &'static str)>>;
+/// Why nothing was sent: the kind, and a text.
+type Refusal = Fallible<Option<(&'static str, String)>>;
+
+/// HTTP/3 beside a QUIC connection that the caller drives. Field sections are lists of (name, value) in bytes, in
+/// their order: checked on arrival, sent unchecked.
+#[pyclass(frozen, module = "ringloop._native.h3")]
+pub struct Connection {
+    state: Mutex<State>,
+}
+
+struct State {
+    http: Http3,
+    /// An event that could not be made, and whether it ends its stream.
+    untaken: Option<(Event, bool)>,
+    /// The event behind the last one.
+    following: Option<Event>,
+    /// Output that could not be made.
+    unsent: Option<Transmit>,
+}
+
+#[pymethods]
+impl Connection {
+    /// The three streams are unidirectional ones that the caller opens by what it sends first.
+    #[new]
+    #[pyo3(signature = (*, is_client, control, encoder, decoder, datagrams, webtransport))]
+    fn new(
+        is_client: bool,
+        control: u64,
+        encoder: u64,
+        decoder: u64,
+        datagrams: bool,
+        webtransport: bool,
+    ) -> PyResult<Self> {
+        ffi::spare()?;
+        let role = if is_client {
+            Role::Client
+        } else {
+            Role::Server
+        };
+        let default = Config::default();
+        let mut settings = Settings {
+            extended_connect: true,
+            datagrams,
+            ..default.settings
+        };
+        if webtransport {
+            settings.others.push((ENABLE_WEBTRANSPORT, 1));
+        }
+        let config = Config {
+            settings,
+            raw_streams: webtransport,
+            raw_fields: true,
+            blocked_bytes_max: BLOCKED_BYTES_MAX,
+            ..default
+        };
+        let local = LocalStreams {
+            control: StreamId(control),
+            encoder: StreamId(encoder),
+            decoder: StreamId(decoder),
+        };
+        let state = Mutex::new(State {
+            http: Http3::new(role, config, local),
+            untaken: None,
+            following: None,
+            unsent: None,
+        });
+        Ok(Self { state })
+    }
+
+    /// The SETTINGS that are sent, by their numbers.
+    fn sent_settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let settings = self.lock().http.config().settings.clone();
+        shown(py, &settings)
+    }
+
+    /// The peer's, as far as they are not the default; None until they arrive.
+    fn received_settings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let settings = self.lock().http.peer_settings().cloned();
+        settings.map(|settings| shown(py, &settings)).transpose()
+    }
+
+    /// Take what has come on a stream; returns None, or (code, reason) to close QUIC with.
+    fn receive(&self, stream_id: u64, data: &[u8], end_stream: bool) -> PyResult<Violation> {
+        ffi::spare()?;
+        let data = ffi::try_copy(data)?;
+        let http = &mut self.lock().http;
+        let taken = http.receive(StreamId(stream_id), data.into(), end_stream);
+        Ok(violation(taken))
+    }
+
+    /// Take `RESET_STREAM`; returns as `receive`.
+    fn receive_reset(&self, stream_id: u64, error_code: u64) -> PyResult<Violation> {
+        ffi::spare()?;
+        let http = &mut self.lock().http;
+        let taken = http.receive_reset(StreamId(stream_id), Code(error_code));
+        Ok(violation(taken))
+    }
+
+    /// Take `STOP_SENDING`; returns as `receive`.
+    fn receive_stop(&self, stream_id: u64, error_code: u64) -> PyResult<Violation> {
+        ffi::spare()?;
+        let http = &mut self.lock().http;
+        let taken = http.receive_stop(StreamId(stream_id), Code(error_code));
+        Ok(violation(taken))
+    }
+
+    /// Take a datagram; returns as `receive`.
+    fn receive_datagram(&self, data: &[u8]) -> PyResult<Violation> {
+        ffi::spare()?;
+        let data = ffi::try_copy(data)?;
+        let taken = self.lock().http.receive_datagram(data.into());
+        Ok(violation(taken))
+    }
+
+    /// Whether a stream waits for the peer's encoder: nothing more of it should come until the event `unblocked`.
+    fn is_blocked(&self, stream_id: u64) -> bool {
+        self.lock().http.is_blocked(StreamId(stream_id))
+    }
+
+    /// Send a request on a new stream. Returns None, or (kind, text) where nothing was sent, as the other methods do.
+    fn send_request(
+        &self,
+        stream_id: u64,
+        headers: &Bound<'_, PyAny>,
+        end_stream: bool,
+    ) -> PyResult<Refusal> {
+        ffi::spare()?;
+        let fields = fields(headers)?;
+        let http = &mut self.lock().http;
+        let sent = http.send_request_fields(StreamId(stream_id), &lines(&fields), end_stream);
+        Ok(refusal(sent))
+    }
+
+    /// Send a response, interim or final, or trailers, which end the message.
+    fn send_headers(
+        &self,
+        stream_id: u64,
+        headers: &Bound<'_, PyAny>,
+        end_stream: bool,
+    ) -> PyResult<Refusal> {
+        ffi::spare()?;
+        let fields = fields(headers)?;
+        let http = &mut self.lock().http;
+        let sent = http.send_fields(StreamId(stream_id), &lines(&fields), end_stream);
+        Ok(refusal(sent))
+    }
+
+    /// Send a part of the body.
+    fn send_data(
+        &self,
+        stream_id: u64,
+        data: &Bound<'_, PyAny>,
+        end_stream: bool,
+    ) -> PyResult<Refusal> {
+        ffi::spare()?;
+        let data = ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??;
+        let http = &mut self.lock().http;
+        let sent = http.send_data(StreamId(stream_id), data.into(), end_stream);
+        Ok(refusal(sent))
+    }
+
+    /// Return the next event as (kind, stream, what, end of the stream, session); None where there is none.
+    fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        loop {
+            let Some((event, ended)) = self.lock().next_event() else {
+                return Ok(None);
+            };
+            match event_tuple(py, &event, ended) {
+                Ok(None) => {}
+                made => {
+                    if made.is_err() {
+                        self.lock().untaken = Some((event, ended));
+                    }
+                    return made;
+                }
+            }
+        }
+    }
+
+    /// Return what QUIC has to send next as (kind, stream, bytes or code, end of the stream); None where there is
+    /// nothing.
+    fn next_output<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(transmit) = self.lock().next_transmit() else {
+            return Ok(None);
+        };
+        let made = transmit_tuple(py, &transmit);
+        if made.is_err() {
+            self.lock().unsent = Some(transmit);
+        }
+        made.map(Some)
+    }
+}
+
+impl Connection {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No call panics in the middle of a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The next event, and whether its stream ends with it.
+    fn next_event(&mut self) -> Option<(Event, bool)> {
+        if let Some(untaken) = self.untaken.take() {
+            return Some(untaken);
+        }
+        let event = self.following.take().or_else(|| self.http.poll_event())?;
+        let ended = match &event {
+            Event::Fields { stream, .. } | Event::Data { stream, .. } => {
+                self.following = self.http.poll_event();
+                let end = self.following.take_if(
+                    |next| matches!(next, Event::End { stream: ended } if ended == stream),
+                );
+                end.is_some()
+            }
+            Event::Raw { fin, .. } => *fin,
+            Event::End { .. } => true,
+            _ => false,
+        };
+        Some((event, ended))
+    }
+
+    fn next_transmit(&mut self) -> Option<Transmit> {
+        self.unsent.take().or_else(|| self.http.poll_transmit())
+    }
+}
+
+/// An event as a tuple; `None` if aioquic's shape has none for it.
+fn event_tuple<'py>(
+    py: Python<'py>,
+    event: &Event,
+    ended: bool,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let none = || py.None().into_bound(py);
+    let bytes = |bytes: &[u8]| ffi::new_bytes(py, bytes).map(Bound::into_any);
+    let (kind, stream, what, number) = match event {
+        Event::Fields { stream, fields } => {
+            let list = pairs(py, fields)?.into_any();
+            (intern!(py, "headers"), stream, list, none())
+        }
+        Event::Data { stream, data } => (intern!(py, "data"), stream, bytes(data)?, none()),
+        Event::Datagram { stream, data } => (intern!(py, "datagram"), stream, bytes(data)?, none()),
+        Event::Raw {
+            stream,
+            session,
+            data,
+            ..
+        } => {
+            let session = session.0.into_object(py)?;
+            (intern!(py, "webtransport"), stream, bytes(data)?, session)
+        }
+        Event::Failed {
+            stream,
+            code,
+            reason,
+        } => {
+            let reason = reason.into_object(py)?;
+            let code = code.0.into_object(py)?;
+            (intern!(py, "failed"), stream, reason, code)
+        }
+        Event::Reset { stream, code } => {
+            let code = code.0.into_object(py)?;
+            (intern!(py, "reset"), stream, none(), code)
+        }
+        Event::Unblocked { stream } => (intern!(py, "unblocked"), stream, none(), none()),
+        Event::End { stream } => (intern!(py, "data"), stream, bytes(b"")?, none()),
+        _ => return Ok(None),
+    };
+    let items = [
+        kind.clone().into_any(),
+        stream.0.into_object(py)?,
+        what,
+        ended.into_object(py)?,
+        number,
+    ];
+    ffi::new_tuple(py, items.into_iter()).map(Some)
+}
+
+/// Output as a tuple.
+fn transmit_tuple<'py>(py: Python<'py>, transmit: &Transmit) -> PyResult<Bound<'py, PyTuple>> {
+    let (kind, stream, what, end) = match transmit {
+        Transmit::Stream { stream, data, fin } => {
+            let data = ffi::new_bytes(py, data)?.into_any();
+            (intern!(py, "data"), *stream, data, *fin)
+        }
+        Transmit::Reset { stream, code } => (
+            intern!(py, "reset"),
+            *stream,
+            code.0.into_object(py)?,
+            false,
+        ),
+        Transmit::Stop { stream, code } => {
+            (intern!(py, "stop"), *stream, code.0.into_object(py)?, false)
+        }
+        Transmit::Datagram(data) => {
+            let data = ffi::new_bytes(py, data)?.into_any();
+            (intern!(py, "datagram"), StreamId(0), data, false)
+        }
+    };
+    let items = [
+        kind.clone().into_any(),
+        stream.0.into_object(py)?,
+        what,
+        end.into_object(py)?,
+    ];
+    ffi::new_tuple(py, items.into_iter())
+}
+
+/// A list of (name, value).
+fn pairs<'py>(py: Python<'py>, fields: &[Field]) -> PyResult<Bound<'py, PyList>> {
+    let list = ffi::new_list(py)?;
+    for field in fields {
+        let pair = [&field.name, &field.value].map(|bytes| ffi::new_bytes(py, bytes));
+        let [name, value] = pair;
+        let pair = [name?.into_any(), value?.into_any()];
+        list.append(ffi::new_tuple(py, pair.into_iter())?)?;
+    }
+    Ok(list)
+}
+
+/// Names and values, of any objects that are like bytes.
+fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<[Vec<u8>; 2]>> {
+    let copied = |pair: &Bound<'_, PyAny>, index: usize| {
+        let item = pair.get_item(Fallible(index))?;
+        ffi::with_bytes(item.as_borrowed(), ffi::try_copy)?
+    };
+    let mut fields = Vec::new();
+    for pair in headers.try_iter()? {
+        let pair = pair?;
+        fields.try_reserve(1).map_err(ffi::no_memory)?;
+        fields.push([copied(&pair, 0)?, copied(&pair, 1)?]);
+    }
+    Ok(fields)
+}
+
+fn lines(fields: &[[Vec<u8>; 2]]) -> Vec<Line<'_>> {
+    let fields = fields.iter();
+    fields.map(|[name, value]| Line::new(name, value)).collect()
+}
+
+/// Settings as a dictionary.
+fn shown<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bound<'py, PyAny>> {
+    let shown = ffi::new_dict(py)?;
+    let known = [
+        (
+            settings::QPACK_MAX_TABLE_CAPACITY,
+            settings.qpack_table_bytes_max,
+        ),
+        (
+            settings::QPACK_BLOCKED_STREAMS,
+            settings.qpack_blocked_streams_max,
+        ),
+        (
+            settings::ENABLE_CONNECT_PROTOCOL,
+            settings.extended_connect.into(),
+        ),
+        (settings::H3_DATAGRAM, settings.datagrams.into()),
+    ];
+    let known = known.into_iter().filter(|(_, value)| *value != 0);
+    let bytes_max = settings.field_section_bytes_max;
+    let bytes_max = bytes_max.map(|bytes_max| (settings::MAX_FIELD_SECTION_SIZE, bytes_max));
+    for (id, value) in known
+        .chain(bytes_max)
+        .chain(settings.others.iter().copied())
+    {
+        shown.set_item(Fallible(id), Fallible(value))?;
+    }
+    Ok(shown.into_any())
+}
+
+fn violation(taken: Result<(), ConnectionError>) -> Violation {
+    Fallible(taken.err().map(|error| (error.code.0, error.reason)))
+}
+
+fn refusal(sent: Result<(), StreamError>) -> Refusal {
+    let kind = |error: &StreamError| match error {
+        StreamError::Unknown => "unknown",
+        StreamError::Closed => "closed",
+        StreamError::Unexpected(_) | StreamError::Invalid(_) => "unexpected",
+        _ => "refused",
+    };
+    Fallible(sent.err().map(|error| (kind(&error), error.to_string())))
+}

@@ -1,0 +1,346 @@
+"""HTTP/3 without I/O, in the shape of `aioquic.h3.connection`.
+
+Owns: which streams belong to WebTransport; all else of HTTP/3 is native (`crates/ringloop-h3`). Called
+by: programs, with each event of a `QuicConnection`. Never does: transmit; what is to be sent is
+written to the `QuicConnection`, whose driver transmits it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from ringloop._native import h3 as _h3
+from ringloop.quic.buffer import encode_uint_var
+from ringloop.quic.errors import StreamClosedError
+from ringloop.quic.events import (
+    DatagramFrameReceived,
+    StopSendingReceived,
+    StreamDataReceived,
+    StreamReset,
+)
+from ringloop.quic.h3.events import (
+    DatagramReceived,
+    DataReceived,
+    H3Event,
+    Headers,
+    HeadersReceived,
+    PushPromiseReceived,
+    WebTransportStreamDataReceived,
+)
+from ringloop.quic.h3.exceptions import H3Error, InvalidStreamTypeError, NoAvailablePushIDError
+
+if TYPE_CHECKING:
+    from ringloop.quic.connection import BytesLike, QuicConnection
+    from ringloop.quic.events import QuicEvent
+
+__all__ = [
+    "H3_ALPN",
+    "DataReceived",
+    "DatagramReceived",
+    "ErrorCode",
+    "FrameType",
+    "FrameUnexpected",
+    "H3Connection",
+    "H3Event",
+    "Headers",
+    "HeadersReceived",
+    "InvalidStreamTypeError",
+    "NoAvailablePushIDError",
+    "ProtocolError",
+    "PushPromiseReceived",
+    "Setting",
+    "StreamType",
+    "WebTransportStreamDataReceived",
+]
+
+H3_ALPN: Final = ["h3"]
+"""What HTTP/3 is called in TLS (RFC 9114 §3.1)."""
+
+
+class ErrorCode(IntEnum):
+    """Codes of closes, resets and stops (RFC 9114 §8.1, RFC 9204 §6, RFC 9297 §5.2)."""
+
+    H3_DATAGRAM_ERROR = 0x33
+    H3_NO_ERROR = 0x100
+    H3_GENERAL_PROTOCOL_ERROR = 0x101
+    H3_INTERNAL_ERROR = 0x102
+    H3_STREAM_CREATION_ERROR = 0x103
+    H3_CLOSED_CRITICAL_STREAM = 0x104
+    H3_FRAME_UNEXPECTED = 0x105
+    H3_FRAME_ERROR = 0x106
+    H3_EXCESSIVE_LOAD = 0x107
+    H3_ID_ERROR = 0x108
+    H3_SETTINGS_ERROR = 0x109
+    H3_MISSING_SETTINGS = 0x10A
+    H3_REQUEST_REJECTED = 0x10B
+    H3_REQUEST_CANCELLED = 0x10C
+    H3_REQUEST_INCOMPLETE = 0x10D
+    H3_MESSAGE_ERROR = 0x10E
+    H3_CONNECT_ERROR = 0x10F
+    H3_VERSION_FALLBACK = 0x110
+    QPACK_DECOMPRESSION_FAILED = 0x200
+    QPACK_ENCODER_STREAM_ERROR = 0x201
+    QPACK_DECODER_STREAM_ERROR = 0x202
+
+
+class FrameType(IntEnum):
+    """Types of frames (RFC 9114 §7.2), and the signal of a bidirectional stream of WebTransport."""
+
+    DATA = 0x0
+    HEADERS = 0x1
+    CANCEL_PUSH = 0x3
+    SETTINGS = 0x4
+    PUSH_PROMISE = 0x5
+    GOAWAY = 0x7
+    MAX_PUSH_ID = 0xD
+    WEBTRANSPORT_STREAM = 0x41
+
+
+class Setting(IntEnum):
+    """Numbers of settings."""
+
+    QPACK_MAX_TABLE_CAPACITY = 0x1
+    MAX_FIELD_SECTION_SIZE = 0x6
+    QPACK_BLOCKED_STREAMS = 0x7
+    ENABLE_CONNECT_PROTOCOL = 0x8
+    H3_DATAGRAM = 0x33
+    ENABLE_WEBTRANSPORT = 0x2B603742
+
+
+class StreamType(IntEnum):
+    """Types of unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2)."""
+
+    CONTROL = 0
+    PUSH = 1
+    QPACK_ENCODER = 2
+    QPACK_DECODER = 3
+    WEBTRANSPORT = 0x54
+
+
+class ProtocolError(Exception):
+    """What this program would do is not HTTP/3; what the peer does closes the connection instead."""
+
+    error_code = ErrorCode.H3_GENERAL_PROTOCOL_ERROR
+
+    def __init__(self, reason_phrase: str = "") -> None:
+        super().__init__(reason_phrase)
+        self.reason_phrase = reason_phrase
+
+
+class FrameUnexpected(ProtocolError):  # noqa: N818 (aioquic's name)
+    """Headers or data that may not be sent on the stream now."""
+
+    error_code = ErrorCode.H3_FRAME_UNEXPECTED
+
+
+_STOPPED_MAX = 1024
+"""Streams of which events may be on their way at once."""
+_ENDS_CONNECTION = {ErrorCode.H3_MESSAGE_ERROR, ErrorCode.H3_EXCESSIVE_LOAD}
+"""What is a stream's error in RFC 9114 and closes the connection here: no event of a stream tells it."""
+
+
+class H3Connection:
+    """HTTP/3 on a `QuicConnection`; made once there is that, for either role.
+
+    `enable_webtransport` announces WebTransport (draft 02). Sessions are requests of the program's.
+    """
+
+    def __init__(self, quic: QuicConnection, enable_webtransport: bool = False) -> None:
+        self._quic = quic
+        self._is_client = quic.configuration.is_client
+        self._is_done = False
+        # Streams that were stopped here: what of them QUIC has handed out already is dropped.
+        self._stopped: dict[int, None] = {}
+        # The sessions of WebTransport's streams that the peer has not ended.
+        self._sessions: dict[int, int] = {}
+        self._unsent: tuple[str, int, Any, bool] | None = None
+        control = quic._next_stream_id(is_unidirectional=True)
+        self._core = _h3.Connection(
+            is_client=self._is_client,
+            control=control,
+            encoder=control + 4,
+            decoder=control + 8,
+            datagrams=enable_webtransport or quic.configuration.max_datagram_frame_size is not None,
+            webtransport=enable_webtransport,
+        )
+        self._flush()
+
+    @property
+    def received_settings(self) -> dict[int, int] | None:
+        """The peer's settings that are not the default; None until they have come."""
+        return self._core.received_settings()
+
+    @property
+    def sent_settings(self) -> dict[int, int]:
+        """The settings of this end."""
+        return self._core.sent_settings()
+
+    # --- receiving ---
+
+    def handle_event(self, event: QuicEvent) -> list[H3Event]:
+        """Take the next event of the QUIC connection, and return what it means.
+
+        Where the peer breaks the protocol, QUIC is closed with the code that RFC 9114 has for it, and
+        there are no more events.
+        """
+        if self._is_done:
+            return []
+        if isinstance(event, StreamDataReceived | StreamReset):
+            beside = self._take_beside(event)
+            if beside is not None:
+                return beside
+        violation = self._receive(event)
+        events, failure = self._take_events(is_reset=isinstance(event, StreamReset))
+        if (wrong := violation or failure) is not None:
+            self._is_done = True
+            self._quic.close(error_code=wrong[0], reason_phrase=wrong[1])
+            return []
+        self._flush()
+        return events
+
+    def _take_beside(self, event: StreamDataReceived | StreamReset) -> list[H3Event] | None:
+        """Take an event of a stream that HTTP/3 does not look at; None where it does."""
+        stream_id = event.stream_id
+        if stream_id in self._stopped:
+            return []
+        if stream_id not in self._sessions:
+            return None
+        if isinstance(event, StreamDataReceived):
+            return [self._of_session(stream_id, event.data, event.end_stream)]
+        del self._sessions[stream_id]
+        return []
+
+    def _of_session(self, stream_id: int, data: bytes, ended: bool) -> H3Event:
+        session_id = self._sessions.pop(stream_id) if ended else self._sessions[stream_id]
+        return WebTransportStreamDataReceived(data, stream_id, ended, session_id)
+
+    def _receive(self, event: QuicEvent) -> tuple[int, str] | None:
+        """Hand an event to HTTP/3; returns why the connection has to be closed."""
+        core = self._core
+        if isinstance(event, StreamDataReceived):
+            violation = core.receive(event.stream_id, event.data, event.end_stream)
+            if core.is_blocked(event.stream_id):
+                self._quic.pause_stream(event.stream_id)
+            return violation
+        if isinstance(event, DatagramFrameReceived):
+            return core.receive_datagram(event.data)
+        if isinstance(event, StreamReset):
+            return core.receive_reset(event.stream_id, event.error_code)
+        if isinstance(event, StopSendingReceived):
+            return core.receive_stop(event.stream_id, event.error_code)
+        return None
+
+    def _take_events(self, *, is_reset: bool) -> tuple[list[H3Event], tuple[int, str] | None]:
+        """Return what has happened, and why the connection has to be closed."""
+        events: list[H3Event] = []
+        failure = None
+        for kind, stream_id, what, ended, number in iter(self._core.next_event, None):
+            if kind == "data":
+                events.append(DataReceived(what, stream_id, ended))
+            elif kind == "headers":
+                events.append(HeadersReceived(what, stream_id, ended))
+            elif kind == "datagram":
+                events.append(DatagramReceived(what, stream_id))
+            elif kind == "webtransport":
+                self._sessions[stream_id] = number
+                if what or ended:
+                    events.append(self._of_session(stream_id, what, ended))
+            elif kind == "unblocked":
+                self._quic.resume_stream(stream_id)
+            elif kind == "failed" and number in _ENDS_CONNECTION:
+                failure = number, what
+            elif kind == "reset" and not is_reset:
+                # By GOAWAY: a reset of the server's could not come any more.
+                self._quic._events.append(StreamReset(number, stream_id))
+        return events, failure
+
+    # --- sending ---
+
+    def send_headers(self, stream_id: int, headers: Headers, end_stream: bool = False) -> None:
+        """Send a request, a response, any number of interim ones before it, or trailers.
+
+        A request needs the number of a new stream. Fields are sent as they are, and trailers end the
+        message. Nothing happens where the peer has
+        stopped the stream.
+
+        Errors: `FrameUnexpected` where they are not allowed on the stream now; `H3Error` where the
+        peer takes no more requests, or no such long headers; BufferError as with
+        `QuicConnection.send_stream_data`.
+        """
+        self._quic._check_room()
+        fields = list(headers)
+        is_new = stream_id >= self._quic._next_stream_id(is_unidirectional=False)
+        send = self._core.send_request if self._is_client and is_new else self._core.send_headers
+        refusal = send(stream_id, fields, end_stream)
+        self._finish(stream_id, refusal)
+
+    def send_data(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
+        """Send a part of a body. Nothing happens where the peer has stopped the stream.
+
+        Errors: `FrameUnexpected` where no headers were sent, or the end; BufferError as with
+        `QuicConnection.send_stream_data`.
+        """
+        self._quic._check_room()
+        self._finish(stream_id, self._core.send_data(stream_id, data, end_stream))
+
+    def send_datagram(self, stream_id: int, data: BytesLike) -> None:
+        """Send a datagram for a request.
+
+        Errors: `InvalidStreamTypeError`; `DatagramError` as with `QuicConnection.send_datagram_frame`.
+        """
+        if stream_id % 4:
+            raise InvalidStreamTypeError("Datagrams belong to streams that a client has opened")
+        self._quic.send_datagram_frame(encode_uint_var(stream_id // 4) + bytes(data))
+
+    def create_webtransport_stream(self, session_id: int, is_unidirectional: bool = False) -> int:
+        """Open a stream of a session, and return its number for `QuicConnection.send_stream_data`."""
+        stream_id = self._quic._next_stream_id(is_unidirectional)
+        if not is_unidirectional:
+            self._sessions[stream_id] = session_id
+        kind = StreamType.WEBTRANSPORT if is_unidirectional else FrameType.WEBTRANSPORT_STREAM
+        self._quic.send_stream_data(stream_id, encode_uint_var(kind) + encode_uint_var(session_id))
+        return stream_id
+
+    def send_push_promise(
+        self,
+        stream_id: int,
+        headers: Headers,  # noqa: ARG002 (aioquic's signature)
+    ) -> int:
+        """Raise `NoAvailablePushIDError`, as where a client allows no push: there is none here."""
+        if self._is_client:
+            raise RuntimeError("Only a server may promise a push")
+        if stream_id % 4:
+            raise InvalidStreamTypeError("Pushes belong to streams that a client has opened")
+        raise NoAvailablePushIDError("There are no pushes; browsers have taken them out, too")
+
+    def _finish(self, stream_id: int, refusal: tuple[str, str] | None) -> None:
+        """Hand to QUIC what was sent, or say why nothing was."""
+        if refusal is None:
+            self._flush()
+            return
+        kind, text = refusal
+        if kind == "refused":
+            raise H3Error(text)
+        if kind == "unexpected" or not self._quic._drops(stream_id):
+            raise FrameUnexpected(text)
+
+    def _flush(self) -> None:
+        while (output := self._unsent or self._core.next_output()) is not None:
+            # Where the next lines fail, for want of memory, it is the next one again.
+            self._unsent = output
+            kind, stream_id, what, end_stream = output
+            if kind == "data":
+                with suppress(StreamClosedError):
+                    self._quic._write(stream_id, what, end_stream, bounded=False)
+            elif kind == "reset":
+                self._quic.reset_stream(stream_id, what)
+            elif kind == "stop":
+                self._quic.stop_stream(stream_id, what)
+                self._stopped[stream_id] = None
+                if len(self._stopped) > _STOPPED_MAX:
+                    del self._stopped[next(iter(self._stopped))]
+            else:
+                self._quic.send_datagram_frame(what)
+            self._unsent = None

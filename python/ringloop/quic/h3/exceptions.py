@@ -1,0 +1,15 @@
+"""What calls of `H3Connection` raise, with the names of `aioquic.h3.exceptions`."""
+
+__all__ = ["H3Error", "InvalidStreamTypeError", "NoAvailablePushIDError"]
+
+
+class H3Error(Exception):
+    """A call that cannot be carried out."""
+
+
+class InvalidStreamTypeError(H3Error):
+    """The stream is not a request's, and the call needs one."""
+
+
+class NoAvailablePushIDError(H3Error):
+    """A push is not possible: there is none here, and clients do not ask for it any more."""
