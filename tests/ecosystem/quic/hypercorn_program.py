@@ -1,4 +1,4 @@
-"""Serve HTTP/3 with hypercorn and query it: PROGRAM aioquic|ringloop FOLDER."""
+"""Serve HTTP/3 with hypercorn and query it: PROGRAM aioquic|ringloop|ringloop-http3 FOLDER."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.ecosystem.quic import shim
 
-if sys.argv[1] == "ringloop":
-    shim.install("aioquic")
+if sys.argv[1] != "aioquic":
+    shim.install("aioquic", http3=sys.argv[1] == "ringloop-http3")
 
 from aioquic.asyncio import QuicConnectionProtocol, connect
 from aioquic.h3.connection import H3_ALPN, H3Connection

@@ -1,6 +1,6 @@
 """Makes applications of aioquic and qh3 import `ringloop.quic` instead.
 
-The HTTP/3 layer stays the package's own, on top of our connections.
+Of qh3 the HTTP/3 layer stays its own, on top of our connections; of aioquic where that is asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ PARTS = {
     "tls": "tls",
 }
 
+HTTP3 = {
+    "h3": "h3",
+    "h3.connection": "h3.connection",
+    "h3.events": "h3.events",
+    "h3.exceptions": "h3.exceptions",
+}
 
 # aiopquic's modules are in a package of their own.
 OF_AIOPQUIC = {
@@ -44,13 +50,16 @@ def stand_in_for_aiopquic() -> None:
         sys.modules[f"aiopquic.{old}"] = ours
 
 
-def install(package: str) -> None:
-    """Replace the QUIC part of `package`, "aioquic" or "qh3", before anything imports it."""
+def install(package: str, *, http3: bool = False) -> None:
+    """Replace the QUIC part of `package`, "aioquic" or "qh3", before anything imports it.
+
+    With `http3`, which only aioquic has in our shape, its HTTP/3 part as well.
+    """
     # Its traces consist of its own packets; HTTP/3 needs only the name.
     importlib.import_module(f"{package}.quic.logger")
     for name in [name for name in sys.modules if name.startswith(f"{package}.h3")]:
         del sys.modules[name]
-    for old, new in PARTS.items():
+    for old, new in {**PARTS, **(HTTP3 if http3 else {})}.items():
         ours = importlib.import_module(f"ringloop.quic.{new}")
         name = f"{package}.{old}"
         sys.modules[name] = ours

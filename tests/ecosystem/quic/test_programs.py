@@ -1,4 +1,6 @@
-"""dnspython, hypercorn and urllib3-future on the package they were written for and `ringloop.quic`."""
+"""dnspython, hypercorn, urllib3-future and WebTransport as aioquic's examples have it, on the package
+they were written for and on `ringloop.quic`.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("package", ["oracle", "ringloop"])
-@pytest.mark.parametrize("program", ["dnspython", "hypercorn", "urllib3"])
+PROGRAMS = [
+    (program, package)
+    for program in ("dnspython", "hypercorn", "urllib3", "webtransport")
+    for package in ("oracle", "ringloop")
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "package"),
+    [*PROGRAMS, ("hypercorn", "ringloop-http3"), ("webtransport", "ringloop-http3")],
+)
 def test_program_works(program: str, package: str, folder: Path) -> None:
     if package == "oracle":
         package = "qh3" if program == "urllib3" else "aioquic"
