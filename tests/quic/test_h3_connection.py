@@ -666,6 +666,45 @@ def test_no_message_is_torn_where_the_queue_is_full(certificates: Certificates) 
     assert body(got + both.take(at_server=True)) == sent + b"end"
 
 
+def test_requests_that_the_program_resets_and_stops_leave_nothing(both: Pair) -> None:
+    client, server = both.client, both.server
+    assert client is not None
+    assert server is not None
+    for by_server in (False, True):
+        stream_id = both.request(end_stream=False)
+        quic = both.ends.server if by_server else both.ends.client
+        quic.reset_stream(stream_id, ErrorCode.H3_INTERNAL_ERROR)
+        quic.stop_stream(stream_id, ErrorCode.H3_REQUEST_CANCELLED)
+        with pytest.raises(FrameUnexpected):
+            (server if by_server else client).send_data(stream_id, b"x", end_stream=False)
+        assert both.take(at_server=True) == both.take(at_server=False) == []
+        assert both.ends.all(StreamReset, at_server=not by_server) == [
+            StreamReset(ErrorCode.H3_INTERNAL_ERROR, stream_id)
+        ]
+        # The other end ends its side, too, as the stop has it do.
+        assert client._core.request_count == server._core.request_count == 0
+    session = both.request()
+    assert both.end(at_server=True) is None
+    assert session == 8
+
+
+def test_webtransport_stream_that_the_program_stops_leaves_nothing(
+    certificates: Certificates,
+) -> None:
+    both = pair(certificates, webtransport=True, max_datagram_frame_size=65536)
+    assert both.client is not None
+    assert both.server is not None
+    session = both.request(CONNECT, end_stream=False)
+    stream_id = both.client.create_webtransport_stream(session, is_unidirectional=True)
+    both.ends.client.send_stream_data(stream_id, b"some")
+    assert len(both.take(at_server=True)) == 1
+    both.ends.server.stop_stream(stream_id, 7)
+    both.ends.client.send_stream_data(stream_id, bytes(100_000))
+    assert both.take(at_server=True) == []
+    assert both.server._sessions == {}
+    assert both.end(at_server=True) is None
+
+
 def test_requests_leave_nothing(both: Pair) -> None:
     assert both.server is not None
     for _request in range(300):
@@ -675,4 +714,6 @@ def test_requests_leave_nothing(both: Pair) -> None:
         both.ends.up.clear()
         both.ends.down.clear()
         both.handled[:] = 0, 0
+    assert both.client is not None
+    assert both.client._core.request_count == both.server._core.request_count == 0
     assert both.end(at_server=True) is None

@@ -540,6 +540,41 @@ fn streams_of_webtransport_are_handed_out() {
     }
 }
 
+#[test]
+fn response_is_reset_while_the_request_is_read() {
+    let mut pair = Pair::full();
+    pair.request(&request_parts("POST", "https://a/"), false);
+    let server = &mut pair.server;
+    server.reset(STREAM, Code::H3_INTERNAL_ERROR).unwrap();
+    server.reset(STREAM, Code::H3_INTERNAL_ERROR).unwrap();
+    assert_eq!(
+        server.send_response(STREAM, &response_parts(200), true),
+        Err(StreamError::Closed)
+    );
+    let (found, _) = pair.exchange();
+    assert!(
+        matches!(
+            found[..],
+            [Event::Reset {
+                stream: STREAM,
+                code: Code::H3_INTERNAL_ERROR
+            }]
+        ),
+        "{found:?}"
+    );
+    let client = &mut pair.client;
+    client
+        .send_data(STREAM, Bytes::from_static(b"x"), true)
+        .unwrap();
+    let (_, found) = pair.exchange();
+    assert!(
+        matches!(&found[..], [Event::Data { .. }, Event::End { .. }]),
+        "{found:?}"
+    );
+    assert_eq!(pair.client.request_count(), 0);
+    assert_eq!(pair.server.request_count(), 0);
+}
+
 /// A client and a server that hand out field sections as they came.
 fn raw_pair() -> Pair {
     let config = || Config {

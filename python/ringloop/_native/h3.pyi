@@ -53,6 +53,13 @@ class Connection:
         """Send a response, interim or final, or trailers, which end the message."""
     def send_data(self, stream_id: int, data: _Data, end_stream: bool) -> _Refusal:
         """Send a part of the body."""
+    def reset(self, stream_id: int, error_code: int) -> None:
+        """Take it that the program has reset a stream."""
+    def stop(self, stream_id: int, error_code: int) -> None:
+        """Take it that the program has stopped a stream."""
+    @property
+    def request_count(self) -> int:
+        """The number of open requests."""
     def next_event(self) -> tuple[str, int, Any, bool, Any] | None:
         """Return the next event as (kind, stream, what, end of the stream, session); None where
         there is none.

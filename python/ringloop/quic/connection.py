@@ -45,9 +45,11 @@ from ringloop.quic.packet import (
 from ringloop.quic.tls import Certificate, CipherSuite
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Iterable
 
     from ringloop.quic.configuration import QuicConfiguration
+    from ringloop.quic.h3.connection import H3Connection
     from ringloop.quic.logger import QuicLoggerTrace
     from ringloop.quic.tls import SessionTicketFetcher, SessionTicketHandler
 
@@ -90,6 +92,9 @@ class QuicConnection:
     Clients: `connect`. Servers: `original_destination_connection_id` is that of the client's first
     packet (`packet.pull_quic_header`), and the packet then goes to `receive_datagram`.
     """
+
+    _http: weakref.ref[H3Connection] | None = None
+    """HTTP/3 on this connection, which has to know of the program's resets and stops."""
 
     def __init__(
         self,
@@ -531,6 +536,8 @@ class QuicConnection:
         if self._is_due:
             self._flush()
         self._call("reset_stream", stream_id, error_code)
+        if (http := self._http_above()) is not None:
+            http._reset(stream_id, error_code)
 
     def stop_stream(self, stream_id: int, error_code: int) -> None:
         """Have the peer stop sending on a stream; what has come is dropped.
@@ -541,6 +548,11 @@ class QuicConnection:
         if not self._stream_can_receive(stream_id):
             raise ValueError("Cannot stop receiving on a local-initiated unidirectional stream")
         self._call("stop_stream", stream_id, error_code)
+        if (http := self._http_above()) is not None:
+            http._stop(stream_id, error_code)
+
+    def _http_above(self) -> H3Connection | None:
+        return None if self._http is None else self._http()
 
     def set_stream_priority(self, stream_id: int, priority: int) -> None:
         """Have a stream sent before those of a lower priority; 0 by default."""

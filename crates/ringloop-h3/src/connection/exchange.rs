@@ -585,11 +585,17 @@ impl Exchange {
 
     /// The application ends both sides.
     pub(super) fn cancel(&mut self, cx: &mut Shared, code: Code) {
+        self.reset(cx, code);
+        self.stop(cx, code);
+        self.forget();
+    }
+
+    /// The application sends no more.
+    pub(super) fn reset(&mut self, cx: &mut Shared, code: Code) {
         if self.sending != Sending::Ended {
             cx.reset(self.id, code);
         }
-        self.stop(cx, code);
-        self.forget();
+        self.sending = Sending::Ended;
     }
 
     /// The application reads no more.

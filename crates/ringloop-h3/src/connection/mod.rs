@@ -336,6 +336,14 @@ impl Connection {
         })
     }
 
+    /// Sends no more of a message, and still reads the peer's: a response that failed half-way (`H3_INTERNAL_ERROR`).
+    pub fn reset(&mut self, stream: StreamId, code: Code) -> Result<(), StreamError> {
+        self.send(stream, |exchange, shared| {
+            exchange.reset(shared, code);
+            Ok(())
+        })
+    }
+
     /// Announces a shutdown: requests are still taken for a while (RFC 9114 §5.2). Call [`Connection::go_away`] one round
     /// trip later.
     pub fn announce_go_away(&mut self) {

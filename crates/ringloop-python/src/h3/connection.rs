@@ -185,6 +185,30 @@ impl Connection {
         Ok(refusal(sent))
     }
 
+    /// Take it that the program has reset a stream.
+    fn reset(&self, stream_id: u64, error_code: u64) -> PyResult<()> {
+        ffi::spare()?;
+        // Others are not HTTP/3's, or over.
+        let _ = self
+            .lock()
+            .http
+            .reset(StreamId(stream_id), Code(error_code));
+        Ok(())
+    }
+
+    /// Take it that the program has stopped a stream.
+    fn stop(&self, stream_id: u64, error_code: u64) -> PyResult<()> {
+        ffi::spare()?;
+        let _ = self.lock().http.stop(StreamId(stream_id), Code(error_code));
+        Ok(())
+    }
+
+    /// The number of open requests.
+    #[getter]
+    fn request_count(&self) -> Fallible<usize> {
+        Fallible(self.lock().http.request_count())
+    }
+
     /// Return the next event as (kind, stream, what, end of the stream, session); None where there is none.
     fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         loop {

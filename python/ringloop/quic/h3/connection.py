@@ -7,6 +7,7 @@ written to the `QuicConnection`, whose driver transmits it.
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -165,6 +166,7 @@ class H3Connection:
             datagrams=enable_webtransport or quic.configuration.max_datagram_frame_size is not None,
             webtransport=enable_webtransport,
         )
+        quic._http = weakref.ref(self)
         self._flush()
 
     @property
@@ -338,9 +340,18 @@ class H3Connection:
                 self._quic.reset_stream(stream_id, what)
             elif kind == "stop":
                 self._quic.stop_stream(stream_id, what)
-                self._stopped[stream_id] = None
-                if len(self._stopped) > _STOPPED_MAX:
-                    del self._stopped[next(iter(self._stopped))]
             else:
                 self._quic.send_datagram_frame(what)
             self._unsent = None
+
+    # `QuicConnection` calls these where the program ends a stream. Output goes with the next call.
+
+    def _reset(self, stream_id: int, error_code: int) -> None:
+        self._core.reset(stream_id, error_code)
+
+    def _stop(self, stream_id: int, error_code: int) -> None:
+        self._core.stop(stream_id, error_code)
+        self._sessions.pop(stream_id, None)
+        self._stopped[stream_id] = None
+        if len(self._stopped) > _STOPPED_MAX:
+            del self._stopped[next(iter(self._stopped))]
