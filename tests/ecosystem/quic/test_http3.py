@@ -58,7 +58,7 @@ def told(both: Pair, *, at_server: bool) -> list[dict[str, Any]]:
 
 
 def message(stream_id: int, *parts: Any) -> list[dict[str, Any]]:
-    """What is told of a message: sections and bodies."""
+    """The events of a message: sections and bodies."""
     common = {"stream_id": stream_id, "push_id": None}
     found = [
         {"kind": "DataReceived", "data": part, **common}
