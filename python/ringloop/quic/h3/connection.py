@@ -143,7 +143,7 @@ _ENDS_CONNECTION = {ErrorCode.H3_MESSAGE_ERROR, ErrorCode.H3_EXCESSIVE_LOAD}
 
 
 class H3Connection:
-    """HTTP/3 on a `QuicConnection`; made once there is that, for either role.
+    """HTTP/3 on a `QuicConnection` of either role.
 
     `enable_webtransport` announces WebTransport (draft 02). Sessions are requests of the program's.
     """
@@ -264,8 +264,7 @@ class H3Connection:
         """Send a request, a response, any number of interim ones before it, or trailers.
 
         A request needs the number of a new stream. Fields are sent as they are, and trailers end the
-        message. Nothing happens where the peer has
-        stopped the stream.
+        message. Nothing happens where the peer has stopped the stream.
 
         Errors: `FrameUnexpected` where they are not allowed on the stream now; `H3Error` where the
         peer takes no more requests, or no such long headers; BufferError as with
@@ -273,10 +272,10 @@ class H3Connection:
         """
         self._quic._check_room()
         fields = list(headers)
-        is_new = stream_id >= self._quic._next_stream_id(is_unidirectional=False)
-        send = self._core.send_request if self._is_client and is_new else self._core.send_headers
-        refusal = send(stream_id, fields, end_stream)
-        self._finish(stream_id, refusal)
+        send = self._core.send_headers
+        if self._is_client and stream_id >= self._quic._next_stream_id(is_unidirectional=False):
+            send = self._core.send_request
+        self._finish(stream_id, send(stream_id, fields, end_stream))
 
     def send_data(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
         """Send a part of a body. Nothing happens where the peer has stopped the stream.
@@ -299,10 +298,10 @@ class H3Connection:
     def create_webtransport_stream(self, session_id: int, is_unidirectional: bool = False) -> int:
         """Open a stream of a session, and return its number for `QuicConnection.send_stream_data`."""
         stream_id = self._quic._next_stream_id(is_unidirectional)
-        if not is_unidirectional:
-            self._sessions[stream_id] = session_id
         kind = StreamType.WEBTRANSPORT if is_unidirectional else FrameType.WEBTRANSPORT_STREAM
         self._quic.send_stream_data(stream_id, encode_uint_var(kind) + encode_uint_var(session_id))
+        if not is_unidirectional:
+            self._sessions[stream_id] = session_id
         return stream_id
 
     def send_push_promise(
@@ -310,12 +309,12 @@ class H3Connection:
         stream_id: int,
         headers: Headers,  # noqa: ARG002 (aioquic's signature)
     ) -> int:
-        """Raise `NoAvailablePushIDError`, as where a client allows no push: there is none here."""
+        """Raise `NoAvailablePushIDError`, as where a client allows no push: they are not supported."""
         if self._is_client:
             raise RuntimeError("Only a server may promise a push")
         if stream_id % 4:
             raise InvalidStreamTypeError("Pushes belong to streams that a client has opened")
-        raise NoAvailablePushIDError("There are no pushes; browsers have taken them out, too")
+        raise NoAvailablePushIDError("Pushes are not supported")
 
     def _finish(self, stream_id: int, refusal: tuple[str, str] | None) -> None:
         """Hand to QUIC what was sent, or say why nothing was."""

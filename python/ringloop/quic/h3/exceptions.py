@@ -12,4 +12,4 @@ class InvalidStreamTypeError(H3Error):
 
 
 class NoAvailablePushIDError(H3Error):
-    """A push is not possible: there is none here, and clients do not ask for it any more."""
+    """A push is not possible: they are not supported."""
