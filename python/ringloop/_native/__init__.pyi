@@ -7,7 +7,7 @@ from typing import Any, Self, TypeAlias, TypeVar, TypeVarTuple, Unpack, final
 
 from typing_extensions import disjoint_base
 
-from ringloop._native import quic
+from ringloop._native import h3, quic
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -27,6 +27,7 @@ __all__ = [
     "TlsProtocol",
     "WritePipeTransport",
     "__version__",
+    "h3",
     "make_datagram_transport",
     "make_listener",
     "make_read_pipe_transport",

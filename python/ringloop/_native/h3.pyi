@@ -1,8 +1,6 @@
 from collections.abc import Iterable
 from typing import Any, TypeAlias, final
 
-from typing_extensions import disjoint_base
-
 __all__ = ["Connection"]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
@@ -10,7 +8,6 @@ _Violation: TypeAlias = tuple[int, str] | None
 _Refusal: TypeAlias = tuple[str, str] | None
 
 @final
-@disjoint_base
 class Connection:
     """HTTP/3 beside a QUIC connection that the caller drives. Field sections are lists of (name,
     value) in bytes, in their order: checked on arrival, sent unchecked.
