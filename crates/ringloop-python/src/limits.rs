@@ -193,3 +193,23 @@ pub const VISITORS_WAIT_MAX: std::time::Duration = std::time::Duration::from_mil
 /// Failed handshakes reported at a time by an endpoint without a socket: a flood is counted, a few
 /// are named.
 pub const QUIC_FAILURES_MAX: usize = 64;
+
+/// Bytes of a message's body that HTTP/3 queues for the application, before the stream is no longer
+/// read and QUIC's flow control stops the peer: what a handler takes in one or two reads.
+pub const H3_BODY_BYTES: usize = 256 * 1024;
+
+/// Bytes read from a stream at a time: one GRO batch.
+pub const H3_READ_BYTES: usize = 64 * 1024;
+
+/// What a piece of a body counts in addition to its length, in bytes: its place in the queue.
+pub const H3_PIECE_BYTES: usize = 64;
+
+/// Bytes of a piece of a body up to which it is copied: a slice would keep the whole received batch.
+pub const H3_COPIED_BYTES: usize = 512;
+
+/// Interim responses kept for the application; servers send one or two.
+pub const H3_INTERIM_MAX: usize = 16;
+
+/// Bytes of HTTP/3's own streams (QPACK, control) without credit from the peer, before the
+/// connection is closed: it asks for answers and does not receive them.
+pub const H3_CONTROL_BYTES_MAX: usize = 256 * 1024;

@@ -23,6 +23,9 @@ impl State {
                 event => {
                     if let Some(handle) = event.handle() {
                         self.forget_streams(handle, &event);
+                        if self.has_http && self.route_http(now, handle, &event, woken) {
+                            continue;
+                        }
                         match self.style {
                             Style::Futures => self.wake_for(handle, &event, woken),
                             Style::Events => self.queue_event(handle, event),
@@ -101,7 +104,7 @@ impl State {
     }
 
     /// Announces a client's connection once there is something to do for it.
-    fn announce(&mut self, handle: Handle) {
+    pub fn announce(&mut self, handle: Handle) {
         if let Some(session) = self.sessions.get(handle)
             && !std::mem::replace(&mut session.attached.is_announced, true)
         {

@@ -57,7 +57,7 @@ fn keys(notifications: Notifications) -> Option<Keys> {
 #[pymethods]
 impl Endpoint {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None, connection_id=None, connection_id_length=None, worker=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, server=None, fd=None, events=False, versions=(1, 2), retry='never', max_connections=None, udp_payload_max=1472, socket_buffer=4194304, gso=True, gro=True, ecn=True, segments_max=64, reset_secret=None, connection_id=None, connection_id_length=None, worker=None, http=False)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "Endpoint", keywords)?;
         let made = Self::made(py, &keywords);
@@ -464,7 +464,10 @@ impl Endpoint {
             listeners.add(py, server.get().listener.as_ref());
             server.get().inner.clone()
         });
-        let state = State::new(&config, inner, style, admission, socket);
+        let mut state = State::new(&config, inner, style, admission, socket);
+        // Events of aioquic's shape are for a program that drives HTTP/3 itself.
+        let has_http = keywords.take_or("http", false)?;
+        state.has_http = has_http && style == Style::Futures;
         Ok(Self {
             shared: Shared::new(py, state)?,
             listeners,

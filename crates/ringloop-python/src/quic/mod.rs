@@ -23,6 +23,7 @@
 //! | `ready`      | a completed awaitable                                                         |
 //! | `loop_`      | the loop that drives an endpoint: one reader, one timer, one flush per pass   |
 //! | `socket`     | GRO and GSO batches from and to the kernel                                    |
+//! | `http`       | HTTP/3 on a connection, without Python                                         |
 //! | `memory`     | a client's sessions and tokens of a server                                    |
 //! | `event_connection` | connections for the interfaces of aioquic and its kin                   |
 //! | `endpoint`, `connection`, `handshake`, `stream`, `events`, `config`, `stats` | the classes   |
@@ -48,6 +49,7 @@ mod event_queue;
 mod events;
 mod exception;
 mod handshake;
+pub mod http;
 mod keylog;
 mod keywords;
 mod loop_;

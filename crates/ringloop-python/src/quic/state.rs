@@ -16,6 +16,7 @@ use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::clock::Clock;
 use super::event_queue::{EventQueue, Pending, Untaken};
+use super::http::Driver;
 use super::memory::Store;
 use super::pings::Pings;
 use super::queued::{Poured, Queued};
@@ -80,6 +81,8 @@ pub struct Attached {
     /// Streams whose empty queue is awaited, and those of them that have an empty one now.
     pub wanted: HashSet<StreamId>,
     pub writable: Vec<StreamId>,
+    /// HTTP/3, if the endpoint has it and the handshake has agreed on it.
+    pub http: Option<Box<Driver>>,
 }
 
 pub type Session = ringloop_quic::session::Session<Attached>;
@@ -141,6 +144,8 @@ pub struct State {
     pub pinging: Vec<Handle>,
     /// Memories of clients' connections that report events.
     pub memories: Vec<(Handle, Arc<Store>)>,
+    /// Whether HTTP/3 is driven here on connections that agree on it.
+    pub has_http: bool,
 }
 
 /// A stream's index among those of its initiator and direction (RFC 9000 §2.1).
@@ -167,6 +172,7 @@ impl State {
             round: 1,
             pinging: Vec::new(),
             memories: Vec::new(),
+            has_http: false,
         }
     }
 

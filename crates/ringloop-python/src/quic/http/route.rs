@@ -1,0 +1,83 @@
+//! From the endpoint's state to the HTTP/3 of a connection, and back.
+
+use std::time::Instant;
+
+use ringloop_h3::{ConnectionError, Role};
+use ringloop_quic::Direction;
+use ringloop_quic::core::{Event, Handle};
+use ringloop_quic::session::{Wake, index_of};
+
+use super::{ALPN, Driver};
+use crate::quic::state::State;
+
+impl State {
+    /// Passes an event to a connection's HTTP/3; whether it concerns nobody else.
+    pub fn route_http(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        event: &Event,
+        woken: &mut Vec<Wake>,
+    ) -> bool {
+        if let Event::HandshakeData(_) | Event::Connected(_) = event {
+            self.start_http(handle, event);
+        }
+        let handled = self.with_http(now, handle, woken, |driver, state, woken| {
+            driver.handle_event(state, event, woken)
+        });
+        matches!(handled, Some(Ok(true)))
+    }
+
+    /// Makes a connection's HTTP/3, if the handshake has agreed on it.
+    ///
+    /// A server does so before its handshake is complete: requests may come in early data, and its
+    /// SETTINGS may leave. A client's streams would be lost if early data was rejected.
+    fn start_http(&mut self, handle: Handle, event: &Event) {
+        let Some((connection, session)) = self.sessions.both(handle) else {
+            return;
+        };
+        let is_client = connection.is_client();
+        if session.attached.http.is_some() || is_client && matches!(event, Event::HandshakeData(_))
+        {
+            return;
+        }
+        let agreed = connection.handshake();
+        if agreed.and_then(|agreed| agreed.protocol).as_deref() != Some(ALPN) {
+            return;
+        }
+        let role = if is_client {
+            Role::Client
+        } else {
+            Role::Server
+        };
+        let opened = session.attached.opened[index_of(Direction::Uni)];
+        session.attached.http = Some(Box::new(Driver::new(handle, role, opened)));
+    }
+
+    /// Lets `act` use a connection's HTTP/3, then gives QUIC what that has to send. An error of
+    /// `act` closes the connection. `None` if the connection has no HTTP/3, or no longer.
+    pub fn with_http<T>(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        woken: &mut Vec<Wake>,
+        act: impl FnOnce(&mut Driver, &mut Self, &mut Vec<Wake>) -> Result<T, ConnectionError>,
+    ) -> Option<Result<T, ConnectionError>> {
+        let session = self.sessions.get(handle)?;
+        let mut driver = session.attached.http.take()?;
+        let done = act(&mut driver, self, woken);
+        let done = driver.transmit(self).and(done);
+        if let Err(error) = &done {
+            let reason = error.reason.as_bytes();
+            self.close(now, handle, error.code.0, reason, woken);
+        }
+        if std::mem::take(&mut driver.is_eventful) {
+            self.announce(handle);
+            self.notify_eventful(handle);
+        }
+        if let Some(session) = self.sessions.get(handle) {
+            session.attached.http = Some(driver);
+        }
+        Some(done)
+    }
+}
