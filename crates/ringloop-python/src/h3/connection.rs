@@ -6,13 +6,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
-use ringloop_h3::qpack::{Field, Line};
+use pyo3::types::PyTuple;
 use ringloop_h3::{
     Code, Config, Connection as Http3, ConnectionError, Event, LocalStreams, Role, Settings,
     StreamError, StreamId, Transmit, settings,
 };
 
+use super::fields::{fields, lines, pairs};
 use crate::ffi::{self, Fallible, IntoObject as _, intern};
 
 /// Bytes behind a blocked field section: events that QUIC had handed out before the stream was paused, of which
@@ -354,38 +354,6 @@ fn transmit_tuple<'py>(py: Python<'py>, transmit: &Transmit) -> PyResult<Bound<'
         end.into_object(py)?,
     ];
     ffi::new_tuple(py, items.into_iter())
-}
-
-/// A list of (name, value).
-fn pairs<'py>(py: Python<'py>, fields: &[Field]) -> PyResult<Bound<'py, PyList>> {
-    let list = ffi::new_list(py)?;
-    for field in fields {
-        let pair = [&field.name, &field.value].map(|bytes| ffi::new_bytes(py, bytes));
-        let [name, value] = pair;
-        let pair = [name?.into_any(), value?.into_any()];
-        list.append(ffi::new_tuple(py, pair.into_iter())?)?;
-    }
-    Ok(list)
-}
-
-/// Names and values, of any objects that are like bytes.
-fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<[Vec<u8>; 2]>> {
-    let copied = |pair: &Bound<'_, PyAny>, index: usize| {
-        let item = pair.get_item(Fallible(index))?;
-        ffi::with_bytes(item.as_borrowed(), ffi::try_copy)?
-    };
-    let mut fields = Vec::new();
-    for pair in headers.try_iter()? {
-        let pair = pair?;
-        fields.try_reserve(1).map_err(ffi::no_memory)?;
-        fields.push([copied(&pair, 0)?, copied(&pair, 1)?]);
-    }
-    Ok(fields)
-}
-
-fn lines(fields: &[[Vec<u8>; 2]]) -> Vec<Line<'_>> {
-    let fields = fields.iter();
-    fields.map(|[name, value]| Line::new(name, value)).collect()
 }
 
 /// Settings as a dictionary.

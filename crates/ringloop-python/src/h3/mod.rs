@@ -1,9 +1,13 @@
 //! HTTP/3 for Python: `ringloop._native.h3`.
 //!
-//! Owns: [`connection`], the state of HTTP/3 beside a QUIC connection of Python's. Called by:
-//! `ringloop.quic.h3`. Never does: touch QUIC; what it has to send is taken and sent in Python.
+//! Owns: [`exchange`], requests and responses on a connection whose HTTP/3 is driven natively
+//! (`crate::quic::http`); [`connection`], the state of HTTP/3 beside a QUIC connection that Python
+//! drives. Called by: `ringloop.h3`; `ringloop.quic.h3`.
 
 mod connection;
+mod exchange;
+mod fields;
+mod requests;
 
 use pyo3::prelude::*;
 
@@ -14,6 +18,12 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let h3 = PyModule::new(py, "ringloop._native.h3")?;
     h3.add_class::<connection::Connection>()?;
+    h3.add_class::<exchange::Exchange>()?;
+    h3.add_function(wrap_pyfunction!(requests::open_exchange, &h3)?)?;
+    h3.add_function(wrap_pyfunction!(requests::take_ready, &h3)?)?;
+    h3.add_function(wrap_pyfunction!(requests::go_away, &h3)?)?;
+    h3.add_function(wrap_pyfunction!(requests::is_going_away, &h3)?)?;
+    h3.add_function(wrap_pyfunction!(requests::request_count, &h3)?)?;
     h3.gil_used(false)?;
     module.add("h3", &h3)?;
     // As with `quic`: there is no file of that name.

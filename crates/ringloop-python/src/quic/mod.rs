@@ -43,11 +43,11 @@ mod connection;
 mod datagrams;
 mod dispatch;
 mod endpoint;
-mod errors;
+pub mod errors;
 mod event_connection;
 mod event_queue;
 mod events;
-mod exception;
+pub mod exception;
 mod handshake;
 pub mod http;
 mod keylog;
@@ -55,7 +55,7 @@ mod keywords;
 mod loop_;
 mod material;
 mod memory;
-mod numbers;
+pub mod numbers;
 mod pings;
 mod queued;
 mod ready;
@@ -68,6 +68,11 @@ mod stream;
 mod traces;
 mod waiter;
 mod waiters;
+
+pub use connection::Connection;
+pub use route::Route;
+pub use state::State;
+pub use waiter::Waiter;
 
 use std::os::fd::RawFd;
 

@@ -356,11 +356,11 @@ impl Driver {
         self.exchanges.insert(stream, SharedReceived::default());
     }
 
-    /// What has arrived of an exchange; the application has an object of it from here on.
+    /// What has arrived of an exchange, for the application's only object of it.
     pub fn received(&self, stream: StreamId) -> Option<SharedReceived> {
         let received = self.exchanges.get(&stream)?;
-        lock(received).is_taken = true;
-        Some(SharedReceived::clone(received))
+        let was_taken = mem::replace(&mut lock(received).is_taken, true);
+        (!was_taken).then(|| SharedReceived::clone(received))
     }
 
     /// Reads a stream again, as its body's queue has room.

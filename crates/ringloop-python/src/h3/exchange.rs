@@ -1,0 +1,422 @@
+//! `Exchange`: a request and its response on one stream, of either end; the base of
+//! `ringloop.h3.Exchange`.
+//!
+//! Nothing blocks here: waiting is done by futures, as with streams. An exchange that is dropped
+//! before its message is complete cancels it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyValueError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+use ringloop_h3::{Code as HttpCode, StreamError, StreamId as HttpStreamId};
+use ringloop_quic::session::{Wait, Wake};
+use ringloop_quic::{Bytes, StreamId};
+
+use super::fields::{checked, lines, pairs};
+use super::requests::{is_full, refused, with_http};
+use crate::ffi::{self, Fallible, IntoObject as _, Raise as _, intern};
+use crate::quic::http::{Driver, Ending, Section, SharedReceived, Taken, lock};
+use crate::quic::numbers::{AtMost, Code};
+use crate::quic::{Connection, Route, Waiter, errors, exception};
+
+/// A request and its response, by the number of their stream. There is one object of an exchange.
+#[pyclass(frozen, subclass, weakref, module = "ringloop._native.h3")]
+pub struct Exchange {
+    connection: Py<Connection>,
+    stream: StreamId,
+    received: SharedReceived,
+    /// Our message is complete, or was given up.
+    has_ended: AtomicBool,
+}
+
+#[pymethods]
+impl Exchange {
+    /// `has_ended`: nothing follows what was sent with the request.
+    #[new]
+    #[pyo3(signature = (connection, stream_id, has_ended=false))]
+    fn new(
+        py: Python<'_>,
+        connection: &Bound<'_, Connection>,
+        stream_id: u64,
+        has_ended: bool,
+    ) -> PyResult<Self> {
+        let stream = StreamId(stream_id);
+        let route = &connection.get().route;
+        let received = {
+            let mut state = route.shared.state(py);
+            let session = state.sessions.get(route.handle);
+            let driver = session.and_then(|session| session.attached.http.as_ref());
+            driver.and_then(|driver| driver.received(stream))
+        };
+        let received = received.ok_or_else(|| {
+            PyValueError::raise(format!("no exchange waits on the stream {stream_id}"))
+        })?;
+        Ok(Self {
+            connection: connection.clone().unbind(),
+            stream,
+            received,
+            has_ended: AtomicBool::new(has_ended),
+        })
+    }
+
+    /// The connection that it is on.
+    #[getter]
+    fn connection<'py>(&self, py: Python<'py>) -> Bound<'py, Connection> {
+        self.connection.bind(py).clone()
+    }
+
+    /// The number of its stream (RFC 9000 §2.1).
+    #[getter]
+    fn stream_id(&self) -> Fallible<u64> {
+        Fallible(self.stream.0)
+    }
+
+    // The peer's message.
+
+    /// Whether the request or the final response has come; raises where it will not come.
+    #[pyo3(name = "_has_head")]
+    fn has_head(&self, py: Python<'_>) -> PyResult<bool> {
+        let (has_head, ending) = {
+            let received = lock(&self.received);
+            (received.head.is_some(), received.ending)
+        };
+        match (has_head, ending) {
+            (true, _) => Ok(true),
+            (false, Some(ending)) => Err(self.ended(py, ending)),
+            (false, None) => self.check_open(py).map(|()| false),
+        }
+    }
+
+    /// The fields of the request or the final response, without the pseudo-header fields; None before they have come.
+    #[getter]
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let head = self.head();
+        head.map(|head| pairs(py, head.headers())).transpose()
+    }
+
+    /// The request's method; None of a response, as with the others.
+    #[getter]
+    fn method<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        self.pseudo(py, b":method")
+    }
+
+    /// The request's scheme; None for CONNECT.
+    #[getter]
+    fn scheme<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        self.pseudo(py, b":scheme")
+    }
+
+    /// The request's host and port; None where only a field has them.
+    #[getter]
+    fn authority<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        self.pseudo(py, b":authority")
+    }
+
+    /// The request's path and query; None for CONNECT.
+    #[getter]
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        self.pseudo(py, b":path")
+    }
+
+    /// The protocol of an extended CONNECT (RFC 9220).
+    #[getter]
+    fn protocol<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        self.pseudo(py, b":protocol")
+    }
+
+    /// The final response's status; None before it has come, and of a request.
+    #[getter]
+    fn status(&self) -> Fallible<Option<u16>> {
+        Fallible(self.head().as_deref().and_then(status))
+    }
+
+    /// Take the interim responses that have come (1xx): pairs of a status and fields.
+    fn take_interim<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let interim = std::mem::take(&mut lock(&self.received).interim);
+        let list = ffi::new_list(py)?;
+        for section in &interim {
+            let status = u64::from(status(section).unwrap_or_default()).into_object(py)?;
+            let fields = pairs(py, section.headers())?.into_any();
+            list.append(ffi::new_tuple(py, [status, fields].into_iter())?)?;
+        }
+        Ok(list)
+    }
+
+    /// The fields behind the body; None where there are none, or not yet.
+    #[getter]
+    fn trailers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let trailers = lock(&self.received).trailers.clone();
+        trailers
+            .map(|trailers| pairs(py, trailers.headers()))
+            .transpose()
+    }
+
+    /// Whether all of the peer's message was read.
+    #[getter]
+    fn is_read(&self) -> bool {
+        lock(&self.received).is_read()
+    }
+
+    /// What has come of the body, at most `count` bytes; `b""` at the end, None where there is nothing now.
+    #[pyo3(name = "_take")]
+    fn take<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Option<Bound<'py, PyAny>>> {
+        ffi::arm();
+        let mut pieces: Vec<Bytes> = Vec::new();
+        let taken = lock(&self.received).take(count.0, |piece| pieces.push(piece));
+        let resumed = match taken {
+            Taken::None => return self.check_open(py).map(|()| None),
+            Taken::Over(Ending::Complete) => Ok(()),
+            Taken::Over(ending) => return Err(self.ended(py, ending)),
+            Taken::Some { resumes: true } => self.resume(py),
+            Taken::Some { resumes: false } => Ok(()),
+        };
+        let joined = resumed.and_then(|()| ffi::join_bytes(py, &pieces));
+        if joined.is_err() {
+            lock(&self.received).put_back(pieces);
+        }
+        joined.map(|joined| Some(joined.into_bound(py)))
+    }
+
+    /// What to await for the moment when more has come.
+    #[pyo3(name = "_read_waiter")]
+    fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
+        self.route().wait_for(py, Wait::Read(self.stream))
+    }
+
+    /// Read no more of the peer's message (RFC 9114 §4.1.1). Nothing happens where it is complete.
+    #[pyo3(signature = (code=Code(HttpCode::H3_NO_ERROR.0)), text_signature = "($self, code=256)")]
+    fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
+        lock(&self.received).stop();
+        self.end_with(py, |driver, stream| {
+            driver.connection.stop(stream, HttpCode(code.0))
+        })?;
+        let woken = Wake::For(self.route().handle, Wait::Read(self.stream));
+        self.route().shared.finish(py, vec![woken])
+    }
+
+    // Our message.
+
+    /// Whether our message is complete, or was given up.
+    #[getter]
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Send the fields of a response: interim ones (`:status` is 1xx), then the final one; or trailers, which end the
+    /// message. With `end`, nothing follows.
+    #[pyo3(signature = (headers, end=false))]
+    fn send_headers(&self, py: Python<'_>, headers: &Bound<'_, PyAny>, end: bool) -> PyResult<()> {
+        let fields = checked(headers)?;
+        let lines = lines(&fields);
+        self.send_with(py, end, |driver, stream| {
+            driver.connection.send_fields(stream, &lines, end)
+        })?;
+        Ok(())
+    }
+
+    /// Send the fields behind the body; they end the message.
+    fn send_trailers(&self, py: Python<'_>, trailers: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.send_headers(py, trailers, true)
+    }
+
+    /// Send part of the body, the last one with `end`; to be awaited for room in the send window.
+    #[pyo3(signature = (data, end=false))]
+    fn send<'py>(
+        slf: &Bound<'py, Self>,
+        data: &Bound<'py, PyAny>,
+        end: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
+        let is_full = this.send_with(py, end, |driver, stream| {
+            driver.connection.send_data(stream, data, end)
+        })?;
+        if is_full {
+            return slf.call_method0(intern!(py, "_drain"));
+        }
+        Ok(this.route().shared.ready(py))
+    }
+
+    /// What to await for the moment when all that was sent has found room; None where it has.
+    #[pyo3(name = "_drain_waiter")]
+    fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
+        self.check_open(py)?;
+        if let Some(code) = lock(&self.received).stopped {
+            return Err(exception::exception(py, "StreamStoppedError", (code,)));
+        }
+        let is_full = is_full(
+            &mut self.route().shared.state(py),
+            self.route(),
+            self.stream,
+        );
+        if !is_full {
+            return Ok(None);
+        }
+        self.route()
+            .wait_for(py, Wait::Write(self.stream))
+            .map(Some)
+    }
+
+    /// Give up both messages. Nothing happens where they are complete.
+    #[pyo3(signature = (code=Code(HttpCode::H3_REQUEST_CANCELLED.0)), text_signature = "($self, code=268)")]
+    fn cancel(&self, py: Python<'_>, code: Code) -> PyResult<()> {
+        lock(&self.received).stop();
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.end_with(py, |driver, stream| {
+            driver.connection.cancel(stream, HttpCode(code.0))
+        })?;
+        let waits = [Wait::Read(self.stream), Wait::Write(self.stream)];
+        let woken = waits.map(|wait| Wake::For(self.route().handle, wait));
+        self.route().shared.finish(py, woken.into())
+    }
+
+    /// No reference cycle has only exchanges and connections: attributes set by the application are
+    /// cleared there.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.connection)
+    }
+}
+
+impl Exchange {
+    fn route(&self) -> &Route {
+        &self.connection.get().route
+    }
+
+    fn head(&self) -> Option<Arc<Section>> {
+        lock(&self.received).head.clone()
+    }
+
+    fn pseudo<'py>(&self, py: Python<'py>, name: &[u8]) -> PyResult<Option<Bound<'py, PyString>>> {
+        let head = self.head();
+        let value = head.as_deref().and_then(|head| head.pseudo(name));
+        value
+            .map(|value| ffi::new_str(py, &String::from_utf8_lossy(value)))
+            .transpose()
+    }
+
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.route().lost().is_some() {
+            return Err(errors::connection(py, &self.route().end));
+        }
+        Ok(())
+    }
+
+    /// The error of a message that is not complete.
+    fn ended(&self, py: Python<'_>, ending: Ending) -> PyErr {
+        match ending {
+            Ending::Reset(code) => exception::exception(py, "StreamResetError", (code,)),
+            Ending::Failed(code, reason) => {
+                let code = HttpCode(code);
+                let text = format!("the peer's message is malformed: {reason} ({code})");
+                exception::exception(py, "StreamError", (text,))
+            }
+            Ending::Stopped | Ending::Complete => {
+                exception::exception(py, "StreamClosedError", ffi::EmptyTuple)
+            }
+        }
+    }
+
+    /// The error of a call that was not carried out.
+    fn refused(&self, py: Python<'_>, error: StreamError) -> PyErr {
+        let stopped = lock(&self.received).stopped;
+        match (error, stopped) {
+            (StreamError::Closed | StreamError::Unknown, Some(code)) => {
+                exception::exception(py, "StreamStoppedError", (code,))
+            }
+            _ => refused(py, error),
+        }
+    }
+
+    /// Sends something; whether it waits for room in the send window.
+    fn send_with(
+        &self,
+        py: Python<'_>,
+        end: bool,
+        send: impl FnOnce(&mut Driver, HttpStreamId) -> Result<(), StreamError>,
+    ) -> PyResult<bool> {
+        self.check_open(py)?;
+        ffi::spare()?;
+        let mut woken = Vec::new();
+        let (sent, is_full) = {
+            let mut state = self.route().shared.state(py);
+            let sent = with_http(&mut state, self.route(), &mut woken, |driver, _, _| {
+                Ok(send(driver, HttpStreamId(self.stream.0)))
+            });
+            (sent, is_full(&mut state, self.route(), self.stream))
+        };
+        self.route().shared.finish(py, woken)?;
+        match sent {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(self.refused(py, error)),
+            None => return Err(errors::connection(py, &self.route().end)),
+        }
+        if end {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        Ok(is_full)
+    }
+
+    /// Ends something of the exchange; that it has ended already, or the connection, is no error.
+    fn end_with(
+        &self,
+        py: Python<'_>,
+        end: impl FnOnce(&mut Driver, HttpStreamId) -> Result<(), StreamError>,
+    ) -> PyResult<()> {
+        let mut woken = Vec::new();
+        let _known = {
+            let mut state = self.route().shared.state(py);
+            with_http(&mut state, self.route(), &mut woken, |driver, _, _| {
+                Ok(end(driver, HttpStreamId(self.stream.0)))
+            })
+        };
+        self.route().shared.finish(py, woken)
+    }
+
+    /// The body's queue has room again.
+    fn resume(&self, py: Python<'_>) -> PyResult<()> {
+        let mut woken = Vec::new();
+        {
+            let mut state = self.route().shared.state(py);
+            let stream = self.stream;
+            // An error has closed the connection, and is raised behind what was read.
+            let _resumed = with_http(
+                &mut state,
+                self.route(),
+                &mut woken,
+                |driver, state, woken| driver.resume(state, stream, woken),
+            );
+        }
+        self.route().shared.finish(py, woken)
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let route = self.route();
+        if route.lost().is_some() {
+            return;
+        }
+        let mut woken = Vec::new();
+        {
+            // The holder of the lock does not need the interpreter to release it.
+            let mut state = route.shared.state_detached();
+            let (stream, has_ended) = (self.stream, self.has_ended());
+            let _forgotten = with_http(&mut state, route, &mut woken, |driver, state, _| {
+                driver.forget(state, stream, has_ended);
+                Ok(())
+            });
+        }
+        // A closed loop sends nothing more.
+        Python::try_attach(|py| drop(route.shared.finish(py, woken)));
+    }
+}
+
+/// The status of a response.
+fn status(section: &Section) -> Option<u16> {
+    let status = section.pseudo(b":status")?;
+    str::from_utf8(status).ok()?.parse().ok()
+}

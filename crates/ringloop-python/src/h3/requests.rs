@@ -1,0 +1,163 @@
+//! Requests of a connection: opened here, or taken as the peer's.
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use ringloop_h3::{Code, ConnectionError, StreamError, StreamId as HttpStreamId};
+use ringloop_quic::error::StreamError as QuicStreamError;
+use ringloop_quic::session::{Phase, Wake};
+use ringloop_quic::{Direction, StreamId};
+
+use super::fields::{checked, lines};
+use crate::ffi::{self, Fallible, Raise as _};
+use crate::quic::http::Driver;
+use crate::quic::{Connection, Route, State, errors, exception};
+
+/// Send a request on a new stream; returns its number, None while the handshake is under way or the peer allows no
+/// more.
+#[pyfunction]
+#[pyo3(signature = (connection, headers, end=false))]
+pub fn open_exchange(
+    py: Python<'_>,
+    connection: &Bound<'_, Connection>,
+    headers: &Bound<'_, PyAny>,
+    end: bool,
+) -> PyResult<Fallible<Option<u64>>> {
+    ffi::spare()?;
+    let fields = checked(headers)?;
+    let route = &connection.get().route;
+    let mut woken = Vec::new();
+    let (opened, is_complete) = {
+        let mut state = route.shared.state(py);
+        let opened = with_http(&mut state, route, &mut woken, |driver, state, _| {
+            Ok(open(driver, state, route, &fields, end))
+        });
+        let session = state.sessions.get(route.handle);
+        let phase = session.map(|session| session.phase);
+        (opened, phase == Some(Phase::Complete))
+    };
+    route.shared.finish(py, woken)?;
+    if route.lost().is_some() {
+        return Err(errors::connection(py, &route.end));
+    }
+    match opened {
+        Some(Ok(opened)) => Ok(Fallible(opened.map(|stream| stream.0))),
+        Some(Err(Refusal::Http(error))) => Err(refused(py, error)),
+        Some(Err(Refusal::Quic(error))) => Err(route.refused(py, &error)),
+        None if is_complete => Err(PyRuntimeError::raise(
+            "the connection has no HTTP/3: the handshake did not agree on 'h3', or the endpoint was made without http=True",
+        )),
+        None => Ok(Fallible(None)),
+    }
+}
+
+enum Refusal {
+    Http(StreamError),
+    Quic(QuicStreamError),
+}
+
+fn open(
+    driver: &mut Driver,
+    state: &mut State,
+    route: &Route,
+    fields: &[[Vec<u8>; 2]],
+    end: bool,
+) -> Result<Option<StreamId>, Refusal> {
+    if driver.go_away.is_some() {
+        return Err(Refusal::Http(StreamError::GoingAway));
+    }
+    let opened = state.open_stream(route.handle, Direction::Bi);
+    let Some(stream) = opened.map_err(Refusal::Quic)? else {
+        return Ok(None);
+    };
+    let http = &mut driver.connection;
+    if let Err(error) = http.send_request_fields(HttpStreamId(stream.0), &lines(fields), end) {
+        let code = Code::H3_REQUEST_CANCELLED.0;
+        drop(state.reset(route.handle, stream, code));
+        drop(state.stop(route.handle, stream, code));
+        return Err(Refusal::Http(error));
+    }
+    driver.add(stream);
+    Ok(Some(stream))
+}
+
+/// Take the requests that have come: the numbers of their streams.
+#[pyfunction]
+pub fn take_ready(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<Vec<u64>> {
+    let ready = look(py, connection, Driver::take_ready).unwrap_or_default();
+    Fallible(ready.iter().map(|stream| stream.0).collect())
+}
+
+/// Take no requests beyond those that are here: GOAWAY (RFC 9114 §5.2). With `announce`, those of one round trip more.
+#[pyfunction]
+#[pyo3(signature = (connection, announce=false))]
+pub fn go_away(py: Python<'_>, connection: &Bound<'_, Connection>, announce: bool) -> PyResult<()> {
+    let route = &connection.get().route;
+    let mut woken = Vec::new();
+    {
+        let mut state = route.shared.state(py);
+        with_http(&mut state, route, &mut woken, |driver, _, _| {
+            if announce {
+                driver.connection.announce_go_away();
+            } else {
+                driver.connection.go_away();
+            }
+            Ok(())
+        });
+    }
+    route.shared.finish(py, woken)
+}
+
+/// Whether the peer takes no more requests on the connection.
+#[pyfunction]
+pub fn is_going_away(py: Python<'_>, connection: &Bound<'_, Connection>) -> bool {
+    look(py, connection, |driver| driver.go_away.is_some()).unwrap_or_default()
+}
+
+/// How many exchanges of the connection are not complete.
+#[pyfunction]
+pub fn request_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<usize> {
+    let count = look(py, connection, |driver| driver.connection.request_count());
+    Fallible(count.unwrap_or_default())
+}
+
+fn look<T>(
+    py: Python<'_>,
+    connection: &Bound<'_, Connection>,
+    look: impl FnOnce(&mut Driver) -> T,
+) -> Option<T> {
+    let route = &connection.get().route;
+    let mut state = route.shared.state(py);
+    let session = state.sessions.get(route.handle)?;
+    session.attached.http.as_deref_mut().map(look)
+}
+
+/// Lets `act` use a connection's HTTP/3; `None` if it has none, or was closed by an error of `act`.
+pub fn with_http<T>(
+    state: &mut State,
+    route: &Route,
+    woken: &mut Vec<Wake>,
+    act: impl FnOnce(&mut Driver, &mut State, &mut Vec<Wake>) -> Result<T, ConnectionError>,
+) -> Option<T> {
+    let now = state.clock.moment(None);
+    state.with_http(now, route.handle, woken, act)?.ok()
+}
+
+/// Whether written bytes of a stream wait for room in the send window.
+pub fn is_full(state: &mut State, route: &Route, stream: StreamId) -> bool {
+    let session = state.sessions.get(route.handle);
+    session.is_some_and(|session| session.attached.queued.contains_key(&stream))
+}
+
+/// The error of a call that was not carried out.
+pub fn refused(py: Python<'_>, error: StreamError) -> PyErr {
+    match error {
+        StreamError::Closed | StreamError::Unknown => {
+            exception::exception(py, "StreamClosedError", ffi::EmptyTuple)
+        }
+        StreamError::GoingAway => exception::exception(py, "ConnectError", (error.to_string(),)),
+        StreamError::Invalid(_) | StreamError::SectionTooLong => {
+            PyValueError::raise(error.to_string())
+        }
+        _ => PyRuntimeError::raise(error.to_string()),
+    }
+}
