@@ -1,11 +1,26 @@
-from collections.abc import Iterable
-from typing import Any, TypeAlias, final
+from collections.abc import Awaitable, Iterable
+from typing import Any, Self, TypeAlias, final
 
-__all__ = ["Connection"]
+from typing_extensions import disjoint_base
+
+from ringloop._native import quic as _quic
+
+__all__ = [
+    "Connection",
+    "Exchange",
+    "drive",
+    "go_away",
+    "is_going_away",
+    "open_exchange",
+    "request_count",
+    "take_ready",
+]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
 _Violation: TypeAlias = tuple[int, str] | None
 _Refusal: TypeAlias = tuple[str, str] | None
+_Fields: TypeAlias = Iterable[tuple[_Data, _Data]]
+_Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 @final
 class Connection:
@@ -65,3 +80,100 @@ class Connection:
         """Return what QUIC has to send next as (kind, stream, bytes or code, end of the stream);
         None where there is nothing.
         """
+
+@disjoint_base
+class Exchange:
+    """A request and its response, by the number of their stream. There is one object of an exchange."""
+    def __new__(
+        cls, connection: _quic.Connection, stream_id: int, has_ended: bool = False
+    ) -> Self: ...
+    @property
+    def connection(self) -> _quic.Connection:
+        """The connection that it is on."""
+    @property
+    def stream_id(self) -> int:
+        """The number of its stream (RFC 9000 §2.1)."""
+    @property
+    def headers(self) -> _Pairs | None:
+        """The fields of the request or the final response, without the pseudo-header fields; None
+        before they have come.
+        """
+    @property
+    def method(self) -> str | None:
+        """The request's method; None of a response, as with the others."""
+    @property
+    def scheme(self) -> str | None:
+        """The request's scheme; None for CONNECT."""
+    @property
+    def authority(self) -> str | None:
+        """The request's host and port; None where only a field has them."""
+    @property
+    def path(self) -> str | None:
+        """The request's path and query; None for CONNECT."""
+    @property
+    def protocol(self) -> str | None:
+        """The protocol of an extended CONNECT (RFC 9220)."""
+    @property
+    def status(self) -> int | None:
+        """The final response's status; None before it has come, and of a request."""
+    @property
+    def trailers(self) -> _Pairs | None:
+        """The fields behind the body; None where there are none, or not yet."""
+    @property
+    def is_read(self) -> bool:
+        """Whether all of the peer's message was read."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether our message is complete, or was given up."""
+    def take_interim(self) -> list[tuple[int, _Pairs]]:
+        """Take the interim responses that have come (1xx): pairs of a status and fields."""
+    def stop(self, code: int = 256) -> None:
+        """Read no more of the peer's message (RFC 9114 §4.1.1). Nothing happens where it is
+        complete.
+        """
+    def send_headers(self, headers: _Fields, end: bool = False) -> None:
+        """Send the fields of a response: interim ones (`:status` is 1xx), then the final one; or
+        trailers, which end the message. With `end`, nothing follows.
+        """
+    def send_trailers(self, trailers: _Fields) -> None:
+        """Send the fields behind the body; they end the message."""
+    def send(self, data: _Data, end: bool = False) -> Awaitable[None]:
+        """Send part of the body, the last one with `end`; to be awaited for room in the send
+        window.
+        """
+    def cancel(self, code: int = 268) -> None:
+        """Give up both messages. Nothing happens where they are complete."""
+    def _has_head(self) -> bool:
+        """Whether the request or the final response has come; raises where it will not come."""
+    def _take(self, count: int) -> bytes | None:
+        """What has come of the body, at most `count` bytes; `b""` at the end, None where there is
+        nothing now.
+        """
+    def _read_waiter(self) -> _quic.Waiter:
+        """What to await for the moment when more has come."""
+    def _drain_waiter(self) -> _quic.Waiter | None:
+        """What to await for the moment when all that was sent has found room; None where it has."""
+
+def drive(connection: _quic.Connection) -> None:
+    """Have a connection's HTTP/3 driven natively once its handshake has agreed on it; before that
+    is complete.
+    """
+
+def open_exchange(connection: _quic.Connection, headers: _Fields, end: bool = False) -> int | None:
+    """Send a request on a new stream; returns its number, None while the handshake is under way or
+    the peer allows no more.
+    """
+
+def take_ready(connection: _quic.Connection) -> list[int]:
+    """Take the requests that have come: the numbers of their streams."""
+
+def go_away(connection: _quic.Connection, announce: bool = False) -> None:
+    """Take no requests beyond those that are here: GOAWAY (RFC 9114 §5.2). With `announce`, those of
+    one round trip more.
+    """
+
+def is_going_away(connection: _quic.Connection) -> bool:
+    """Whether the peer takes no more requests on the connection."""
+
+def request_count(connection: _quic.Connection) -> int:
+    """How many exchanges of the connection are not complete."""

@@ -296,6 +296,7 @@ class Endpoint:
         connection_id: bytes | None = None,
         connection_id_length: int | None = None,
         worker: tuple[int, int, int] | None = None,
+        http: bool = False,
     ) -> Self: ...
     @property
     def connection_count(self) -> int:

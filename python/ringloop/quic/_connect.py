@@ -68,11 +68,34 @@ async def open_connection(
     socket.
     """
     refuse_unknown(open_connection, keywords)
-    given: dict[str, Any] = {**keywords}
-    settings = {name: given.pop(name) for name in SocketKeywords.__annotations__ if name in given}
-    if endpoint is not None and settings:
-        raise TypeError(f"{', '.join(settings)}: the endpoint's socket is set up already")
-    config = client_config(configuration, given)
+    return await begun(
+        None,
+        host,
+        port,
+        configuration=configuration,
+        server_name=server_name,
+        endpoint=endpoint,
+        local_address=local_address,
+        early_data=early_data,
+        keywords={**keywords},
+    )
+
+
+async def begun(
+    prepare: Callable[[Connection], object] | None,
+    host: str,
+    port: int,
+    *,
+    configuration: _quic.ClientConfig | _Configuration | None,
+    server_name: str | None,
+    endpoint: Endpoint | None,
+    local_address: Address | None,
+    early_data: bool,
+    keywords: dict[str, Any],
+) -> Connection:
+    """Connect as `open_connection` does; `prepare` gets each connection before anything comes on it."""
+    settings = _socket_settings(endpoint, keywords)
+    config = client_config(configuration, keywords)
     if server_name is not None and not isinstance(server_name, str):
         raise TypeError(f"server_name is one name, not {server_name!r}")
     found = alternated(await look_up(host, port))
@@ -85,6 +108,8 @@ async def open_connection(
             if own is None:
                 own = _own_endpoint(family, local, settings)
             connection = own.begin(config, address, server_name or host)
+            if prepare is not None:
+                prepare(connection)
         except BaseException:
             if own is not None and endpoint is None:
                 await own.wait_closed()
@@ -103,6 +128,15 @@ async def open_connection(
         return connection
 
     return await first_of(found, attempt)
+
+
+def _socket_settings(endpoint: Endpoint | None, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Take what is the socket's from among the keywords."""
+    names = [name for name in SocketKeywords.__annotations__ if name in keywords]
+    settings = {name: keywords.pop(name) for name in names}
+    if endpoint is not None and settings:
+        raise TypeError(f"{', '.join(settings)}: the endpoint's socket is set up already")
+    return settings
 
 
 async def _all_of(local: Address) -> list[tuple[int, Address]]:

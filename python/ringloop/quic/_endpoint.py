@@ -83,6 +83,9 @@ class Endpoint:
     `worker` is whose socket it is (`bind_workers`). `ringloop.quic.keywords` describes the others.
     """
 
+    # HTTP/3 on accepted connections is driven natively (`ringloop.h3`).
+    _drives_http = False
+
     @shows(EndpointKeywords, _quic.Endpoint)
     def __init__(
         self,
@@ -113,7 +116,9 @@ class Endpoint:
         # What was told last has left something to the loop's queue.
         self._has_queued = False
         place = None if worker is None else (worker.number, worker.count, worker.key)
-        self._native = _quic.Endpoint(server=server, fd=sock.fileno(), worker=place, **settings)
+        self._native = _quic.Endpoint(
+            server=server, fd=sock.fileno(), worker=place, http=self._drives_http, **settings
+        )
         self._driver = Driver(self._loop, sock, self._native, self._news)
 
     # Connections.

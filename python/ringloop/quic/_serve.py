@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, look_up
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ringloop.quic.errors import ConnectionClosed
 
 __all__ = ["serve"]
+
+_Endpoint = TypeVar("_Endpoint", bound=Endpoint)
 
 
 class _Configuration(Protocol):
@@ -51,7 +53,31 @@ async def serve(
     bind one address, between which clients that move are lost.
     """
     refuse_unknown(serve, keywords)
-    given: dict[str, Any] = {**keywords}
+
+    def make(sock: socket.socket, server: _quic.ServerConfig, settings: dict[str, Any]) -> Endpoint:
+        return Endpoint(
+            sock,
+            server=server,
+            handler=handler,
+            stream_handler=stream_handler,
+            on_handshake_failed=on_handshake_failed,
+            worker=worker,
+            **settings,
+        )
+
+    where = (host, port, sock, reuse_port)
+    return await begun(make, where, configuration, worker, {**keywords})
+
+
+async def begun(
+    make: Callable[[socket.socket, _quic.ServerConfig, dict[str, Any]], _Endpoint],
+    where: tuple[str | None, int, socket.socket | None, bool],
+    configuration: _quic.ServerConfig | _Configuration | None,
+    worker: Worker | None,
+    given: dict[str, Any],
+) -> _Endpoint:
+    """Make a server's endpoint as `serve` describes it."""
+    host, port, sock, reuse_port = where
     settings = {name: given.pop(name) for name in EndpointKeywords.__annotations__ if name in given}
     if configuration is None:
         config = _quic.ServerConfig(**given)
@@ -69,15 +95,7 @@ async def serve(
         family, address = (await look_up(wanted, port, socket.AI_PASSIVE))[0]
         sock = bound(family, address, reuse_port=reuse_port)
     try:
-        return Endpoint(
-            sock,
-            server=config,
-            handler=handler,
-            stream_handler=stream_handler,
-            on_handshake_failed=on_handshake_failed,
-            worker=worker,
-            **settings,
-        )
+        return make(sock, config, settings)
     except BaseException:
         sock.close()
         raise

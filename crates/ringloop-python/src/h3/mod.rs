@@ -19,6 +19,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let h3 = PyModule::new(py, "ringloop._native.h3")?;
     h3.add_class::<connection::Connection>()?;
     h3.add_class::<exchange::Exchange>()?;
+    h3.add_function(wrap_pyfunction!(requests::drive, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::open_exchange, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::take_ready, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::go_away, &h3)?)?;

@@ -12,6 +12,19 @@ use crate::ffi::{self, Fallible, Raise as _};
 use crate::quic::http::Driver;
 use crate::quic::{Connection, Route, State, errors, exception};
 
+/// Have a connection's HTTP/3 driven natively once its handshake has agreed on it; before that is complete.
+#[pyfunction]
+pub fn drive(py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<()> {
+    let route = &connection.get().route;
+    let is_wanted = route.shared.state(py).want_http(route.handle);
+    if is_wanted || route.lost().is_some() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::raise(
+        "the handshake is complete, or the endpoint reports events",
+    ))
+}
+
 /// Send a request on a new stream; returns its number, None while the handshake is under way or the peer allows no
 /// more.
 #[pyfunction]
@@ -44,7 +57,7 @@ pub fn open_exchange(
         Some(Err(Refusal::Http(error))) => Err(refused(py, error)),
         Some(Err(Refusal::Quic(error))) => Err(route.refused(py, &error)),
         None if is_complete => Err(PyRuntimeError::raise(
-            "the connection has no HTTP/3: the handshake did not agree on 'h3', or the endpoint was made without http=True",
+            "the connection has no HTTP/3: the handshake did not agree on 'h3', or drive() was not called before it was complete",
         )),
         None => Ok(Fallible(None)),
     }

@@ -76,6 +76,7 @@ impl State {
         };
         let attached = Attached {
             is_announced: self.style == Style::Events,
+            wants_http: self.serves_http,
             ..Attached::default()
         };
         // Otherwise it is among the failures.

@@ -467,7 +467,8 @@ impl Endpoint {
         let mut state = State::new(&config, inner, style, admission, socket);
         // Events of aioquic's shape are for a program that drives HTTP/3 itself.
         let has_http = keywords.take_or("http", false)?;
-        state.has_http = has_http && style == Style::Futures;
+        state.serves_http = has_http && style == Style::Futures;
+        state.has_http = state.serves_http;
         Ok(Self {
             shared: Shared::new(py, state)?,
             listeners,

@@ -81,7 +81,8 @@ pub struct Attached {
     /// Streams whose empty queue is awaited, and those of them that have an empty one now.
     pub wanted: HashSet<StreamId>,
     pub writable: Vec<StreamId>,
-    /// HTTP/3, if the endpoint has it and the handshake has agreed on it.
+    /// HTTP/3 is driven here if the handshake agrees on it.
+    pub wants_http: bool,
     pub http: Option<Box<Driver>>,
 }
 
@@ -144,7 +145,9 @@ pub struct State {
     pub pinging: Vec<Handle>,
     /// Memories of clients' connections that report events.
     pub memories: Vec<(Handle, Arc<Store>)>,
-    /// Whether HTTP/3 is driven here on connections that agree on it.
+    /// Whether accepted connections want HTTP/3.
+    pub serves_http: bool,
+    /// Whether any connection may want it.
     pub has_http: bool,
 }
 
@@ -172,6 +175,7 @@ impl State {
             round: 1,
             pinging: Vec::new(),
             memories: Vec::new(),
+            serves_http: false,
             has_http: false,
         }
     }

@@ -8,7 +8,7 @@ use ringloop_quic::core::{Event, Handle};
 use ringloop_quic::session::{Wake, index_of};
 
 use super::{ALPN, Driver};
-use crate::quic::state::State;
+use crate::quic::state::{State, Style};
 
 impl State {
     /// Passes an event to a connection's HTTP/3; whether it concerns nobody else.
@@ -37,8 +37,8 @@ impl State {
             return;
         };
         let is_client = connection.is_client();
-        if session.attached.http.is_some() || is_client && matches!(event, Event::HandshakeData(_))
-        {
+        let is_too_early = is_client && matches!(event, Event::HandshakeData(_));
+        if !session.attached.wants_http || session.attached.http.is_some() || is_too_early {
             return;
         }
         let agreed = connection.handshake();
@@ -52,6 +52,20 @@ impl State {
         };
         let opened = session.attached.opened[index_of(Direction::Uni)];
         session.attached.http = Some(Box::new(Driver::new(handle, role, opened)));
+    }
+
+    /// Has a connection's HTTP/3 driven here, once its handshake has agreed on it; `false` if the
+    /// handshake is complete already.
+    pub fn want_http(&mut self, handle: Handle) -> bool {
+        let style = self.style;
+        let session = self.sessions.get(handle);
+        let session = session.filter(|session| session.is_handshaking());
+        let Some(session) = session.filter(|_| style == Style::Futures) else {
+            return false;
+        };
+        session.attached.wants_http = true;
+        self.has_http = true;
+        true
     }
 
     /// Lets `act` use a connection's HTTP/3, then gives QUIC what that has to send. An error of

@@ -1,0 +1,106 @@
+"""Requests and responses: the native exchange, with what waits.
+
+Owns: nothing; native code has what has come. Called by: programs. Never does: make a future where
+bytes or room are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from ringloop._native import h3 as _h3
+
+if TYPE_CHECKING:
+    from ringloop.quic._connection import Connection
+
+    _Data = bytes | bytearray | memoryview
+
+__all__ = ["Exchange", "Fields", "Request", "Response", "encoded"]
+
+_Text: TypeAlias = str | bytes
+Fields: TypeAlias = Mapping[str, _Text] | Iterable[tuple[_Text, _Text]]
+"""Header fields: a mapping, or pairs of a name and a value; text is sent in Latin-1."""
+
+_READ_BYTES = 1 << 16
+
+
+def encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
+    """Return fields as pairs of bytes."""
+    pairs = fields.items() if isinstance(fields, Mapping) else fields
+    return [(_bytes(name), _bytes(value)) for name, value in pairs]
+
+
+def _bytes(text: _Text) -> bytes:
+    return text.encode("latin-1") if isinstance(text, str) else text
+
+
+class Exchange(_h3.Exchange):
+    """A request and its response: what the peer sends is read, what this end sends is written.
+
+    Bounds: native code keeps 256 KiB of a body that is not read; the peer waits then. An exchange
+    without references is cancelled where it is not complete.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def connection(self) -> Connection: ...
+
+    async def read(self, n: int = -1) -> bytes:
+        """Take what has come of the body, at most `n` bytes; b"" is the end.
+
+        Without `n`: all of it up to the end.
+        """
+        if n < 0:
+            return b"".join([piece async for piece in self.chunks()])
+        while (data := self._take(n)) is None:
+            await self._read_waiter()
+        return data
+
+    async def chunks(self, n: int = _READ_BYTES) -> AsyncIterator[bytes]:
+        """Give what comes of the body, in pieces of at most `n` bytes, up to the end."""
+        while data := await self.read(n):
+            yield data
+            del data
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.chunks()
+
+    async def drain(self) -> None:
+        """Wait until all that was sent has room in the send window."""
+        while (waiter := self._drain_waiter()) is not None:
+            await waiter
+
+    _drain = drain
+
+    async def _wait_head(self) -> None:
+        while not self._has_head():
+            await self._read_waiter()
+
+
+class Request(Exchange):
+    """A request that a server has to answer: `respond`, or `start` and then `send`."""
+
+    has_responded = False
+
+    async def respond(self, status: int = 200, headers: Fields = (), body: _Data = b"") -> None:
+        """Send a whole response."""
+        self.start(status, headers, end=not body)
+        if body:
+            await self.send(body, end=True)
+
+    def start(self, status: int = 200, headers: Fields = (), *, end: bool = False) -> None:
+        """Send a response's status and fields; an interim one (1xx) first, if any."""
+        self.send_headers([(b":status", b"%d" % status), *encoded(headers)], end)
+        self.has_responded = status >= 200  # noqa: PLR2004
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.path} on stream {self.stream_id}>"
+
+
+class Response(Exchange):
+    """A response, and the rest of its request."""
+
+    def __repr__(self) -> str:
+        return f"<Response {self.status} on stream {self.stream_id}>"

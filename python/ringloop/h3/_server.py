@@ -1,0 +1,137 @@
+"""A server: a handler that is called with each request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ringloop._native import h3 as _h3
+from ringloop._native import quic as _quic
+from ringloop.h3._exchange import Request
+from ringloop.quic._endpoint import Endpoint, _is_all
+from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic._serve import begun
+from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
+from ringloop.quic.keywords import ServeKeywords
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable
+
+    from ringloop.quic._workers import Worker
+
+__all__ = ["Server", "serve"]
+
+_NO_ERROR = 0x100
+_INTERNAL_ERROR = 0x102
+
+
+class Server(Endpoint):
+    """A socket that takes requests, each handled by a task.
+
+    `handler(request)` has to respond: where it raises, or returns before, the client gets status
+    500, or a reset behind the first part of a response.
+    """
+
+    _drives_http = True
+
+    def __init__(
+        self, sock: socket.socket, handler: Callable[[Request], Awaitable[object]], **keywords: Any
+    ) -> None:
+        self._request_handler = handler
+        super().__init__(sock, **keywords)
+
+    def _let_in(self, key: int) -> None:
+        self._add(key)
+        self._take_streams(key)
+
+    def _take_streams(self, key: int) -> None:
+        connection = self._connections[key]
+        for stream_id in _h3.take_ready(connection):
+            self._start(self._handle_request(Request(connection, stream_id)))
+
+    async def _handle_request(self, request: Request) -> None:
+        try:
+            await self._request_handler(request)
+        except Exception as error:  # noqa: BLE001  # the server goes on
+            _give_up(request)
+            # Where the peer is gone, or wants no more, there is nothing to report.
+            if not _is_all(error, ConnectionClosed, StreamResetError, StreamStoppedError):
+                self._report(error, request.connection, "a handler of an HTTP/3 request")
+        except BaseException:
+            request.cancel(_INTERNAL_ERROR)
+            raise
+        else:
+            if not request.has_ended:
+                _finish(request)
+
+    async def shut_down(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # a grace period
+        """Take no more requests, wait for those under way, and close.
+
+        After `timeout` seconds what is left is cut off; None: however long they take.
+        """
+        for connection in self.connections:
+            _h3.go_away(connection)
+        try:
+            async with asyncio.timeout(timeout):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+        except TimeoutError:
+            for task in self._tasks:
+                task.cancel()
+        self.close()
+        await self.wait_closed()
+
+    def close(self, code: int = _NO_ERROR, reason: str = "") -> None:
+        """Close all connections, and take no more; then `wait_closed()`."""
+        super().close(code, reason)
+
+
+def _give_up(request: Request) -> None:
+    """End the response of a handler that has failed."""
+    if request.has_responded or request.has_ended or request.connection.is_closed:
+        request.cancel(_INTERNAL_ERROR)
+    else:
+        request.start(500, end=True)
+
+
+def _finish(request: Request) -> None:
+    """End the response of a handler that has not."""
+    if request.connection.is_closed:
+        return
+    if request.has_responded:
+        request.send(b"", end=True)
+    else:
+        request.start(500, end=True)
+
+
+@shows(ServeKeywords, _quic.ServerConfig, _quic.Endpoint)
+async def serve(
+    handler: Callable[[Request], Awaitable[object]],
+    host: str | None = None,
+    port: int = 0,
+    *,
+    configuration: _quic.ServerConfig | None = None,
+    on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
+    sock: socket.socket | None = None,
+    reuse_port: bool = False,
+    worker: Worker | None = None,
+    **keywords: Unpack[ServeKeywords],
+) -> Server:
+    """Take requests at an address; as `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`."""
+    refuse_unknown(serve, keywords)
+    if configuration is None:
+        keywords.setdefault("alpn", ["h3"])
+
+    def make(sock: socket.socket, server: _quic.ServerConfig, settings: dict[str, Any]) -> Server:
+        return Server(
+            sock,
+            handler,
+            server=server,
+            on_handshake_failed=on_handshake_failed,
+            worker=worker,
+            **settings,
+        )
+
+    where = (host, port, sock, reuse_port)
+    return await begun(make, where, configuration, worker, {**keywords})
