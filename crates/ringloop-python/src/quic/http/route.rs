@@ -7,7 +7,7 @@ use ringloop_quic::Direction;
 use ringloop_quic::core::{Event, Handle};
 use ringloop_quic::session::{Wake, index_of};
 
-use super::{ALPN, Driver};
+use super::driver::{ALPN, Driver};
 use crate::quic::state::{State, Style};
 
 impl State {

@@ -1,0 +1,251 @@
+//! The state of a connection's HTTP/3, and what its events mean. Touches no QUIC: `transfer` does.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::mem;
+
+use ringloop_h3::{
+    Code, Config, Connection, ConnectionError, Event, LocalStreams, Role, Settings,
+    StreamId as HttpStreamId,
+};
+use ringloop_quic::core::Handle;
+use ringloop_quic::session::{Wait, Wake};
+use ringloop_quic::{Bytes, Direction, StreamId};
+
+use super::received::{Ending, Received, Section, SharedReceived, lock};
+use crate::limits::H3_READ_BYTES;
+
+/// The application's protocol of TLS that selects it (RFC 9114 §3.1).
+pub const ALPN: &[u8] = b"h3";
+
+/// See the module docs.
+#[derive(Debug)]
+pub struct Driver {
+    pub(super) handle: Handle,
+    pub(super) role: Role,
+    pub connection: Connection,
+    pub(super) exchanges: HashMap<StreamId, SharedReceived>,
+    /// Requests with a head that the application has not taken.
+    ready: VecDeque<StreamId>,
+    /// The peer's unidirectional streams that are read here.
+    pub(super) unidirectional: HashSet<StreamId>,
+    /// Streams that are to be read again.
+    pub(super) unblocked: Vec<StreamId>,
+    /// Pieces of one read, kept for its memory.
+    pub(super) pieces: Vec<Bytes>,
+    /// The peer's GOAWAY.
+    pub go_away: Option<u64>,
+    /// Requests became ready.
+    pub(super) is_eventful: bool,
+}
+
+pub(super) fn in_http(stream: StreamId) -> HttpStreamId {
+    HttpStreamId(stream.0)
+}
+
+pub(super) fn in_quic(stream: HttpStreamId) -> StreamId {
+    StreamId(stream.0)
+}
+
+impl Driver {
+    /// For a connection that has opened `opened` unidirectional streams: the next three are ours.
+    pub fn new(handle: Handle, role: Role, opened: u64) -> Self {
+        let by_server = u64::from(role == Role::Server);
+        let [control, encoder, decoder] =
+            [0, 1, 2].map(|number| HttpStreamId((opened + number) << 2 | 2 | by_server));
+        let local = LocalStreams {
+            control,
+            encoder,
+            decoder,
+        };
+        let default = Config::default();
+        let config = Config {
+            settings: Settings {
+                extended_connect: role == Role::Server,
+                ..default.settings
+            },
+            raw_fields: true,
+            ..default
+        };
+        Self {
+            handle,
+            role,
+            connection: Connection::new(role, config, local),
+            exchanges: HashMap::new(),
+            ready: VecDeque::new(),
+            unidirectional: HashSet::new(),
+            unblocked: Vec::new(),
+            pieces: Vec::new(),
+            go_away: None,
+            is_eventful: false,
+        }
+    }
+
+    /// Whether a stream is HTTP/3's.
+    pub(super) fn reads(&self, stream: StreamId) -> bool {
+        match stream.direction() {
+            Direction::Bi => self.exchanges.contains_key(&stream),
+            Direction::Uni => self.unidirectional.contains(&stream),
+        }
+    }
+
+    /// Bytes that may be read from a stream now.
+    pub(super) fn room(&self, stream: StreamId) -> usize {
+        if self.connection.is_blocked(in_http(stream)) {
+            return 0;
+        }
+        let received = self.exchanges.get(&stream);
+        let room = received.map_or(usize::MAX, |received| lock(received).room());
+        room.min(H3_READ_BYTES)
+    }
+
+    /// Passes the pieces of a read to HTTP/3.
+    pub(super) fn receive(
+        &mut self,
+        stream: StreamId,
+        is_end: bool,
+        woken: &mut Vec<Wake>,
+    ) -> Result<(), ConnectionError> {
+        let mut pieces = mem::take(&mut self.pieces);
+        if is_end && pieces.is_empty() {
+            pieces.push(Bytes::new());
+        }
+        let mut left = pieces.len();
+        let mut taken = Ok(());
+        for piece in pieces.drain(..) {
+            left -= 1;
+            let is_last = is_end && left == 0;
+            taken = self.connection.receive(in_http(stream), piece, is_last);
+            self.take_events(woken);
+            if taken.is_err() {
+                break;
+            }
+        }
+        pieces.clear();
+        self.pieces = pieces;
+        taken
+    }
+
+    // --- events of HTTP/3 -----------------------------------------------------------------------
+
+    pub(super) fn take_events(&mut self, woken: &mut Vec<Wake>) {
+        while let Some(event) = self.connection.poll_event() {
+            self.take_event(event, woken);
+        }
+    }
+
+    fn take_event(&mut self, event: Event, woken: &mut Vec<Wake>) {
+        match event {
+            Event::Fields { stream, fields } => {
+                let is_head = self.update(stream, woken, |received| {
+                    received.add_section(Section(fields))
+                });
+                if is_head == Some(true) && self.role == Role::Server {
+                    self.ready.push_back(in_quic(stream));
+                    self.is_eventful = true;
+                }
+            }
+            Event::Data { stream, data } => {
+                self.update(stream, woken, |received| received.add_data(data));
+            }
+            Event::End { stream } => {
+                self.update(stream, woken, |received| received.end(Ending::Complete));
+            }
+            Event::Reset { stream, code } => {
+                self.update(stream, woken, |received| {
+                    received.end(Ending::Reset(code.0))
+                });
+                if self.forget_ready(in_quic(stream)) {
+                    // Nobody will answer it.
+                    let _ended = self.connection.cancel(stream, Code::H3_REQUEST_CANCELLED);
+                }
+            }
+            Event::Failed {
+                stream,
+                code,
+                reason,
+            } => {
+                self.update(stream, woken, |received| {
+                    received.stopped.get_or_insert(code.0);
+                    received.end(Ending::Failed(code.0, reason));
+                });
+                woken.push(Wake::For(self.handle, Wait::Write(in_quic(stream))));
+                self.forget_ready(in_quic(stream));
+            }
+            Event::Stopped { stream, code } => {
+                self.update(stream, woken, |received| {
+                    received.stopped.get_or_insert(code.0);
+                });
+            }
+            Event::Unblocked { stream } => self.unblocked.push(in_quic(stream)),
+            Event::GoAway { id } => {
+                self.go_away = Some(id);
+                woken.push(Wake::For(self.handle, Wait::Progress));
+            }
+            Event::Settings(_) => {
+                woken.push(Wake::For(self.handle, Wait::Progress));
+            }
+            // Neither datagrams nor streams of WebTransport are enabled, and QUIC sends in the order
+            // of writing.
+            _ => {}
+        }
+    }
+
+    /// Changes what has arrived of an exchange, and wakes its reader.
+    fn update<T>(
+        &mut self,
+        stream: HttpStreamId,
+        woken: &mut Vec<Wake>,
+        change: impl FnOnce(&mut Received) -> T,
+    ) -> Option<T> {
+        let stream = in_quic(stream);
+        let mut received = lock(self.exchanges.get(&stream)?);
+        let changed = change(&mut received);
+        if received.is_taken {
+            let wake = Wake::For(self.handle, Wait::Read(stream));
+            if woken.last() != Some(&wake) {
+                woken.push(wake);
+            }
+        }
+        Some(changed)
+    }
+
+    /// Forgets a request that the application has not taken; whether there was one.
+    fn forget_ready(&mut self, stream: StreamId) -> bool {
+        let Some(index) = self.ready.iter().position(|ready| *ready == stream) else {
+            return false;
+        };
+        self.ready.remove(index);
+        self.exchanges.remove(&stream);
+        true
+    }
+
+    /// Forgets an exchange of which the application will not know: it ended before its head.
+    pub(super) fn forget_unknown(&mut self, stream: StreamId) {
+        let is_unknown = |received: &SharedReceived| {
+            let received = lock(received);
+            !received.is_taken && received.head.is_none()
+        };
+        if self.exchanges.get(&stream).is_some_and(is_unknown) {
+            self.exchanges.remove(&stream);
+        }
+    }
+
+    // --- the application ------------------------------------------------------------------------
+
+    /// Takes the requests that have arrived.
+    pub fn take_ready(&mut self) -> VecDeque<StreamId> {
+        mem::take(&mut self.ready)
+    }
+
+    /// Adds a request of ours.
+    pub fn add(&mut self, stream: StreamId) {
+        self.exchanges.insert(stream, SharedReceived::default());
+    }
+
+    /// What has arrived of an exchange, for the application's only object of it.
+    pub fn received(&self, stream: StreamId) -> Option<SharedReceived> {
+        let received = self.exchanges.get(&stream)?;
+        let was_taken = mem::replace(&mut lock(received).is_taken, true);
+        (!was_taken).then(|| SharedReceived::clone(received))
+    }
+}

@@ -1,0 +1,192 @@
+//! Between the streams of QUIC and the state of HTTP/3.
+
+use ringloop_h3::{Code, ConnectionError, Role, StreamId as HttpStreamId, Transmit};
+use ringloop_quic::core::{Event, Read};
+use ringloop_quic::error::StreamError;
+use ringloop_quic::session::Wake;
+use ringloop_quic::{Bytes, Direction, StreamId};
+
+use super::driver::{Driver, in_http, in_quic};
+use super::received::SharedReceived;
+use crate::limits::H3_CONTROL_BYTES_MAX;
+use crate::quic::state::State;
+
+impl Driver {
+    /// Takes an event; whether it concerns nobody else.
+    pub(super) fn handle_event(
+        &mut self,
+        state: &mut State,
+        event: &Event,
+        woken: &mut Vec<Wake>,
+    ) -> Result<bool, ConnectionError> {
+        let is_handled = match event {
+            Event::Opened(_, direction) => {
+                while let Some(stream) = state.accept(self.handle, *direction) {
+                    match direction {
+                        Direction::Bi => {
+                            drop(self.exchanges.insert(stream, SharedReceived::default()))
+                        }
+                        Direction::Uni => drop(self.unidirectional.insert(stream)),
+                    }
+                    self.read(state, stream, woken)?;
+                }
+                true
+            }
+            Event::Readable(_, stream) if self.reads(*stream) => {
+                self.read(state, *stream, woken)?;
+                true
+            }
+            Event::Stopped(_, stream, code) => {
+                let taken = self.connection.receive_stop(in_http(*stream), Code(*code));
+                self.take_events(woken);
+                taken?;
+                // What is queued is dropped, and a writer woken, as with any stream.
+                false
+            }
+            Event::Connected(_) | Event::Available(_, Direction::Uni) => {
+                state.open_queued(self.handle, Direction::Uni);
+                false
+            }
+            _ => false,
+        };
+        self.read_unblocked(state, woken)?;
+        Ok(is_handled)
+    }
+
+    /// Reads a stream as far as there is room for its body.
+    fn read(
+        &mut self,
+        state: &mut State,
+        stream: StreamId,
+        woken: &mut Vec<Wake>,
+    ) -> Result<(), ConnectionError> {
+        loop {
+            let room = self.room(stream);
+            let Some((mut connection, _)) = state.sessions.both(self.handle) else {
+                return Ok(());
+            };
+            if room == 0 {
+                return Ok(());
+            }
+            let pieces = &mut self.pieces;
+            let read = connection.read(stream, room, |piece| {
+                pieces.push(piece);
+                true
+            });
+            let is_end = matches!(read, Ok(Read::End(_)));
+            self.receive(stream, is_end, woken)?;
+            match read {
+                Ok(Read::Some(_)) => {}
+                Err(StreamError::Reset(code)) => {
+                    self.unidirectional.remove(&stream);
+                    let http = &mut self.connection;
+                    let taken = http.receive_reset(in_http(stream), Code(code));
+                    self.take_events(woken);
+                    self.forget_unknown(stream);
+                    return taken;
+                }
+                Ok(Read::End(_)) => {
+                    self.unidirectional.remove(&stream);
+                    return Ok(());
+                }
+                Ok(Read::Blocked) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads streams whose field sections no longer wait for the peer's encoder.
+    fn read_unblocked(
+        &mut self,
+        state: &mut State,
+        woken: &mut Vec<Wake>,
+    ) -> Result<(), ConnectionError> {
+        while let Some(stream) = self.unblocked.pop() {
+            self.read(state, stream, woken)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a stream again, as its body's queue has room.
+    pub fn resume(
+        &mut self,
+        state: &mut State,
+        stream: StreamId,
+        woken: &mut Vec<Wake>,
+    ) -> Result<(), ConnectionError> {
+        self.read(state, stream, woken)?;
+        self.read_unblocked(state, woken)
+    }
+
+    /// The application has dropped its object. What it has not ended is cancelled; of a request that
+    /// was answered no more is read (RFC 9114 §4.1).
+    pub fn forget(&mut self, state: &mut State, stream: StreamId, has_ended: bool) {
+        self.exchanges.remove(&stream);
+        let code = match self.role {
+            Role::Client => Code::H3_REQUEST_CANCELLED,
+            Role::Server if has_ended => Code::H3_NO_ERROR,
+            Role::Server => Code::H3_INTERNAL_ERROR,
+        };
+        // Unknown if both sides have ended.
+        let _known = if has_ended {
+            self.connection.stop(in_http(stream), code)
+        } else {
+            self.connection.cancel(in_http(stream), code)
+        };
+        if let Some(session) = state.sessions.get(self.handle) {
+            session.forget_finish(stream);
+        }
+    }
+
+    /// Gives QUIC what is to be sent. A stream may be gone by now: then that is dropped.
+    pub(super) fn transmit(&mut self, state: &mut State) -> Result<(), ConnectionError> {
+        while let Some(transmit) = self.connection.poll_transmit() {
+            match transmit {
+                Transmit::Stream { stream, data, fin } => self.send(state, stream, data, fin)?,
+                Transmit::Reset { stream, code } => {
+                    drop(state.reset(self.handle, in_quic(stream), code.0));
+                }
+                Transmit::Stop { stream, code } => {
+                    self.unidirectional.remove(&in_quic(stream));
+                    self.forget_unknown(in_quic(stream));
+                    drop(state.stop(self.handle, in_quic(stream), code.0));
+                }
+                Transmit::Datagram(data) => {
+                    if let Ok((mut connection, _)) = state.sessions.open(self.handle) {
+                        drop(connection.send_datagram(data, true));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &self,
+        state: &mut State,
+        stream: HttpStreamId,
+        data: Bytes,
+        fin: bool,
+    ) -> Result<(), ConnectionError> {
+        let (handle, id) = (self.handle, in_quic(stream));
+        let is_own = !stream.is_bidirectional();
+        // Without credit for it, the data waits in its queue.
+        if is_own && state.open_up_to(handle, id).is_err() {
+            return Ok(());
+        }
+        let written = state.write_bytes(handle, id, data);
+        if fin && written.is_ok() {
+            drop(state.finish(handle, id));
+        }
+        if is_own && written == Ok(false) {
+            let session = state.sessions.get(handle);
+            let queued = session.and_then(|session| session.attached.queued.get(&id));
+            if queued.is_some_and(|queued| queued.len() > H3_CONTROL_BYTES_MAX) {
+                return Err(ConnectionError::new(
+                    Code::H3_EXCESSIVE_LOAD,
+                    "no credit for the control and QPACK streams",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
