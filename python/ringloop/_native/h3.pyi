@@ -83,7 +83,9 @@ class Connection:
 
 @disjoint_base
 class Exchange:
-    """A request and its response, by the number of their stream. There is one object of an exchange."""
+    """A request and its response, by the number of their stream. There is one object of an
+    exchange.
+    """
     def __new__(
         cls, connection: _quic.Connection, stream_id: int, has_ended: bool = False
     ) -> Self: ...
@@ -168,8 +170,8 @@ def take_ready(connection: _quic.Connection) -> list[int]:
     """Take the requests that have come: the numbers of their streams."""
 
 def go_away(connection: _quic.Connection, announce: bool = False) -> None:
-    """Take no requests beyond those that are here: GOAWAY (RFC 9114 §5.2). With `announce`, those of
-    one round trip more.
+    """Take no requests beyond those that are here: GOAWAY (RFC 9114 §5.2). With `announce`, those
+    of one round trip more.
     """
 
 def is_going_away(connection: _quic.Connection) -> bool:
