@@ -279,6 +279,35 @@ def test_violations_close_the_connection_with_their_code(
     run(main())
 
 
+def test_datagrams_belong_to_their_exchange(run: Run, certificates: Certificates) -> None:
+    async def handler(request: h3.Request) -> None:
+        request.start()
+        for _ in range(3):
+            request.send_datagram(await request.receive_datagram() + b"!")
+        await request.read()
+
+    async def main() -> None:
+        async with both(certificates, handler) as client:
+            fields = [
+                (b":method", b"CONNECT"),
+                (b":scheme", b"https"),
+                (b":authority", b"localhost"),
+                (b":path", b"/"),
+                (b":protocol", b"connect-udp"),
+            ]
+            open_ones = [await within(client.open(fields)) for _ in range(2)]
+            for response in open_ones:
+                await within(response._wait_head())
+            for number, response in enumerate(open_ones):
+                for _ in range(3):
+                    data = b"%d" % number
+                    response.send_datagram(data)
+                    assert await within(response.receive_datagram()) == data + b"!"
+                await within(response.send(b"", end=True))
+
+    run(main())
+
+
 def test_connection_without_http3_is_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, echo, {"alpn": ["other"]}, alpn=["other"]) as client:

@@ -213,3 +213,10 @@ pub const H3_INTERIM_MAX: usize = 16;
 /// Bytes of HTTP/3's own streams (QPACK, control) without credit from the peer, before the
 /// connection is closed: it asks for answers and does not receive them.
 pub const H3_CONTROL_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of HTTP datagrams of one exchange that wait for the application; past it the oldest are
+/// dropped, as QUIC's are.
+pub const H3_DATAGRAM_BYTES: usize = 256 * 1024;
+
+/// What such a datagram counts in addition to its length, in bytes: its place in the queue.
+pub const H3_DATAGRAM_EACH_BYTES: usize = 64;

@@ -143,6 +143,14 @@ class Exchange:
         """Send part of the body, the last one with `end`; to be awaited for room in the send
         window.
         """
+    def send_datagram(self, data: _Data) -> None:
+        """Send a datagram that belongs to the exchange; those that wait the longest make room."""
+    def take_datagram(self) -> bytes | None:
+        """Take a datagram that has come; None where there is none. Past 256 KiB the oldest are
+        dropped.
+        """
+    def _datagram_waiter(self) -> _quic.Waiter:
+        """What to await for the moment when a datagram has come."""
     def cancel(self, code: int = 268) -> None:
         """Give up both messages. Nothing happens where they are complete."""
     def _has_head(self) -> bool:

@@ -67,6 +67,12 @@ class Exchange(_h3.Exchange):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.chunks()
 
+    async def receive_datagram(self) -> bytes:
+        """Take the next HTTP datagram of the exchange (RFC 9297)."""
+        while (datagram := self.take_datagram()) is None:
+            await self._datagram_waiter()
+        return datagram
+
     async def drain(self) -> None:
         """Wait until all that was sent has room in the send window."""
         while (waiter := self._drain_waiter()) is not None:

@@ -11,7 +11,7 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 use ringloop_h3::{Code as HttpCode, StreamError, StreamId as HttpStreamId};
 use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, StreamId};
@@ -86,7 +86,7 @@ impl Exchange {
         };
         match (has_head, ending) {
             (true, _) => Ok(true),
-            (false, Some(ending)) => Err(self.ended(py, ending)),
+            (false, Some(ending)) => Err(ended(py, ending)),
             (false, None) => self.check_open(py).map(|()| false),
         }
     }
@@ -169,10 +169,9 @@ impl Exchange {
         let taken = lock(&self.received).take(count.0, |piece| pieces.push(piece));
         let resumed = match taken {
             Taken::None => return self.check_open(py).map(|()| None),
-            Taken::Over(Ending::Complete) => Ok(()),
-            Taken::Over(ending) => return Err(self.ended(py, ending)),
             Taken::Some { resumes: true } => self.resume(py),
-            Taken::Some { resumes: false } => Ok(()),
+            Taken::Some { resumes: false } | Taken::Over(Ending::Complete) => Ok(()),
+            Taken::Over(ending) => return Err(ended(py, ending)),
         };
         let joined = resumed.and_then(|()| ffi::join_bytes(py, &pieces));
         if joined.is_err() {
@@ -196,6 +195,32 @@ impl Exchange {
         })?;
         let woken = Wake::For(self.route().handle, Wait::Read(self.stream));
         self.route().shared.finish(py, vec![woken])
+    }
+
+    // Datagrams (RFC 9297).
+
+    /// Send a datagram that belongs to the exchange; those that wait the longest make room.
+    fn send_datagram(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
+        self.send_with(py, false, |driver, stream| {
+            driver.connection.send_datagram(stream, data)
+        })?;
+        Ok(())
+    }
+
+    /// Take a datagram that has come; None where there is none. Past 256 KiB the oldest are dropped.
+    fn take_datagram<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let datagram = lock(&self.received).take_datagram();
+        datagram
+            .map(|datagram| ffi::new_bytes(py, &datagram))
+            .transpose()
+    }
+
+    /// What to await for the moment when a datagram has come.
+    #[pyo3(name = "_datagram_waiter")]
+    fn datagram_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
+        self.check_open(py)?;
+        self.route().wait_for(py, Wait::StreamDatagram(self.stream))
     }
 
     // Our message.
@@ -305,21 +330,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// The error of a message that is not complete.
-    fn ended(&self, py: Python<'_>, ending: Ending) -> PyErr {
-        match ending {
-            Ending::Reset(code) => exception::exception(py, "StreamResetError", (code,)),
-            Ending::Failed(code, reason) => {
-                let code = HttpCode(code);
-                let text = format!("the peer's message is malformed: {reason} ({code})");
-                exception::exception(py, "StreamError", (text,))
-            }
-            Ending::Stopped | Ending::Complete => {
-                exception::exception(py, "StreamClosedError", ffi::EmptyTuple)
-            }
-        }
-    }
-
     /// The error of a call that was not carried out.
     fn refused(&self, py: Python<'_>, error: StreamError) -> PyErr {
         let stopped = lock(&self.received).stopped;
@@ -336,7 +346,7 @@ impl Exchange {
         &self,
         py: Python<'_>,
         end: bool,
-        send: impl FnOnce(&mut Driver, HttpStreamId) -> Result<(), StreamError>,
+        act: impl FnOnce(&mut Driver, HttpStreamId) -> Result<(), StreamError>,
     ) -> PyResult<bool> {
         self.check_open(py)?;
         ffi::spare()?;
@@ -344,7 +354,7 @@ impl Exchange {
         let (sent, is_full) = {
             let mut state = self.route().shared.state(py);
             let sent = with_http(&mut state, self.route(), &mut woken, |driver, _, _| {
-                Ok(send(driver, HttpStreamId(self.stream.0)))
+                Ok(act(driver, HttpStreamId(self.stream.0)))
             });
             (sent, is_full(&mut state, self.route(), self.stream))
         };
@@ -419,4 +429,19 @@ impl Drop for Exchange {
 fn status(section: &Section) -> Option<u16> {
     let status = section.pseudo(b":status")?;
     str::from_utf8(status).ok()?.parse().ok()
+}
+
+/// The error of a message that is not complete.
+fn ended(py: Python<'_>, ending: Ending) -> PyErr {
+    match ending {
+        Ending::Reset(code) => exception::exception(py, "StreamResetError", (code,)),
+        Ending::Failed(code, reason) => {
+            let code = HttpCode(code);
+            let text = format!("the peer's message is malformed: {reason} ({code})");
+            exception::exception(py, "StreamError", (text,))
+        }
+        Ending::Stopped | Ending::Complete => {
+            exception::exception(py, "StreamClosedError", ffi::EmptyTuple)
+        }
+    }
 }

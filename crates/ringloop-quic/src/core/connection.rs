@@ -316,6 +316,11 @@ impl<'a> Connection<'a> {
         result
     }
 
+    /// Whether the peer may send datagrams.
+    pub fn takes_datagrams(&self) -> bool {
+        self.live.datagrams.is_enabled()
+    }
+
     /// Takes a received datagram.
     pub fn receive_datagram(&mut self) -> Option<Bytes> {
         self.live.datagrams.receive(&mut self.live.proto)

@@ -48,6 +48,10 @@ struct Waiting {
 }
 
 impl Datagrams {
+    pub(super) fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
     pub(super) fn new(kept: &Kept) -> Self {
         Self {
             buffer_max: kept.datagram_send_buffer,

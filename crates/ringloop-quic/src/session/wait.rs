@@ -27,6 +27,8 @@ pub enum Wait {
     DatagramIn,
     /// Room for a datagram.
     DatagramOut,
+    /// A datagram of a stream, of a protocol that has such; no event of the core wakes it.
+    StreamDatagram(StreamId),
     /// A handshake step, an acknowledged ping, or the end.
     Progress,
 }
@@ -39,6 +41,7 @@ impl Hash for Wait {
             Self::Read(stream) => on_stream(0, stream),
             Self::Write(stream) => on_stream(1, stream),
             Self::Finished(stream) => on_stream(2, stream),
+            Self::StreamDatagram(stream) => on_stream(3, stream),
             Self::Open(Direction::Bi) => 3,
             Self::Open(Direction::Uni) => 7,
             Self::Accept(Direction::Bi) => 11,

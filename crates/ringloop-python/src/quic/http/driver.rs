@@ -48,7 +48,8 @@ pub(super) fn in_quic(stream: HttpStreamId) -> StreamId {
 
 impl Driver {
     /// For a connection that has opened `opened` unidirectional streams: the next three are ours.
-    pub fn new(handle: Handle, role: Role, opened: u64) -> Self {
+    /// `datagrams`: QUIC takes them.
+    pub fn new(handle: Handle, role: Role, opened: u64, datagrams: bool) -> Self {
         let by_server = u64::from(role == Role::Server);
         let [control, encoder, decoder] =
             [0, 1, 2].map(|number| HttpStreamId((opened + number) << 2 | 2 | by_server));
@@ -61,6 +62,7 @@ impl Driver {
         let config = Config {
             settings: Settings {
                 extended_connect: role == Role::Server,
+                datagrams,
                 ..default.settings
             },
             raw_fields: true,
@@ -152,7 +154,7 @@ impl Driver {
             }
             Event::Reset { stream, code } => {
                 self.update(stream, woken, |received| {
-                    received.end(Ending::Reset(code.0))
+                    received.end(Ending::Reset(code.0));
                 });
                 if self.forget_ready(in_quic(stream)) {
                     // Nobody will answer it.
@@ -184,8 +186,14 @@ impl Driver {
             Event::Settings(_) => {
                 woken.push(Wake::For(self.handle, Wait::Progress));
             }
-            // Neither datagrams nor streams of WebTransport are enabled, and QUIC sends in the order
-            // of writing.
+            Event::Datagram { stream, data } => {
+                let stream = in_quic(stream);
+                if let Some(received) = self.exchanges.get(&stream) {
+                    lock(received).add_datagram(data);
+                    woken.push(Wake::For(self.handle, Wait::StreamDatagram(stream)));
+                }
+            }
+            // Streams of WebTransport are not enabled, and QUIC sends in the order of writing.
             _ => {}
         }
     }
@@ -237,7 +245,7 @@ impl Driver {
         mem::take(&mut self.ready)
     }
 
-    /// Adds a request of ours.
+    /// Adds a stream that carries a request.
     pub fn add(&mut self, stream: StreamId) {
         self.exchanges.insert(stream, SharedReceived::default());
     }

@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ringloop_h3::qpack::Field;
 use ringloop_quic::Bytes;
 
-use crate::limits::{H3_BODY_BYTES, H3_COPIED_BYTES, H3_INTERIM_MAX, H3_PIECE_BYTES};
+use crate::limits::{
+    H3_BODY_BYTES, H3_COPIED_BYTES, H3_DATAGRAM_BYTES, H3_DATAGRAM_EACH_BYTES, H3_INTERIM_MAX,
+    H3_PIECE_BYTES,
+};
 
 /// A field section.
 #[derive(Debug, Default)]
@@ -82,6 +85,8 @@ pub struct Received {
     body_bytes: usize,
     /// The stream is not read because the queue is full.
     is_paused: bool,
+    datagrams: VecDeque<Bytes>,
+    datagram_bytes: usize,
 }
 
 /// The same, shared.
@@ -164,6 +169,21 @@ impl Received {
     /// Whether the body was read to its end.
     pub fn is_read(&self) -> bool {
         self.body.is_empty() && self.ending.is_some()
+    }
+
+    /// Adds a datagram; the oldest ones make room.
+    pub fn add_datagram(&mut self, datagram: Bytes) {
+        self.datagram_bytes += datagram.len() + H3_DATAGRAM_EACH_BYTES;
+        self.datagrams.push_back(datagram);
+        while self.datagram_bytes > H3_DATAGRAM_BYTES {
+            self.take_datagram();
+        }
+    }
+
+    pub fn take_datagram(&mut self) -> Option<Bytes> {
+        let datagram = self.datagrams.pop_front()?;
+        self.datagram_bytes -= datagram.len() + H3_DATAGRAM_EACH_BYTES;
+        Some(datagram)
     }
 
     /// Nothing more of it is wanted.

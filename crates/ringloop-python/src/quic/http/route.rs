@@ -50,8 +50,9 @@ impl State {
         } else {
             Role::Server
         };
+        let datagrams = connection.takes_datagrams();
         let opened = session.attached.opened[index_of(Direction::Uni)];
-        session.attached.http = Some(Box::new(Driver::new(handle, role, opened)));
+        session.attached.http = Some(Box::new(Driver::new(handle, role, opened, datagrams)));
     }
 
     /// Has a connection's HTTP/3 driven here, once its handshake has agreed on it; `false` if the

@@ -7,7 +7,6 @@ use ringloop_quic::session::Wake;
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::driver::{Driver, in_http, in_quic};
-use super::received::SharedReceived;
 use crate::limits::H3_CONTROL_BYTES_MAX;
 use crate::quic::state::State;
 
@@ -22,11 +21,10 @@ impl Driver {
         let is_handled = match event {
             Event::Opened(_, direction) => {
                 while let Some(stream) = state.accept(self.handle, *direction) {
-                    match direction {
-                        Direction::Bi => {
-                            drop(self.exchanges.insert(stream, SharedReceived::default()))
-                        }
-                        Direction::Uni => drop(self.unidirectional.insert(stream)),
+                    if *direction == Direction::Bi {
+                        self.add(stream);
+                    } else {
+                        self.unidirectional.insert(stream);
                     }
                     self.read(state, stream, woken)?;
                 }
@@ -42,6 +40,10 @@ impl Driver {
                 taken?;
                 // What is queued is dropped, and a writer woken, as with any stream.
                 false
+            }
+            Event::DatagramReceived(_) => {
+                self.receive_datagrams(state, woken)?;
+                true
             }
             Event::Connected(_) | Event::Available(_, Direction::Uni) => {
                 state.open_queued(self.handle, Direction::Uni);
@@ -92,6 +94,21 @@ impl Driver {
                 Ok(Read::Blocked) | Err(_) => return Ok(()),
             }
         }
+    }
+
+    fn receive_datagrams(
+        &mut self,
+        state: &mut State,
+        woken: &mut Vec<Wake>,
+    ) -> Result<(), ConnectionError> {
+        let Some((mut connection, _)) = state.sessions.both(self.handle) else {
+            return Ok(());
+        };
+        while let Some(datagram) = connection.receive_datagram() {
+            self.connection.receive_datagram(datagram)?;
+            self.take_events(woken);
+        }
+        Ok(())
     }
 
     /// Reads streams whose field sections no longer wait for the peer's encoder.
