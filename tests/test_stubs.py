@@ -26,6 +26,8 @@ ringloop\..*\._?Ts?
 ringloop\.quic\._connection\.Policy
 ringloop\.quic\._connect\.open_connection
 ringloop\.quic\._serve\.serve
+ringloop\.h3\._client\.open_client
+ringloop\.h3\._server\.serve
 """
 
 
