@@ -144,7 +144,7 @@ class Exchange:
         window.
         """
     def send_datagram(self, data: _Data) -> None:
-        """Send a datagram that belongs to the exchange; those that wait the longest make room."""
+        """Send a datagram that belongs to the exchange; the oldest of a full queue are dropped."""
     def take_datagram(self) -> bytes | None:
         """Take a datagram that has come; None where there is none. Past 256 KiB the oldest are
         dropped.
@@ -178,8 +178,8 @@ def take_ready(connection: _quic.Connection) -> list[int]:
     """Take the requests that have come: the numbers of their streams."""
 
 def go_away(connection: _quic.Connection, announce: bool = False) -> None:
-    """Take no requests beyond those that are here: GOAWAY (RFC 9114 §5.2). With `announce`, those
-    of one round trip more.
+    """Accept no requests beyond those received: GOAWAY (RFC 9114 §5.2). With `announce` it sets no
+    limit yet: requests that are under way are accepted.
     """
 
 def is_going_away(connection: _quic.Connection) -> bool:

@@ -199,7 +199,7 @@ impl Exchange {
 
     // Datagrams (RFC 9297).
 
-    /// Send a datagram that belongs to the exchange; those that wait the longest make room.
+    /// Send a datagram that belongs to the exchange; the oldest of a full queue are dropped.
     fn send_datagram(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
         self.send_with(py, false, |driver, stream| {

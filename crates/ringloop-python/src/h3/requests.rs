@@ -100,7 +100,8 @@ pub fn take_ready(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallibl
     Fallible(ready.iter().map(|stream| stream.0).collect())
 }
 
-/// Take no requests beyond those that are here: GOAWAY (RFC 9114 §5.2). With `announce`, those of one round trip more.
+/// Accept no requests beyond those received: GOAWAY (RFC 9114 §5.2). With `announce` it sets no
+/// limit yet: requests that are under way are accepted.
 #[pyfunction]
 #[pyo3(signature = (connection, announce=false))]
 pub fn go_away(py: Python<'_>, connection: &Bound<'_, Connection>, announce: bool) -> PyResult<()> {

@@ -157,7 +157,7 @@ impl Driver {
                     received.end(Ending::Reset(code.0));
                 });
                 if self.forget_ready(in_quic(stream)) {
-                    // Nobody will answer it.
+                    // No handler will respond to it.
                     let _ended = self.connection.cancel(stream, Code::H3_REQUEST_CANCELLED);
                 }
             }

@@ -11,7 +11,7 @@ use super::driver::{ALPN, Driver};
 use crate::quic::state::{State, Style};
 
 impl State {
-    /// Passes an event to a connection's HTTP/3; whether it concerns nobody else.
+    /// Passes an event to a connection's HTTP/3; returns whether it was HTTP/3's alone.
     pub fn route_http(
         &mut self,
         now: Instant,

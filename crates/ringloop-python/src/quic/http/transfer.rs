@@ -11,7 +11,7 @@ use crate::limits::H3_CONTROL_BYTES_MAX;
 use crate::quic::state::State;
 
 impl Driver {
-    /// Takes an event; whether it concerns nobody else.
+    /// Takes an event; returns whether it was HTTP/3's alone.
     pub(super) fn handle_event(
         &mut self,
         state: &mut State,
