@@ -3,9 +3,8 @@
 //! Owns: [`Driver`]. Called by: `executor`.
 
 use super::completion::{Event, Sink, Taken};
-use super::inherited::InheritedDriver;
 use super::readiness::{self, ReadinessDriver};
-use super::table::{Wait, flag};
+use super::table::{Phase, Table, Wait, flag};
 use super::uring::UringDriver;
 use crate::buf::PoolKind;
 use crate::choice::Kind;
@@ -23,17 +22,22 @@ pub enum Driver {
     Uring(Box<UringDriver>),
     /// Readiness from epoll, and system calls of our own.
     Readiness(Box<ReadinessDriver>),
-    /// None: the process is a fork of the one that had it.
-    Inherited(Kind, Box<InheritedDriver>),
+    /// None: the process is a fork of the one that had it, and what was in flight is the parent's. A
+    /// request submitted here never completes; the loop's next turn reports why.
+    Inherited(Kind, Inherited),
 }
 
-/// Evaluates an expression on the driver in use.
+/// Requests that never run.
+#[derive(Debug)]
+pub struct Inherited(Table);
+
+/// Evaluates an expression on the driver in use, or `$otherwise` without one.
 macro_rules! each {
-    ($driver:expr, $inner:ident => $body:expr) => {
+    ($driver:expr, $inner:ident => $body:expr, $otherwise:expr) => {
         match $driver {
             Driver::Uring($inner) => $body,
             Driver::Readiness($inner) => $body,
-            Driver::Inherited(_, $inner) => $body,
+            Driver::Inherited(..) => $otherwise,
         }
     };
 }
@@ -42,7 +46,7 @@ impl Driver {
     /// Drops what belongs to the parent process after a fork(2): frees the child's memory and
     /// descriptors, without any effect on the parent's driver.
     pub(crate) fn leave_to_parent(&mut self) {
-        *self = Self::Inherited(self.kind(), Box::new(InheritedDriver::new()));
+        *self = Self::Inherited(self.kind(), Inherited(Table::new()));
     }
 
     /// Which driver this is.
@@ -65,7 +69,7 @@ impl Driver {
     /// Binds the driver to the calling thread, the only one that may use it from now on. A ring
     /// stays with the first thread that bound it: binding it on another one is an error.
     pub fn bind(&mut self) -> io::Result<()> {
-        each!(self, driver => driver.bind())
+        each!(self, driver => driver.bind(), Err(inherited()))
     }
 
     /// Submits a request. It reaches the kernel in the next [`Driver::wait`] at the latest.
@@ -82,7 +86,11 @@ impl Driver {
 
     #[inline(always)]
     fn submit_with(&mut self, request: Request, sink: Sink, flags: u8) -> Key {
-        each!(self, driver => driver.submit_as(request, sink, flags))
+        match self {
+            Self::Uring(driver) => driver.submit_as(request, sink, flags),
+            Self::Readiness(driver) => driver.submit_as(request, sink, flags),
+            Self::Inherited(_, Inherited(table)) => table.insert(request, sink, flags).0,
+        }
     }
 
     /// Submits requests as a link, which the kernel runs in order without returning to the loop.
@@ -187,37 +195,45 @@ impl Driver {
 
     /// Cancels an operation; its last completion still comes. Stale keys are ignored.
     pub fn cancel(&mut self, key: Key) {
-        each!(self, driver => driver.cancel(key));
+        each!(self, driver => driver.cancel(key), ());
     }
 
     /// Cancels every operation that waits for `fd`; returns how many. Their last completions still
     /// come. Walks the table of operations.
     pub fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
-        each!(self, driver => driver.cancel_descriptor(fd))
+        each!(self, driver => driver.cancel_descriptor(fd), 0)
     }
 
     /// Cancels every operation; returns how many. Their last completions still come.
     pub fn cancel_all(&mut self) -> usize {
-        each!(self, driver => driver.cancel_all())
+        if matches!(self, Self::Inherited(..)) {
+            return 0;
+        }
+        let cancellable = self.table().cancellable().map(|(key, _)| key);
+        let keys: Vec<_> = cancellable.collect();
+        for key in &keys {
+            self.cancel(*key);
+        }
+        keys.len()
     }
 
     /// Cancels an operation and discards its completions; late results are closed or recycled.
     pub fn forget(&mut self, key: Key) {
-        each!(self, driver => driver.forget(key));
+        each!(self, driver => driver.forget(key), self.forget_inherited(key));
     }
 
     /// Like [`Driver::forget`], for an operation whose owner may close the descriptor at once: the
     /// kernel has released the file when this returns (a moment later with submission polling, or
     /// with a full submission queue). Costs a system call if the operation was armed (ring).
     pub fn forget_now(&mut self, key: Key) {
-        each!(self, driver => driver.forget_now(key));
+        each!(self, driver => driver.forget_now(key), self.forget_inherited(key));
     }
 
     /// True if an operation has completed, even if its last completion has not been taken: the
     /// kernel holds neither its file nor its memory. No system call; on the ring about 1 ns for
     /// each queued completion.
     pub fn has_ended(&mut self, key: Key) -> bool {
-        each!(self, driver => driver.has_ended(key))
+        each!(self, driver => driver.has_ended(key), self.table_mut().slot(key).is_none())
     }
 
     /// Announces that `fd`, whose operations have all ended or been cancelled, is about to be
@@ -228,35 +244,35 @@ impl Driver {
     /// Blocks while a thread, or an operation behind another one in a link, may still name `fd`,
     /// for [`crate::limits::DRAIN_TIMEOUT_MS`] at most; [`Driver::close`] does not block.
     pub fn release(&mut self, fd: RawFd) {
-        each!(self, driver => driver.release(fd));
+        each!(self, driver => driver.release(fd), ());
     }
 
     /// Closes `fd`, whose operations have all ended or been cancelled. Like [`Driver::release`] and
     /// a drop, but if a thread or a link may still name the descriptor, it is closed later and
     /// nothing blocks.
     pub fn close(&mut self, fd: OwnedFd) {
-        each!(self, driver => driver.close(fd));
+        each!(self, driver => driver.close(fd), drop(fd));
     }
 
     /// Submits what is queued and waits for at least one completion, until `timeout` has passed
     /// (`None`: no limit, zero: only polls), a signal arrives, or another thread wakes the driver.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        each!(self, driver => driver.wait(timeout))
+        each!(self, driver => driver.wait(timeout), Err(inherited()))
     }
 
     /// True if the last wait found anything; no system call.
     pub(crate) fn has_events(&self) -> bool {
-        each!(self, driver => driver.has_events())
+        each!(self, driver => driver.has_events(), false)
     }
 
     /// The next completion for the embedder; wakes the futures whose completions it passes.
     pub fn next_event(&mut self) -> Option<Event> {
-        each!(self, driver => driver.next_event())
+        each!(self, driver => driver.next_event(), None)
     }
 
     /// True if [`Driver::wait`] has entries to submit, or completions to look for.
     pub fn has_work(&self) -> bool {
-        each!(self, driver => driver.has_work())
+        each!(self, driver => driver.has_work(), false)
     }
 
     /// Takes the next result of a future's operation; with the last one also what `end`, which must
@@ -268,12 +284,11 @@ impl Driver {
         waker: &Waker,
         end: impl FnOnce(Option<Request>) -> R,
     ) -> Poll<Option<(Taken, Option<R>)>> {
-        let table = each!(self, driver => driver.table_mut());
-        match table.poll(key, waker, end) {
+        match self.table_mut().poll(key, waker, end) {
             Ok(taken) => Poll::Ready(taken),
             Err(wait) => {
                 if wait == Wait::Paused {
-                    each!(self, driver => driver.resume(key));
+                    each!(self, driver => driver.resume(key), ());
                 }
                 Poll::Pending
             }
@@ -291,8 +306,37 @@ impl Driver {
 
     /// Operations whose last completion has not been taken.
     pub fn in_flight(&self) -> usize {
-        each!(self, driver => driver.in_flight())
+        self.table().len()
     }
+
+    fn table(&self) -> &Table {
+        match self {
+            Self::Uring(driver) => driver.table(),
+            Self::Readiness(driver) => driver.table(),
+            Self::Inherited(_, Inherited(table)) => table,
+        }
+    }
+
+    #[inline(always)]
+    fn table_mut(&mut self) -> &mut Table {
+        match self {
+            Self::Uring(driver) => driver.table_mut(),
+            Self::Readiness(driver) => driver.table_mut(),
+            Self::Inherited(_, Inherited(table)) => table,
+        }
+    }
+
+    fn forget_inherited(&mut self, key: Key) {
+        let table = self.table_mut();
+        if let Some(slot) = table.slot(key) {
+            slot.phase = Phase::Done;
+            table.orphan(key);
+        }
+    }
+}
+
+fn inherited() -> io::Error {
+    crate::Error::Inherited.into()
 }
 
 /// True if an entry that has not been submitted may move bytes of the same stream. Files have no

@@ -16,7 +16,6 @@
 mod blocking_pool;
 mod completion;
 mod either;
-mod inherited;
 mod open;
 mod provided;
 mod readiness;

@@ -265,16 +265,9 @@ pub(super) enum Wait {
     Paused,
 }
 
-/// Outcome of a completion.
+/// A future has a completion, and no more may be queued: the operation is to be paused.
 #[derive(Debug)]
-pub(super) enum Delivery {
-    /// It goes to the embedder.
-    Event(Event),
-    /// A future took it, or it was discarded.
-    Consumed,
-    /// A future has it, and no more may be queued: pause the operation.
-    Full,
-}
+pub(super) struct Full;
 
 /// All operations in flight.
 #[derive(Debug)]
@@ -331,24 +324,20 @@ impl Table {
         find(&mut self.chunks, key)
     }
 
-    /// Delivers a completion to its receiver. Without `more` it is the operation's last.
+    /// Delivers a completion to its receiver; returns it if that is the embedder. Without `more` it
+    /// is the operation's last.
     pub fn complete(
         &mut self,
         key: Key,
         result: i32,
         more: bool,
-        buffer: Option<PoolBuffer>,
-    ) -> Delivery {
+        mut buffer: Option<PoolBuffer>,
+    ) -> Result<Option<Event>, Full> {
         let Some(slot) = self.slot(key) else {
-            return Delivery::Consumed;
+            return Ok(None);
         };
-        let mut buffer = buffer;
         if let Some(is_full) = slot.complete_for_future(result, more, &mut buffer) {
-            return if is_full {
-                Delivery::Full
-            } else {
-                Delivery::Consumed
-            };
+            return if is_full { Err(Full) } else { Ok(None) };
         }
         let result = slot.finish(result);
         match &slot.receiver {
@@ -364,11 +353,11 @@ impl Table {
                     buffer,
                     request,
                 };
-                Delivery::Event(Event {
+                Ok(Some(Event {
                     token,
                     key,
                     completion,
-                })
+                }))
             }
             Receiver::Waker(_) | Receiver::Nobody | Receiver::Free(_) => {
                 if let Some(request) = &mut slot.request {
@@ -377,7 +366,7 @@ impl Table {
                 if !more {
                     self.free(key);
                 }
-                Delivery::Consumed
+                Ok(None)
             }
         }
     }
@@ -433,38 +422,12 @@ impl Table {
         }
     }
 
-    /// Every operation that is not free, for a driver that closes.
-    pub fn keys(&self) -> Vec<Key> {
-        let slots = self
-            .chunks
-            .iter()
-            .flat_map(|chunk| chunk.iter())
-            .enumerate();
+    /// Every operation that is not free.
+    fn live(&self) -> impl Iterator<Item = (Key, &Slot)> {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
         slots
+            .enumerate()
             .filter(|(_, slot)| slot.phase != Phase::Free)
-            .map(|(index, slot)| Key {
-                index: index as u32,
-                generation: slot.generation,
-            })
-            .collect()
-    }
-
-    /// The operations that can be cancelled, and have not been.
-    pub fn cancellable(&self) -> impl Iterator<Item = (Key, &Slot)> {
-        let slots = self
-            .chunks
-            .iter()
-            .flat_map(|chunk| chunk.iter())
-            .enumerate();
-        slots
-            .filter(|(_, slot)| {
-                let phase = slot.phase;
-                let is_under_way = matches!(
-                    phase,
-                    Phase::Queued | Phase::Armed | Phase::Working | Phase::Unarmed
-                );
-                is_under_way && !slot.is(flag::CANCELLED)
-            })
             .map(|(index, slot)| {
                 let key = Key {
                     index: index as u32,
@@ -472,6 +435,19 @@ impl Table {
                 };
                 (key, slot)
             })
+    }
+
+    /// The keys of all operations, for a driver that closes.
+    pub fn keys(&self) -> Vec<Key> {
+        self.live().map(|(key, _)| key).collect()
+    }
+
+    /// The operations that can be cancelled, and have not been.
+    pub fn cancellable(&self) -> impl Iterator<Item = (Key, &Slot)> {
+        self.live().filter(|(_, slot)| {
+            let is_over = matches!(slot.phase, Phase::Settled | Phase::Done);
+            !is_over && !slot.is(flag::CANCELLED)
+        })
     }
 
     /// The cancellable operations that wait for a descriptor.
@@ -484,10 +460,8 @@ impl Table {
 
     /// True if the kernel may still access memory of any operation.
     pub fn exposes_memory(&self) -> bool {
-        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        slots
-            .filter_map(Slot::request)
-            .any(Operation::exposes_memory)
+        let mut requests = self.live().filter_map(|(_, slot)| slot.request());
+        requests.any(Request::exposes_memory)
     }
 
     /// Leaks the slots' contents: the kernel may still write to them.
@@ -567,16 +541,10 @@ mod tests {
     fn invariant_2_stale_completion_is_discarded() {
         let mut table = Table::new();
         let old = insert(&mut table);
-        assert!(matches!(
-            table.complete(old, 0, false, None),
-            Delivery::Event(_)
-        ));
+        assert!(matches!(table.complete(old, 0, false, None), Ok(Some(_))));
         let new = insert(&mut table);
         assert_eq!(new.index, old.index);
-        assert!(matches!(
-            table.complete(old, 5, false, None),
-            Delivery::Consumed
-        ));
+        assert!(matches!(table.complete(old, 5, false, None), Ok(None)));
         assert!(table.slot(new).is_some());
         assert_eq!(table.len(), 1);
     }
@@ -587,15 +555,9 @@ mod tests {
         let key = insert(&mut table);
         table.orphan(key);
         assert_eq!(table.len(), 1);
-        assert!(matches!(
-            table.complete(key, 1, true, None),
-            Delivery::Consumed
-        ));
+        assert!(matches!(table.complete(key, 1, true, None), Ok(None)));
         assert_eq!(table.len(), 1);
-        assert!(matches!(
-            table.complete(key, 0, false, None),
-            Delivery::Consumed
-        ));
+        assert!(matches!(table.complete(key, 0, false, None), Ok(None)));
         assert_eq!(table.len(), 0);
     }
 }

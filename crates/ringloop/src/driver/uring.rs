@@ -155,12 +155,12 @@ impl UringDriver {
         self.ring.features()
     }
 
-    pub(super) fn table_mut(&mut self) -> &mut Table {
-        &mut self.table
+    pub(super) fn table(&self) -> &Table {
+        &self.table
     }
 
-    pub(super) fn in_flight(&self) -> usize {
-        self.table.len()
+    pub(super) fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
     }
 
     #[inline(always)]

@@ -152,6 +152,8 @@ impl RecvDescriptors {
 }
 
 impl Operation for SendDescriptors {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_SENDMSG;
         sqe.fd = self.fd;
@@ -171,13 +173,11 @@ impl Operation for SendDescriptors {
         // the call.
         unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) }.map(|count| count as u32)
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
 impl Operation for RecvDescriptors {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_RECVMSG;
         sqe.fd = self.fd;
@@ -209,10 +209,6 @@ impl Operation for RecvDescriptors {
             parts.received.is_cut = parts.header.msg_flags & libc::MSG_CTRUNC != 0;
         }
         result
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }
 

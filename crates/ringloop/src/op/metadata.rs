@@ -45,6 +45,8 @@ impl Statx {
 }
 
 impl Operation for Statx {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_STATX;
         sqe.fd = self.dir;
@@ -61,10 +63,6 @@ impl Operation for Statx {
     fn work(&mut self) -> io::Result<u32> {
         let Parts { path, found } = &mut *self.parts;
         path::metadata(self.dir, path, self.flags, found).map(|()| 0)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }
 

@@ -85,7 +85,7 @@ pub use rename::Rename;
 pub use request::{Kind, Outcome, Request};
 pub use send::Send;
 pub use send_datagram::SendDatagram;
-pub use send_zc::{SendMsgZc, SendZc, Transfer};
+pub use send_zc::{SendMsgZc, SendZc, Transfer, ZeroCopy};
 pub use sendmsg::SendMsg;
 pub use splice::Splice;
 pub use symlink::Symlink;

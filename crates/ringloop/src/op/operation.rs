@@ -83,6 +83,10 @@ impl Shape {
 
 /// One operation, in both forms.
 pub(crate) trait Operation {
+    /// True if the kernel may access memory of the request, or of the pool, while it is in flight.
+    /// Data that it copies at submission (an address, a time) does not count.
+    const EXPOSES_MEMORY: bool = false;
+
     /// Ring form: fills the submission entry. Called with the request in its slot (invariant 1).
     fn prepare(&mut self, sqe: &mut Sqe);
 
@@ -134,12 +138,6 @@ pub(crate) trait Operation {
     /// share.
     fn finish(&mut self, result: i32) -> i32 {
         result
-    }
-
-    /// True if the kernel may access memory of the request, or of the pool, while it is in flight.
-    /// Data that it copies at submission (an address, a time) does not count.
-    fn exposes_memory(&self) -> bool {
-        false
     }
 
     /// Closes or recycles a result that is not delivered (invariant 2).
@@ -217,3 +215,17 @@ pub trait Completable: Sized + Unpin {
     /// The output of the completion.
     fn complete(ended: Ended<Self>) -> Self::Output;
 }
+
+/// Makes an operation complete with the count of bytes and the request's buffers.
+macro_rules! counted {
+    ($op:ident, $bufs:ty, $parts:expr) => {
+        impl super::operation::Completable for $op {
+            type Output = (std::io::Result<usize>, $bufs);
+
+            fn complete(ended: super::operation::Ended<Self>) -> Self::Output {
+                ended.count_and($parts)
+            }
+        }
+    };
+}
+pub(super) use counted;

@@ -1,6 +1,6 @@
 //! Peek at a socket's data: recv(2) with `MSG_PEEK`; the bytes stay queued.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation, counted};
 use super::recv;
 use crate::buf::RecvBuf;
 use crate::sys::interest::Interest;
@@ -19,6 +19,8 @@ pub struct Peek {
 }
 
 impl Operation for Peek {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         recv::prepare(self.fd, &mut self.buf, sqe);
         sqe.op_flags = libc::MSG_PEEK as u32;
@@ -37,16 +39,6 @@ impl Operation for Peek {
     fn finish(&mut self, result: i32) -> i32 {
         self.buf.finish(result)
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for Peek {
-    type Output = (io::Result<usize>, RecvBuf);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|peek| peek.buf)
-    }
-}
+counted!(Peek, RecvBuf, |op| op.buf);

@@ -3,7 +3,7 @@
 //! Readiness form: from a pipe once it is readable. From a file at an offset at once if the bytes
 //! are cached (`RWF_NOWAIT`), otherwise on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation, counted};
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
 use crate::sys::file::{self, Room};
@@ -27,6 +27,8 @@ pub struct Read {
 }
 
 impl Operation for Read {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         let (ptr, capacity) = self.buf.as_mut_ptr();
         sqe.opcode = abi::OP_READ;
@@ -60,10 +62,6 @@ impl Operation for Read {
     fn breaks_link(&mut self, result: i32) -> bool {
         let (_, capacity) = self.buf.as_mut_ptr();
         usize::try_from(result) != Ok(capacity)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }
 
@@ -113,10 +111,4 @@ fn read_cached(fd: RawFd, mut room: Room<'_>, offset: u64) -> io::Result<u32> {
     }
 }
 
-impl Completable for Read {
-    type Output = (io::Result<usize>, RecvBuf);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|read| read.buf)
-    }
-}
+counted!(Read, RecvBuf, |op| op.buf);

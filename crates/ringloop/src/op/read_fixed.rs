@@ -3,7 +3,7 @@
 //!
 //! Readiness form: as `read`.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation, counted};
 use super::read::read_now;
 use super::registered::{RegisteredBuf, RegisteredFd};
 use crate::sys::interest::Interest;
@@ -25,6 +25,8 @@ pub struct ReadFixed {
 }
 
 impl Operation for ReadFixed {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         let len = self.buf.capacity();
         self.buf
@@ -59,16 +61,6 @@ impl Operation for ReadFixed {
         self.buf.set_filled(result.max(0) as usize);
         result
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for ReadFixed {
-    type Output = (io::Result<usize>, Option<RegisteredBuf>);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|read| Some(read.buf))
-    }
-}
+counted!(ReadFixed, Option<RegisteredBuf>, |op| Some(op.buf));

@@ -2,7 +2,7 @@
 //!
 //! Readiness form: at once if the bytes are cached (`RWF_NOWAIT`), otherwise on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation, counted};
 use super::vector::Vector;
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
@@ -40,6 +40,8 @@ impl ReadV {
 }
 
 impl Operation for ReadV {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         self.vector
             .prepare(abi::OP_READV, self.fd, self.offset, sqe);
@@ -83,16 +85,6 @@ impl Operation for ReadV {
     fn breaks_link(&mut self, result: i32) -> bool {
         usize::try_from(result) != Ok(self.vector.len())
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for ReadV {
-    type Output = (io::Result<usize>, Vec<RecvBuf>);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(Self::into_bufs)
-    }
-}
+counted!(ReadV, Vec<RecvBuf>, ReadV::into_bufs);

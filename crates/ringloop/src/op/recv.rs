@@ -4,7 +4,7 @@
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
 //! descriptor) to the sink's [`crate::driver::Event`].
 
-use super::operation::{Completable, Ended, Need, Operation, Shape};
+use super::operation::{Need, Operation, Shape, counted};
 use crate::buf::PoolKind;
 use crate::buf::RecvBuf;
 use crate::sys::interest::Interest;
@@ -44,6 +44,8 @@ pub(super) fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
 }
 
 impl Operation for Recv {
+    const EXPOSES_MEMORY: bool = true;
+
     #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
         prepare(self.fd, &mut self.buf, sqe);
@@ -63,21 +65,12 @@ impl Operation for Recv {
     fn finish(&mut self, result: i32) -> i32 {
         self.buf.finish(result)
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for Recv {
-    type Output = (io::Result<usize>, RecvBuf);
+counted!(Recv, RecvBuf, |op| op.buf);
 
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|recv| recv.buf)
-    }
-}
-
-/// Receives until the stream ends, fails or is cancelled; each completion carries a pool buffer.
+/// Receives until the stream ends, fails or is cancelled; each completion carries a pool buffer. The
+/// readiness driver owns the pool, and makes the call itself.
 #[derive(Debug)]
 pub struct RecvMulti {
     fd: RawFd,
@@ -117,6 +110,8 @@ impl RecvMulti {
 }
 
 impl Operation for RecvMulti {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_RECV;
         sqe.fd = self.fd;
@@ -132,20 +127,11 @@ impl Operation for RecvMulti {
         Need::Ready(self.fd, Interest::READ)
     }
 
-    /// The readiness driver owns the pool, so it makes the call itself.
-    fn attempt(&mut self) -> io::Result<u32> {
-        Err(io::ErrorKind::WouldBlock.into())
-    }
-
     fn shape(&self) -> Shape {
         Shape::MultiBuffer(self.pool)
     }
 
     fn rearms(&self) -> bool {
         self.rearms
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }

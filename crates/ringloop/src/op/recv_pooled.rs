@@ -33,6 +33,8 @@ impl RecvPooled {
 }
 
 impl Operation for RecvPooled {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_RECV;
         sqe.fd = self.fd;
@@ -48,9 +50,5 @@ impl Operation for RecvPooled {
 
     fn shape(&self) -> Shape {
         Shape::OnceBuffer(PoolKind::Singles)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }

@@ -65,6 +65,8 @@ impl RecvMsg {
 }
 
 impl Operation for RecvMsg {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_RECVMSG;
         sqe.fd = self.fd;
@@ -94,10 +96,6 @@ impl Operation for RecvMsg {
         };
         parts.source.set_len(len);
         result
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }
 

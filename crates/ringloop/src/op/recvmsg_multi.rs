@@ -76,6 +76,8 @@ impl RecvMsgMulti {
 }
 
 impl Operation for RecvMsgMulti {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         let (name_room, control_room) = self.parts.control.rooms();
         let header = &mut self.parts.header;
@@ -95,16 +97,7 @@ impl Operation for RecvMsgMulti {
         Need::Ready(self.fd, Interest::READ)
     }
 
-    /// The readiness driver owns the pool, so it makes the call by [`RecvMsgMulti::receive`].
-    fn attempt(&mut self) -> io::Result<u32> {
-        Err(io::ErrorKind::WouldBlock.into())
-    }
-
     fn shape(&self) -> Shape {
         Shape::MultiBuffer(PoolKind::Datagrams)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }

@@ -259,16 +259,20 @@ impl Operation for Request {
         }
     }
 
-    fn exposes_memory(&self) -> bool {
-        each!(self, op => op.exposes_memory())
-    }
-
     fn discard(&mut self, result: i32) {
         each!(self, op => op.discard(result));
     }
 }
 
 impl Request {
+    /// See [`Operation::EXPOSES_MEMORY`].
+    pub(crate) fn exposes_memory(&self) -> bool {
+        fn of<O: Operation>(_: &O) -> bool {
+            O::EXPOSES_MEMORY
+        }
+        each!(self, op => of(op))
+    }
+
     /// Takes the buffers out of a completed send, zero-copy or plain.
     pub(crate) fn into_sent(self) -> (Vec<SendBuf>, Transfer) {
         match self {

@@ -1,6 +1,6 @@
 //! Send one buffer: send(2), without SIGPIPE. At most one send per stream is in flight.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation, counted};
 use crate::buf::SendBuf;
 use crate::sys::interest::Interest;
 use crate::sys::socket;
@@ -19,6 +19,8 @@ pub struct Send {
 }
 
 impl Operation for Send {
+    const EXPOSES_MEMORY: bool = true;
+
     #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
         let bytes = self.buf.as_slice();
@@ -42,16 +44,6 @@ impl Operation for Send {
     fn breaks_link(&mut self, result: i32) -> bool {
         usize::try_from(result) != Ok(self.buf.len())
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for Send {
-    type Output = (io::Result<usize>, SendBuf);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|send| send.buf)
-    }
-}
+counted!(Send, SendBuf, |op| op.buf);

@@ -6,7 +6,7 @@
 //! The kernel must not retry such a send itself: it continues after the bytes that the first try
 //! has taken, and a Unix socket then gets an empty datagram (measured on 6.18, `tests/unix.rs`).
 
-use super::operation::{Completable, Ended, Need, Operation, Shape};
+use super::operation::{Need, Operation, Shape, counted};
 use super::send::Send;
 use super::sendmsg::SendMsg;
 use crate::buf::SendBuf;
@@ -92,6 +92,8 @@ impl SendDatagram {
 }
 
 impl Operation for SendDatagram {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         if self.stage == Stage::AwaitingRoom {
             sqe.opcode = abi::OP_POLL_ADD;
@@ -147,16 +149,6 @@ impl Operation for SendDatagram {
         }
         result
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for SendDatagram {
-    type Output = (io::Result<usize>, SendBuf);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(Self::into_buf)
-    }
-}
+counted!(SendDatagram, SendBuf, SendDatagram::into_buf);

@@ -15,19 +15,18 @@ use crate::buf::SendBuf;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
-/// Sends one buffer. The result is the number of bytes sent, possibly not all.
+/// Sends without copying. The result is the number of bytes sent, possibly not all.
 #[derive(Debug)]
-pub struct SendZc {
-    send: Send,
+pub struct ZeroCopy<S> {
+    send: S,
     report: Report,
 }
 
-/// Sends several buffers in one call. The result is the number of bytes sent, possibly not all.
-#[derive(Debug)]
-pub struct SendMsgZc {
-    send: SendMsg,
-    report: Report,
-}
+/// Sends one buffer.
+pub type SendZc = ZeroCopy<Send>;
+
+/// Sends several buffers in one call.
+pub type SendMsgZc = ZeroCopy<SendMsg>;
 
 /// What the completions of a send have reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,15 +77,17 @@ pub enum Transfer {
     Copied,
 }
 
-impl SendZc {
-    /// Sends the rest of `send`'s buffer.
-    pub fn new(send: Send) -> Self {
+impl<S> ZeroCopy<S> {
+    /// Sends what `send` would.
+    pub fn new(send: S) -> Self {
         Self {
             send,
             report: Report::None,
         }
     }
+}
 
+impl SendZc {
     /// The buffer, and how it was sent.
     pub fn into_parts(self) -> (Vec<SendBuf>, Transfer) {
         (vec![self.send.buf], self.report.transfer())
@@ -94,24 +95,21 @@ impl SendZc {
 }
 
 impl SendMsgZc {
-    /// Sends what `send` would.
-    pub fn new(send: SendMsg) -> Self {
-        Self {
-            send,
-            report: Report::None,
-        }
-    }
-
     /// The buffers, and how they were sent.
     pub fn into_parts(self) -> (Vec<SendBuf>, Transfer) {
         (self.send.into_bufs(), self.report.transfer())
     }
 }
 
-impl Operation for SendZc {
+impl<S: Operation> Operation for ZeroCopy<S> {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         self.send.prepare(sqe);
-        sqe.opcode = abi::OP_SEND_ZC;
+        sqe.opcode = match sqe.opcode {
+            abi::OP_SEND => abi::OP_SEND_ZC,
+            _ => abi::OP_SENDMSG_ZC,
+        };
         sqe.ioprio = abi::SEND_ZC_REPORT_USAGE;
     }
 
@@ -125,34 +123,6 @@ impl Operation for SendZc {
 
     fn finish(&mut self, result: i32) -> i32 {
         self.report.next(result)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
-}
-
-impl Operation for SendMsgZc {
-    fn prepare(&mut self, sqe: &mut Sqe) {
-        self.send.prepare(sqe);
-        sqe.opcode = abi::OP_SENDMSG_ZC;
-        sqe.ioprio = abi::SEND_ZC_REPORT_USAGE;
-    }
-
-    fn need(&self) -> Need {
-        self.send.need()
-    }
-
-    fn attempt(&mut self) -> io::Result<u32> {
-        self.send.attempt()
-    }
-
-    fn finish(&mut self, result: i32) -> i32 {
-        self.report.next(result)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }
 

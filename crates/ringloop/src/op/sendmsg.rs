@@ -1,6 +1,6 @@
 //! Send several buffers in one call: sendmsg(2), without SIGPIPE.
 
-use super::operation::{Completable, Ended, Need, Operation};
+use super::operation::{Need, Operation, counted};
 use super::vector::{name_all, send_all_now};
 use crate::buf::SendBuf;
 use crate::sys::address::SockAddr;
@@ -74,6 +74,8 @@ impl SendMsg {
 }
 
 impl Operation for SendMsg {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_SENDMSG;
         sqe.fd = self.fd;
@@ -97,16 +99,6 @@ impl Operation for SendMsg {
         let asked: usize = parts.bufs.iter().map(SendBuf::len).sum();
         usize::try_from(result) != Ok(asked)
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for SendMsg {
-    type Output = (io::Result<usize>, Vec<SendBuf>);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(Self::into_bufs)
-    }
-}
+counted!(SendMsg, Vec<SendBuf>, SendMsg::into_bufs);

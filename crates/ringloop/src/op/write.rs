@@ -2,7 +2,7 @@
 //!
 //! Readiness form: to a pipe when it is writable, as much as fits; to a file on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation, counted};
 use crate::buf::SendBuf;
 use crate::sys::file;
 use crate::sys::interest::Interest;
@@ -28,6 +28,8 @@ pub struct Write {
 }
 
 impl Operation for Write {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         // By address: in a link the bytes may not be there yet.
         let (ptr, len) = self.buf.as_ptr();
@@ -60,10 +62,6 @@ impl Operation for Write {
     fn breaks_link(&mut self, result: i32) -> bool {
         let (_, len) = self.buf.as_ptr();
         usize::try_from(result) != Ok(len)
-    }
-
-    fn exposes_memory(&self) -> bool {
-        true
     }
 }
 
@@ -107,10 +105,4 @@ fn write_parts(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(written)
 }
 
-impl Completable for Write {
-    type Output = (io::Result<usize>, SendBuf);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|write| write.buf)
-    }
-}
+counted!(Write, SendBuf, |op| op.buf);

@@ -2,7 +2,7 @@
 //!
 //! Readiness form: to a pipe when it is writable, as much as fits; to a file on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation, counted};
 use super::registered::{RegisteredBuf, RegisteredFd};
 use super::write::write_ready;
 use crate::sys::interest::Interest;
@@ -24,6 +24,8 @@ pub struct WriteFixed {
 }
 
 impl Operation for WriteFixed {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         let len = self.buf.rest().len();
         let from = self.buf.len() - len;
@@ -55,16 +57,6 @@ impl Operation for WriteFixed {
     fn breaks_link(&mut self, result: i32) -> bool {
         usize::try_from(result) != Ok(self.buf.rest().len())
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for WriteFixed {
-    type Output = (io::Result<usize>, Option<RegisteredBuf>);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(|write| Some(write.buf))
-    }
-}
+counted!(WriteFixed, Option<RegisteredBuf>, |op| Some(op.buf));

@@ -2,7 +2,7 @@
 //!
 //! Readiness form: on a pool thread.
 
-use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use super::operation::{NO_FD, Need, Operation, counted};
 use super::vector::Vector;
 use crate::buf::SendBuf;
 use crate::sys::uring::abi::{self, Sqe};
@@ -33,6 +33,8 @@ impl WriteV {
 }
 
 impl Operation for WriteV {
+    const EXPOSES_MEMORY: bool = true;
+
     fn prepare(&mut self, sqe: &mut Sqe) {
         self.vector
             .prepare(abi::OP_WRITEV, self.fd, self.offset, sqe);
@@ -50,16 +52,6 @@ impl Operation for WriteV {
     fn breaks_link(&mut self, result: i32) -> bool {
         usize::try_from(result) != Ok(self.vector.len())
     }
-
-    fn exposes_memory(&self) -> bool {
-        true
-    }
 }
 
-impl Completable for WriteV {
-    type Output = (io::Result<usize>, Vec<SendBuf>);
-
-    fn complete(ended: Ended<Self>) -> Self::Output {
-        ended.count_and(Self::into_bufs)
-    }
-}
+counted!(WriteV, Vec<SendBuf>, WriteV::into_bufs);

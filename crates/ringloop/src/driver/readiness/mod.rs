@@ -20,7 +20,7 @@ mod watches;
 
 use super::blocking_pool::BlockingPool;
 use super::completion::{Event, Sink};
-use super::table::{Delivery, Phase, Table, flag};
+use super::table::{Full, Phase, Table, flag};
 use super::working::Working;
 use crate::buf::PoolKind;
 use crate::deadlines::Deadlines;
@@ -118,12 +118,12 @@ impl ReadinessDriver {
         Ok(())
     }
 
-    pub(super) fn table_mut(&mut self) -> &mut Table {
-        &mut self.table
+    pub(super) fn table(&self) -> &Table {
+        &self.table
     }
 
-    pub(super) fn in_flight(&self) -> usize {
-        self.table.len()
+    pub(super) fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
     }
 
     fn is_armed(&mut self, key: Key) -> bool {
@@ -249,15 +249,6 @@ impl ReadinessDriver {
     pub(super) fn cancel_descriptor(&mut self, fd: RawFd) -> usize {
         let mut keys = self.table.cancellable_on(fd);
         keys.extend(self.working.naming(fd));
-        for key in &keys {
-            self.cancel(*key);
-        }
-        keys.len()
-    }
-
-    /// See [`super::Driver::cancel_all`].
-    pub(super) fn cancel_all(&mut self) -> usize {
-        let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
         for key in &keys {
             self.cancel(*key);
         }
@@ -487,9 +478,8 @@ impl ReadinessDriver {
         buffer: Option<PoolBuffer>,
     ) -> Option<Event> {
         match self.table.complete(key, res, more, buffer) {
-            Delivery::Event(event) => Some(event),
-            Delivery::Consumed => None,
-            Delivery::Full => {
+            Ok(event) => event,
+            Err(Full) => {
                 self.pause(key);
                 None
             }

@@ -58,15 +58,6 @@ impl UringDriver {
         keys.len()
     }
 
-    /// See [`crate::driver::Driver::cancel_all`].
-    pub(in crate::driver) fn cancel_all(&mut self) -> usize {
-        let keys: Vec<_> = self.table.cancellable().map(|(key, _)| key).collect();
-        for key in &keys {
-            self.cancel(*key);
-        }
-        keys.len()
-    }
-
     pub(in crate::driver) fn forget(&mut self, key: Key) {
         self.cancel(key);
         self.table.orphan(key);

@@ -9,7 +9,7 @@ use super::number::{KIND_CANCEL, KIND_OP, KIND_WAKE};
 use super::{UringDriver, claim};
 use crate::buf::PoolKind;
 use crate::driver::completion::Event;
-use crate::driver::table::{Delivery, Phase, flag};
+use crate::driver::table::{Full, Phase, flag};
 use crate::op::Key;
 use crate::op::{NO_FD, Need, Operation, Request, Shape};
 use crate::sys::pool::PoolBuffer;
@@ -192,9 +192,8 @@ impl UringDriver {
         buffer: Option<PoolBuffer>,
     ) -> Option<Event> {
         match self.table.complete(key, res, more, buffer) {
-            Delivery::Event(event) => Some(event),
-            Delivery::Consumed => None,
-            Delivery::Full => {
+            Ok(event) => event,
+            Err(Full) => {
                 self.pause(key);
                 None
             }

@@ -97,7 +97,7 @@ fn link_that_memory_fails_in_the_middle_of_ends_there() {
         }
         let mut written = [0; 8];
         assert_eq!(far.read(&mut written).unwrap(), taken as usize);
-        assert_eq!(driver.in_flight(), 0);
+        assert_eq!(driver.table.len(), 0);
         // The next link is whole again.
         let links = [b"5", b"6"].map(|byte| write(near.as_raw_fd(), byte));
         for key in driver.submit_linked(links.into(), Waker::noop()) {
@@ -126,7 +126,7 @@ fn operation_that_lost_its_timeout_is_cancelled() {
     // A kernel thread begins a link that a submission cuts short; its waits end like this.
     assert!([libc::ECANCELED, libc::EINTR].contains(&-results[0]));
     assert_eq!(results[1..], [-libc::ENOMEM, -libc::ECANCELED]);
-    assert_eq!(driver.in_flight(), 0);
+    assert_eq!(driver.table.len(), 0);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn split_link_whose_future_is_gone_leaves_nothing() {
         driver.wait(Some(Duration::from_millis(1))).unwrap();
         assert!(driver.next_event().is_none());
     }
-    assert_eq!(driver.in_flight(), 0);
+    assert_eq!(driver.table.len(), 0);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn operations_wait_out_a_kernel_without_memory() {
         driver.wait(Some(Duration::from_millis(1))).unwrap();
         assert!(driver.next_event().is_none());
     }
-    assert_eq!(driver.in_flight(), 42, "nothing is lost, nothing has begun");
+    assert_eq!(driver.table.len(), 42, "nothing is lost, nothing has begun");
     // A little at a time, then all there is.
     driver.ring.takes_at_most = 3;
     assert_eq!(result(&mut driver, nops[0]).0, 0);
@@ -178,7 +178,7 @@ fn operations_wait_out_a_kernel_without_memory() {
     }
     let received = result(&mut driver, recv);
     assert_eq!(received.0, 5);
-    while driver.in_flight() > 0 {
+    while driver.table.len() > 0 {
         driver.wait(Some(Duration::from_millis(1))).unwrap();
         assert!(driver.next_event().is_none());
     }
@@ -283,7 +283,7 @@ fn operation_on_two_descriptors_that_was_tried_first_names_both() {
 /// Runs turns until nothing is in flight.
 fn finish(driver: &mut UringDriver) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while driver.in_flight() > 0 {
+    while driver.table.len() > 0 {
         assert!(Instant::now() < deadline, "something goes on");
         driver.wait(Some(Duration::from_millis(1))).unwrap();
         assert!(driver.next_event().is_none());

@@ -99,7 +99,7 @@ fn send_that_the_kernel_has_stopped_waits_again_and_goes_once() {
             }
             assert_eq!(drain(&mut driver, &mut far, filled), BYTES);
             assert_eq!(result(&mut driver, key).0, BYTES.len() as i32);
-            assert_eq!(driver.in_flight(), 0);
+            assert_eq!(driver.table.len(), 0);
         }
     }
 }
