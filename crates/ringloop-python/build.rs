@@ -22,8 +22,6 @@ fn version_of<'a>(lock: &'a str, name: &str) -> Option<&'a str> {
         let mut lines = entry.lines();
         lines.any(|line| line == format!("name = \"{name}\""))
     })?;
-    let version = entry
-        .lines()
-        .find_map(|line| line.strip_prefix("version = \""))?;
+    let version = entry.lines().find_map(|line| line.strip_prefix("version = \""))?;
     version.strip_suffix('"')
 }

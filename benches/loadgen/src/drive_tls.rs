@@ -31,11 +31,7 @@ pub fn run(options: &Options) -> io::Result<String> {
     let load = Load {
         addr: &options.addr,
         config: config(&options.authority)?,
-        script: Script::echo(if options.mode == Mode::TlsHandshake {
-            1
-        } else {
-            options.size
-        }),
+        script: Script::echo(if options.mode == Mode::TlsHandshake { 1 } else { options.size }),
         reconnects: options.mode == Mode::TlsHandshake,
     };
     let mut epoll = Epoll::new(options.connections)?;
@@ -76,9 +72,7 @@ fn config(authority: &str) -> io::Result<Arc<ClientConfig>> {
     let certificate = CertificateDer::from_pem_file(authority).map_err(io::Error::other)?;
     let mut roots = RootCertStore::empty();
     roots.add(certificate).map_err(io::Error::other)?;
-    let mut config = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     // Every handshake is a full one.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))

@@ -101,8 +101,7 @@ impl Load {
     }
 
     fn arm_multishot(&mut self, index: usize) -> io::Result<()> {
-        self.ring
-            .receive_multishot(self.connections[index].fd, index as u64)
+        self.ring.receive_multishot(self.connections[index].fd, index as u64)
     }
 
     fn react(&mut self, completion: &Completion, tally: &mut Tally) -> io::Result<()> {

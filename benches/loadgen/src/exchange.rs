@@ -39,18 +39,13 @@ impl Script {
             .collect::<Vec<u8>>()
             .leak();
         let skipped = text.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self::Echo {
-            text: &text[skipped..],
-            size,
-        }
+        Self::Echo { text: &text[skipped..], size }
     }
 
     /// Create a keep-alive GET of `path`. The text is leaked.
     pub fn http(host: &str, path: &str) -> Self {
         let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n\r\n");
-        Self::Http {
-            request: text.into_bytes().leak(),
-        }
+        Self::Http { request: text.into_bytes().leak() }
     }
 
     /// Whether every response is short enough to be checked in full.
@@ -87,12 +82,7 @@ pub struct Wrong(pub &'static str);
 impl Exchange {
     /// Start on connection number `connection`.
     pub fn new(script: Script, connection: usize) -> Self {
-        Self {
-            script,
-            turn: connection * 31,
-            received_len: 0,
-            http: Response::default(),
-        }
+        Self { script, turn: connection * 31, received_len: 0, http: Response::default() }
     }
 
     /// The next request; the exchange now expects its response.
@@ -197,9 +187,7 @@ impl Response {
     }
 
     fn body(&mut self, missing: usize, arrived: usize) -> Result<bool, Wrong> {
-        let left = missing
-            .checked_sub(arrived)
-            .ok_or(Wrong("response longer than announced"))?;
+        let left = missing.checked_sub(arrived).ok_or(Wrong("response longer than announced"))?;
         self.body_missing_len = Some(left);
         Ok(left == 0)
     }
@@ -207,10 +195,7 @@ impl Response {
 
 /// The length of a complete response head, including its blank line.
 fn head_len(bytes: &[u8]) -> Option<usize> {
-    bytes
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .map(|start| start + 4)
+    bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|start| start + 4)
 }
 
 /// Parse the status and the Content-Length of a complete head.
@@ -224,9 +209,7 @@ fn content_len(head: &[u8]) -> Result<usize, Wrong> {
         };
         if line[..colon].eq_ignore_ascii_case(b"content-length") {
             let digits = line[colon + 1..].trim_ascii();
-            let parsed = std::str::from_utf8(digits)
-                .ok()
-                .and_then(|text| text.parse().ok());
+            let parsed = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
             return parsed.ok_or(Wrong("Content-Length is not a number"));
         }
     }

@@ -18,10 +18,7 @@ pub struct Histogram {
 impl Histogram {
     /// Make an empty histogram.
     pub fn new() -> Self {
-        Self {
-            counts: vec![0; BUCKETS],
-            total: 0,
-        }
+        Self { counts: vec![0; BUCKETS], total: 0 }
     }
 
     /// Count one latency.
@@ -67,11 +64,7 @@ mod tests {
     fn buckets_are_ordered_without_gaps_and_narrow() {
         let mut previous = None;
         for exponent in 0..40 {
-            for value in [
-                1u64 << exponent,
-                (1 << exponent) + 1,
-                (1 << exponent) * 3 / 2,
-            ] {
+            for value in [1u64 << exponent, (1 << exponent) + 1, (1 << exponent) * 3 / 2] {
                 let bucket = bucket_of(value);
                 let highest = highest_of(bucket);
                 assert!(highest >= value, "{value} lies above its bucket");

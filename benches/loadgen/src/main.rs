@@ -29,10 +29,7 @@ use tally::Tally;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments
-        .iter()
-        .any(|argument| argument == "--help" || argument == "-h")
-    {
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return print(io::stdout(), USAGE);
     }
     let options = match Options::parse(arguments.into_iter()) {
@@ -45,10 +42,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(report) => print(io::stdout(), &format!("{report}\n")),
         Err(error) => {
-            print(
-                io::stderr(),
-                &format!("loadgen: {}: {error}\n", options.addr),
-            );
+            print(io::stderr(), &format!("loadgen: {}: {error}\n", options.addr));
             ExitCode::FAILURE
         }
     }
@@ -68,9 +62,7 @@ fn run(options: &Options) -> io::Result<String> {
     let script = match options.mode {
         Mode::Http => Script::http(&options.addr, &options.path),
         Mode::UdpEcho if options.size > CHECKED_LEN_MAX => {
-            return Err(io::Error::other(
-                "echoed datagrams are 2048 bytes long at most",
-            ));
+            return Err(io::Error::other("echoed datagrams are 2048 bytes long at most"));
         }
         Mode::Echo | Mode::UdpEcho => Script::echo(options.size),
         Mode::TlsEcho | Mode::TlsHandshake => return drive_tls::run(options),
@@ -90,9 +82,7 @@ fn run(options: &Options) -> io::Result<String> {
         drive_uring::run(ring, &streams, script, &mut tally)?;
         return Ok(tally.report("uring"));
     }
-    streams
-        .iter()
-        .try_for_each(|stream| stream.set_nonblocking(true))?;
+    streams.iter().try_for_each(|stream| stream.set_nonblocking(true))?;
     drive_epoll::run(&streams, script, &mut tally)?;
     Ok(tally.report("epoll"))
 }

@@ -88,9 +88,7 @@ impl Options {
             driver: Driver::Auto,
         };
         while let Some(name) = arguments.next() {
-            let value = arguments
-                .next()
-                .ok_or_else(|| format!("{name} needs a value"))?;
+            let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
             options.set(&name, value)?;
         }
         if options.addr.is_empty() {
@@ -123,11 +121,8 @@ impl Options {
             "--cpu" => self.cpu = Some(number(name, &value)?),
             "--server-pid" => self.server_pids.push(number(name, &value)?),
             "--driver" => {
-                let drivers = [
-                    ("auto", Driver::Auto),
-                    ("uring", Driver::Uring),
-                    ("epoll", Driver::Epoll),
-                ];
+                let drivers =
+                    [("auto", Driver::Auto), ("uring", Driver::Uring), ("epoll", Driver::Epoll)];
                 self.driver = choice(name, &value, &drivers)?;
             }
             _ => return Err(format!("{name} is not an option")),
@@ -137,9 +132,7 @@ impl Options {
 }
 
 fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value
-        .parse()
-        .map_err(|_| format!("{name}: {value} is not a number"))
+    value.parse().map_err(|_| format!("{name}: {value} is not a number"))
 }
 
 fn within(name: &str, value: &str, min: usize, max: usize) -> Result<usize, String> {
@@ -191,10 +184,7 @@ mod tests {
             "--addr a:1 --colour red",
         ] {
             let name = line.split_whitespace().nth(2).unwrap_or_default();
-            assert!(
-                parse(line).is_err_and(|error| error.contains(name)),
-                "{line}"
-            );
+            assert!(parse(line).is_err_and(|error| error.contains(name)), "{line}");
         }
         assert!(parse("--size 4").is_err());
     }

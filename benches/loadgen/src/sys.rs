@@ -24,11 +24,7 @@ use std::{mem, ptr, slice};
 
 /// Convert a system call's `-1` into the error in `errno`.
 fn checked(result: i64) -> io::Result<i64> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Pin this thread to one CPU.
@@ -47,10 +43,7 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
 
 /// CPU time this process has used so far.
 pub fn process_cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: (5).
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -76,10 +69,8 @@ pub fn set_segment_len(fd: RawFd, len: usize) -> io::Result<()> {
 /// Send `payload` on a connected socket `count` times in one system call; a partial send is not an
 /// error.
 pub fn send_many(fd: RawFd, payload: &'static [u8], count: usize) -> io::Result<()> {
-    let mut iovec = libc::iovec {
-        iov_base: payload.as_ptr().cast_mut().cast(),
-        iov_len: payload.len(),
-    };
+    let mut iovec =
+        libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
     // SAFETY: (5).
     let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
     message.msg_hdr.msg_iov = &raw mut iovec;
@@ -100,15 +91,10 @@ impl Epoll {
     /// Open an epoll set that reports up to `capacity` sockets per wait.
     pub fn new(capacity: usize) -> io::Result<Self> {
         // SAFETY: no memory is passed.
-        let fd = checked(i64::from(unsafe {
-            libc::epoll_create1(libc::EPOLL_CLOEXEC)
-        }))?;
+        let fd = checked(i64::from(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }))?;
         // SAFETY: the kernel just opened `fd`; nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        Ok(Self {
-            fd,
-            events: vec![libc::epoll_event { events: 0, u64: 0 }; capacity.max(1)],
-        })
+        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; capacity.max(1)] })
     }
 
     /// Watch `fd` for input; `data` is returned with its events.
@@ -128,16 +114,11 @@ impl Epoll {
 
     fn control(&self, operation: i32, fd: RawFd, data: u64, output: bool) -> io::Result<()> {
         let output = if output { libc::EPOLLOUT as u32 } else { 0 };
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32 | output,
-            u64: data,
-        };
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32 | output, u64: data };
         let epoll = self.fd.as_raw_fd();
         // SAFETY: (5).
-        checked(i64::from(unsafe {
-            libc::epoll_ctl(epoll, operation, fd, &raw mut event)
-        }))
-        .map(drop)
+        checked(i64::from(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) }))
+            .map(drop)
     }
 
     /// Wait for at least one socket and collect the data of the ready ones in `ready`.
@@ -298,11 +279,8 @@ impl Ring {
     /// each and a scratch buffer of `scratch_len` bytes.
     pub fn new(connections: usize, buffer_len: usize, scratch_len: usize) -> io::Result<Self> {
         let entries = (2 * connections).next_power_of_two().clamp(64, 4096) as u32;
-        let mut params = Params {
-            flags: SETUP_FLAGS,
-            cq_entries: 4 * entries,
-            ..Params::default()
-        };
+        let mut params =
+            Params { flags: SETUP_FLAGS, cq_entries: 4 * entries, ..Params::default() };
         // SAFETY: (5).
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut params) };
         let fd = checked(fd)? as RawFd;
@@ -360,13 +338,7 @@ impl Ring {
         let argument = &raw const registration;
         // SAFETY: (5); the ring memory it names stays mapped (1).
         checked(unsafe {
-            libc::syscall(
-                libc::SYS_io_uring_register,
-                fd,
-                REGISTER_PBUF_RING,
-                argument,
-                1,
-            )
+            libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_PBUF_RING, argument, 1)
         })
         .map(drop)
     }
@@ -411,10 +383,7 @@ impl Ring {
     }
 
     fn receive(&mut self, fd: RawFd, len: usize, flags: i32, data: u64) -> io::Result<()> {
-        assert!(
-            len <= self.scratch_len,
-            "a message is longer than the scratch buffer"
-        );
+        assert!(len <= self.scratch_len, "a message is longer than the scratch buffer");
         self.push(Submission {
             opcode: OP_RECV,
             ioprio: RECV_POLL_FIRST,
@@ -435,9 +404,7 @@ impl Ring {
 
     /// The bytes of a provided buffer.
     pub fn buffer(&self, id: u16, len: usize) -> &[u8] {
-        let start = self
-            .buffer_bytes
-            .wrapping_add(usize::from(id) * self.buffer_len);
+        let start = self.buffer_bytes.wrapping_add(usize::from(id) * self.buffer_len);
         // SAFETY: (1), (4); `id` comes from a completion, so it is a buffer of this group.
         unsafe { slice::from_raw_parts(start, len.min(self.buffer_len)) }
     }
@@ -446,9 +413,7 @@ impl Ring {
     pub fn recycle(&mut self, id: u16) {
         let slot = usize::from(self.buffer_tail & self.buffer_mask);
         let entry = self.buffers.wrapping_byte_add(slot * BUFFER_ENTRY_LEN);
-        let addr = self
-            .buffer_bytes
-            .wrapping_add(usize::from(id) * self.buffer_len) as u64;
+        let addr = self.buffer_bytes.wrapping_add(usize::from(id) * self.buffer_len) as u64;
         // SAFETY: (1), (2): the slot is inside the ring and the kernel reads it after the tail moves.
         unsafe { entry.cast::<u64>().write(addr) };
         let len = entry.cast::<u32>().wrapping_add(2);
@@ -471,9 +436,7 @@ impl Ring {
         // SAFETY: (1), (2).
         let tail = unsafe { AtomicU32::from_ptr(self.sq_tail) };
         let position = tail.load(Ordering::Relaxed);
-        let slot = self
-            .submissions
-            .wrapping_add((position & self.sq_mask) as usize);
+        let slot = self.submissions.wrapping_add((position & self.sq_mask) as usize);
         // SAFETY: (1), (2): the slot is free, `pending` never passes the ring's length.
         unsafe { slot.write(submission) };
         tail.store(position.wrapping_add(1), Ordering::Release);
@@ -516,9 +479,7 @@ impl Ring {
         let head = unsafe { AtomicU32::from_ptr(self.sq_head) };
         // SAFETY: (1), (2).
         let tail = unsafe { AtomicU32::from_ptr(self.sq_tail) };
-        self.pending = tail
-            .load(Ordering::Relaxed)
-            .wrapping_sub(head.load(Ordering::Acquire));
+        self.pending = tail.load(Ordering::Relaxed).wrapping_sub(head.load(Ordering::Acquire));
         match checked(result) {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
@@ -538,20 +499,13 @@ impl Ring {
         if head == tail_word.load(Ordering::Acquire) {
             return None;
         }
-        let slot = self
-            .completions
-            .wrapping_add((head & self.cq_mask) as usize);
+        let slot = self.completions.wrapping_add((head & self.cq_mask) as usize);
         // SAFETY: (1), (2): the kernel published this slot by moving the tail past it.
         let raw = unsafe { slot.read() };
         head_word.store(head.wrapping_add(1), Ordering::Release);
         let buffer = (raw.flags & CQE_F_BUFFER != 0).then_some((raw.flags >> 16) as u16);
         let more = raw.flags & CQE_F_MORE != 0;
-        Some(Completion {
-            data: raw.user_data,
-            result: raw.res,
-            more,
-            buffer,
-        })
+        Some(Completion { data: raw.user_data, result: raw.res, more, buffer })
     }
 }
 
@@ -559,11 +513,7 @@ impl Ring {
 fn map(len: usize, of: Option<(&OwnedFd, i64)>) -> io::Result<*mut c_void> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let (flags, fd, offset) = match of {
-        Some((fd, offset)) => (
-            libc::MAP_SHARED | libc::MAP_POPULATE,
-            fd.as_raw_fd(),
-            offset,
-        ),
+        Some((fd, offset)) => (libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
     };
     // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
@@ -581,11 +531,7 @@ pub fn cpu_time_of(pid: u32) -> io::Result<Duration> {
     let mut total_ns = 0u64;
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = io::read_to_string(File::open(task?.path().join("schedstat"))?)?;
-        total_ns += text
-            .split_whitespace()
-            .next()
-            .and_then(|n| n.parse::<u64>().ok())
-            .unwrap_or(0);
+        total_ns += text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
     }
     Ok(Duration::from_nanos(total_ns))
 }

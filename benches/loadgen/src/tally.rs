@@ -97,24 +97,17 @@ impl Tally {
         let (mut seconds, mut client_busy, mut server_busy) = (0.0, 0.0, None);
         if let Some(window) = &self.window {
             seconds = window.started.elapsed().as_secs_f64();
-            client_busy = sys::process_cpu_time()
-                .saturating_sub(window.client_cpu)
-                .as_secs_f64()
-                / seconds;
+            client_busy =
+                sys::process_cpu_time().saturating_sub(window.client_cpu).as_secs_f64() / seconds;
             server_busy = match (self.server_cpu(), window.server_cpu) {
                 (Some(now), Some(then)) => Some(now.saturating_sub(then).as_secs_f64() / seconds),
                 _ => None,
             };
         }
-        let rps = if seconds > 0.0 {
-            self.requests as f64 / seconds
-        } else {
-            0.0
-        };
+        let rps = if seconds > 0.0 { self.requests as f64 / seconds } else { 0.0 };
         let server_busy = server_busy.map_or("null".into(), |busy| format!("{busy:.5}"));
-        let first_error = self.first_error.map_or("null".into(), |text| {
-            format!("\"{}\"", text.escape_default())
-        });
+        let first_error =
+            self.first_error.map_or("null".into(), |text| format!("\"{}\"", text.escape_default()));
         format!(
             "{{\"requests\": {}, \"seconds\": {seconds:.6}, \"rps\": {rps:.1}, \"p50_us\": {:.1}, \
              \"p99_us\": {:.1}, \"errors\": {}, \"first_error\": {first_error}, \

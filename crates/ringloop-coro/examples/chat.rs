@@ -56,9 +56,7 @@ fn client(stream: TcpStream, number: usize, events: &Sender<Event>) -> io::Resul
     };
     drop(spawn(move || write_lines(&theirs, &to_write)));
     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-    events
-        .send(Event::Came(number, name, lines))
-        .map_err(gone)?;
+    events.send(Event::Came(number, name, lines)).map_err(gone)?;
     for line in from_client {
         events.send(Event::Said(number, line?)).map_err(gone)?;
     }
@@ -95,10 +93,7 @@ fn talk(events: &Receiver<Event>) {
         let line: Arc<str> = line.into();
         clients.retain(|number, (_, lines)| {
             *number == from
-                || !matches!(
-                    lines.try_send(Arc::clone(&line)),
-                    Err(TrySendError::Full(_))
-                )
+                || !matches!(lines.try_send(Arc::clone(&line)), Err(TrySendError::Full(_)))
         });
     }
 }

@@ -80,9 +80,6 @@ fn park(count: usize, pause: Option<Duration>) -> io::Result<()> {
         let joined = handle.join();
         joined.map_err(|error| io::Error::other(error.to_string()))??;
     }
-    println!(
-        "all woken and joined {:.2} s later",
-        begin.elapsed().as_secs_f64()
-    );
+    println!("all woken and joined {:.2} s later", begin.elapsed().as_secs_f64());
     Ok(())
 }

@@ -14,11 +14,7 @@ pub(crate) struct Cancelled;
 
 /// The error of a coroutine that unwound with `payload`.
 pub(crate) fn join_error(payload: Box<dyn Any + Send>) -> JoinError {
-    if payload.is::<Cancelled>() {
-        JoinError::Cancelled
-    } else {
-        JoinError::Panicked(payload)
-    }
+    if payload.is::<Cancelled>() { JoinError::Cancelled } else { JoinError::Panicked(payload) }
 }
 
 /// Why a coroutine did not wait.

@@ -70,11 +70,7 @@ impl<S> EventSource<S> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ready(&self, interest: Interest) -> io::Result<Interest> {
-        let poll = Poll {
-            fd: self.polled.on_loop(),
-            interest,
-            level: false,
-        };
+        let poll = Poll { fd: self.polled.on_loop(), interest, level: false };
         Op::new(poll).await
     }
 
@@ -118,8 +114,6 @@ impl<S> DerefMut for EventSource<S> {
 
 impl<S: fmt::Debug> fmt::Debug for EventSource<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventSource")
-            .field("source", &self.source)
-            .finish_non_exhaustive()
+        f.debug_struct("EventSource").field("source", &self.source).finish_non_exhaustive()
     }
 }

@@ -59,10 +59,7 @@ impl Inbox {
 
     /// Takes what was sent, and nothing more from now on.
     pub fn close(&self) -> Vec<Arc<dyn Runnable>> {
-        let closed = InboxState {
-            is_closed: true,
-            ..InboxState::default()
-        };
+        let closed = InboxState { is_closed: true, ..InboxState::default() };
         let state = std::mem::replace(&mut *self.lock(), closed);
         // The waker is dropped with the lock free.
         state.tasks

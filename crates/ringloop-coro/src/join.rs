@@ -49,11 +49,7 @@ impl<T> Unpin for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
     pub(crate) fn new(task: Arc<dyn Joinable<T>>) -> Self {
-        Self {
-            task,
-            is_taken: false,
-            result: PhantomData,
-        }
+        Self { task, is_taken: false, result: PhantomData }
     }
 
     /// Whether the coroutine has ended.

@@ -50,10 +50,7 @@ impl<K: Kind> ParkedOp<K> {
     #[inline(always)]
     pub fn new(op: Op<K>, waker: NonNull<Waker>) -> Self {
         Self {
-            header: OpHeader {
-                poll: poll::<K>,
-                waker,
-            },
+            header: OpHeader { poll: poll::<K>, waker },
             op: ManuallyDrop::new(op),
             output: None,
         }

@@ -344,9 +344,7 @@ impl Spawner {
 /// Outside of a runtime.
 #[track_caller]
 pub fn spawner() -> Spawner {
-    Spawner {
-        inbox: Arc::clone(scheduler().inbox()),
-    }
+    Spawner { inbox: Arc::clone(scheduler().inbox()) }
 }
 
 /// The name of the running coroutine.

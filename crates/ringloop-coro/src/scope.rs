@@ -75,11 +75,7 @@ where
         wait::is_coroutine(),
         "a scope was opened outside of a coroutine: it has to park until its coroutines are over"
     );
-    let scope = Scope {
-        data: Arc::default(),
-        own: PhantomData,
-        env: PhantomData,
-    };
+    let scope = Scope { data: Arc::default(), own: PhantomData, env: PhantomData };
     let data = &scope.data;
     let check = wait::check_unwinding();
     let worked = catch_unwind(AssertUnwindSafe(|| work(&scope)));
@@ -99,11 +95,7 @@ where
             value
         }
         // A wait unwinds only if it is certain.
-        _ => wait::unwind(if waited.is_err() {
-            UnwindCheck::CERTAIN
-        } else {
-            check
-        }),
+        _ => wait::unwind(if waited.is_err() { UnwindCheck::CERTAIN } else { check }),
     }
 }
 
@@ -117,9 +109,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field("live", &self.data.lock().live.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Scope").field("live", &self.data.lock().live.len()).finish_non_exhaustive()
     }
 }
 
@@ -269,28 +259,17 @@ impl<T, F: FnOnce() -> T> ScopedTask<F, T> {
         state.next_id += 1;
         state.live.insert(id, None);
         drop(state);
-        let packet = Arc::new(Packet {
-            result: Mutex::new(None),
-            data: Arc::clone(data),
-            id,
-        });
+        let packet = Arc::new(Packet { result: Mutex::new(None), data: Arc::clone(data), id });
         let scoped = Self {
             closure,
             packet: Arc::clone(&packet),
-            done: CompletionGuard {
-                data: Arc::clone(data),
-                id,
-            },
+            done: CompletionGuard { data: Arc::clone(data), id },
         };
         (scoped, packet)
     }
 
     fn run(self) {
-        let Self {
-            closure,
-            packet,
-            done,
-        } = self;
+        let Self { closure, packet, done } = self;
         // Dropped last, even if another drop panics.
         let _done = done;
         let result = catch_unwind(AssertUnwindSafe(closure)).map_err(join_error);
@@ -320,20 +299,13 @@ impl<T> Packet<T> {
         if is_cancelled {
             handle.cancel();
         }
-        ScopedJoinHandle {
-            handle,
-            packet: self,
-            scope: PhantomData,
-        }
+        ScopedJoinHandle { handle, packet: self, scope: PhantomData }
     }
 }
 
 impl<T> Drop for Packet<T> {
     fn drop(&mut self) {
-        let result = self
-            .result
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let result = self.result.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(Err(JoinError::Panicked(_))) = result.take() {
             self.data.has_panicked.store(true, Ordering::Relaxed);
         }

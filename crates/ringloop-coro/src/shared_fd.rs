@@ -46,11 +46,7 @@ pub(crate) struct SharedFd<S: StdFd> {
 
 impl<S: StdFd> SharedFd<S> {
     pub fn new(value: S) -> Self {
-        Self {
-            value: Some(value),
-            first_id: AtomicU64::new(0),
-            loops: Mutex::new(Vec::new()),
-        }
+        Self { value: Some(value), first_id: AtomicU64::new(0), loops: Mutex::new(Vec::new()) }
     }
 
     /// The descriptor, for use on the current loop.
@@ -72,11 +68,7 @@ impl<S: StdFd> SharedFd<S> {
         if loops.is_empty() {
             self.first_id.store(id, Ordering::Relaxed);
         }
-        loops.push(UserLoop {
-            id,
-            workers: Workers::current(),
-            worker: ringloop::worker(),
-        });
+        loops.push(UserLoop { id, workers: Workers::current(), worker: ringloop::worker() });
     }
 }
 

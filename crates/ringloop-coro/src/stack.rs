@@ -89,9 +89,7 @@ fn len_of(bytes: usize) -> usize {
 impl StackPool {
     /// An empty pool whose stacks have `bytes` usable bytes by default.
     pub fn new(bytes: usize) -> Self {
-        Self {
-            sizes: vec![SizeClass::new(len_of(bytes))],
-        }
+        Self { sizes: vec![SizeClass::new(len_of(bytes))] }
     }
 
     /// A stack of at least `bytes` usable bytes, or of the default size.
@@ -119,13 +117,7 @@ impl StackPool {
 
 impl SizeClass {
     fn new(len: usize) -> Self {
-        Self {
-            len,
-            free: Vec::new(),
-            slabs: Vec::new(),
-            registrations: Vec::new(),
-            unused_at: 0,
-        }
+        Self { len, free: Vec::new(), slabs: Vec::new(), registrations: Vec::new(), unused_at: 0 }
     }
 
     fn take(&mut self) -> io::Result<Stack> {
@@ -147,10 +139,7 @@ impl SizeClass {
 
     /// The next stack of the last slab, or of a new one.
     fn cut(&mut self) -> io::Result<Stack> {
-        let room = self
-            .slabs
-            .last()
-            .map_or(0, |slab| slab.len() - self.unused_at);
+        let room = self.slabs.last().map_or(0, |slab| slab.len() - self.unused_at);
         if room < self.len {
             let count =
                 (limits::SLAB_STACKS_MIN << self.slabs.len().min(16)).min(limits::SLAB_STACKS_MAX);
@@ -231,9 +220,7 @@ mod tests {
     #[test]
     fn stack_beyond_the_cap_loses_its_pages_and_reads_as_zeros() {
         let mut pool = StackPool::new(0);
-        let stacks: Vec<_> = (0..=limits::STACKS_KEPT)
-            .map(|_| pool.take(None).unwrap())
-            .collect();
+        let stacks: Vec<_> = (0..=limits::STACKS_KEPT).map(|_| pool.take(None).unwrap()).collect();
         let last = stacks.last().unwrap().top().get() - 1;
         assert_eq!(sys::memory_of_tests(last), 0);
         assert_eq!(sys::memory_of_tests(last), 1);

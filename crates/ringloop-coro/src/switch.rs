@@ -122,10 +122,7 @@ impl Fiber {
             frame.locals.clear();
             CURRENT.set(ptr::null());
         };
-        Self {
-            coroutine: Coroutine::with_stack(stack, root),
-            op: None,
-        }
+        Self { coroutine: Coroutine::with_stack(stack, root), op: None }
     }
 
     /// Runs until it suspends; `None` when its closure has returned.

@@ -60,9 +60,7 @@ impl UnwindCheck {
 
     /// Something on the thread unwinds, perhaps this coroutine.
     pub fn doubtful() -> Self {
-        Self {
-            doubted_at: NO_UNWINDING_COUNT.get(),
-        }
+        Self { doubted_at: NO_UNWINDING_COUNT.get() }
     }
 
     /// Whether the coroutine is known not to unwind.

@@ -54,13 +54,11 @@ impl Drop for LiveWorker {
 
 /// Sets up `count` workers.
 pub(crate) fn worker_parts(count: usize, detector: Option<DeadlockDetector>) -> Vec<WorkerParts> {
-    let parts: Vec<(StealQueue, Arc<Inbox>)> = (0..count.max(1))
-        .map(|_| (Worker::new_fifo(), Arc::default()))
-        .collect();
-    let remotes = parts.iter().map(|(queue, inbox)| Remote {
-        inbox: Arc::clone(inbox),
-        stealer: queue.stealer(),
-    });
+    let parts: Vec<(StealQueue, Arc<Inbox>)> =
+        (0..count.max(1)).map(|_| (Worker::new_fifo(), Arc::default())).collect();
+    let remotes = parts
+        .iter()
+        .map(|(queue, inbox)| Remote { inbox: Arc::clone(inbox), stealer: queue.stealer() });
     let set = Arc::new(WorkerSet {
         remotes: remotes.collect(),
         idle: IdleSet::new(parts.len()),

@@ -51,9 +51,7 @@ fn coroutines_take_turns_where_they_yield() {
         for handle in handles {
             handle.join().unwrap();
         }
-        let expected: Vec<_> = (0..3)
-            .flat_map(|turn| (0..3).map(move |n| (turn, n)))
-            .collect();
+        let expected: Vec<_> = (0..3).flat_map(|turn| (0..3).map(move |n| (turn, n))).collect();
         assert_eq!(*order.borrow(), expected);
     });
 }
@@ -108,10 +106,7 @@ fn handle_is_joined_by_a_plain_thread() {
             3
         });
         let thread = std::thread::spawn(move || send.send(handle.join().unwrap()).unwrap());
-        assert_eq!(
-            block_on(ringloop::spawn_blocking(move || receive.recv().unwrap())).unwrap(),
-            3
-        );
+        assert_eq!(block_on(ringloop::spawn_blocking(move || receive.recv().unwrap())).unwrap(), 3);
         thread.join().unwrap();
     });
 }
@@ -136,11 +131,7 @@ fn async_code_on_the_plain_runtime_awaits_a_coroutine() {
 fn wait_outside_of_a_coroutine_is_an_error_that_says_what_to_do() {
     assert_eq!(try_block_on(async {}), Err(WaitError::NoCoroutine));
     let said = std::panic::catch_unwind(|| block_on(async {})).unwrap_err();
-    assert!(
-        said.downcast_ref::<String>()
-            .unwrap()
-            .contains("ringloop_coro::start")
-    );
+    assert!(said.downcast_ref::<String>().unwrap().contains("ringloop_coro::start"));
 }
 
 #[test]
@@ -210,9 +201,7 @@ fn runtimes_on_one_thread_alternate() {
             ringloop::time::sleep(Duration::from_millis(1)).await;
             handle
         });
-        second
-            .block_on(async { spawn_local(yield_now).await.unwrap() })
-            .unwrap();
+        second.block_on(async { spawn_local(yield_now).await.unwrap() }).unwrap();
         drop(first);
         assert!(cancelled.unwrap().is_finished());
         let sum = second.block_on(async { spawn_local(|| spawn(|| 2).join().unwrap()).await });
@@ -278,9 +267,8 @@ fn socket_in_a_nested_loop_is_refused_and_works_outside() {
     on_both(|| {
         let (mut near, mut far) = ringloop_coro::net::UnixStream::pair().unwrap();
         let runtime = ringloop::Runtime::new().unwrap();
-        let refused = catch_unwind(AssertUnwindSafe(|| {
-            runtime.block_on(async { near.read(&mut [0; 8]) })
-        }));
+        let refused =
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(async { near.read(&mut [0; 8]) })));
         assert!(panic_message(&*refused.unwrap_err()).contains("outside of a coroutine"));
         drop(runtime);
         let reader = spawn(move || {

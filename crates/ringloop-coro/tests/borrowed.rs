@@ -153,9 +153,7 @@ fn timed_out_read_does_not_touch_memory() {
 fn runtime_end_waits_for_the_kernel() {
     for driver in drivers() {
         for workers in [1, 3] {
-            let memory: Vec<_> = (0..64)
-                .map(|_| Arc::new(Mutex::new(vec![0; LEN])))
-                .collect();
+            let memory: Vec<_> = (0..64).map(|_| Arc::new(Mutex::new(vec![0; LEN]))).collect();
             let lent = memory.clone();
             let builder = Builder::new().driver(driver).workers(workers);
             let peers: Vec<_> = builder
@@ -212,10 +210,7 @@ fn readers_unwind_when_their_runtime_is_dropped() {
             // Arrived when the runtime ends, and not yet read.
             peer.write_all(&[0xff; LEN]).unwrap();
             drop(runtime);
-            let before = memory
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+            let before = memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
             drop(peer);
             thread::sleep(Duration::from_millis(1));
             let after = memory.lock().unwrap_or_else(PoisonError::into_inner);

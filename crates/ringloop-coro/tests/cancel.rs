@@ -172,10 +172,7 @@ fn panic_while_it_unwinds_from_a_park_is_its_result() {
         yield_now();
         handle.cancel();
         let error = handle.join().unwrap_err();
-        assert!(
-            error.to_string().contains("a panic after the unwinding"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("a panic after the unwinding"), "{error}");
     });
 }
 
@@ -255,10 +252,7 @@ fn plain_runtime_that_is_dropped_unwinds_its_coroutines() {
 }
 
 #[test]
-#[cfg_attr(
-    feature = "sanitizer",
-    ignore = "what is on the stack that is left is a leak"
-)]
+#[cfg_attr(feature = "sanitizer", ignore = "what is on the stack that is left is a leak")]
 fn endless_destructor_wait_does_not_block_shutdown() {
     for driver in drivers() {
         // On a thread of its own: std counts it as panicking from then on.
@@ -348,11 +342,7 @@ fn endless_waits() -> [fn(); 6] {
             drop(std::io::Write::write_all(&mut ours, &vec![0; 4 << 20]));
         },
         || {
-            drop(
-                ringloop_coro::net::TcpListener::bind("127.0.0.1:0")
-                    .unwrap()
-                    .accept(),
-            );
+            drop(ringloop_coro::net::TcpListener::bind("127.0.0.1:0").unwrap().accept());
         },
         || {
             ringloop_coro::scope(|scope| {

@@ -104,10 +104,7 @@ fn cancelled_receiver_leaves_the_value_to_the_next() {
         // The first is woken for the value, and unwinds instead of taking it.
         sender.send(7).unwrap();
         first.cancel();
-        assert!(matches!(
-            first.join(),
-            Err(JoinError::Cancelled) | Ok(Ok(7))
-        ));
+        assert!(matches!(first.join(), Err(JoinError::Cancelled) | Ok(Ok(7))));
         sender.send(8).unwrap();
         assert!(matches!(second.join().unwrap(), Ok(7 | 8)));
     });

@@ -17,11 +17,7 @@ const PARTS: [Part; 3] = [
     (
         "coroutines_that_wait_for_each_other_are_named",
         wait_for_each_other,
-        &[
-            "deadlock: all 2 coroutines are parked",
-            "'main' (spawned at",
-            "'stuck' (spawned at",
-        ],
+        &["deadlock: all 2 coroutines are parked", "'main' (spawned at", "'stuck' (spawned at"],
     ),
     (
         "deadlock_over_several_workers_is_found",
@@ -34,9 +30,7 @@ const PARTS: [Part; 3] = [
 fn wait_for_each_other() {
     start(1, || {
         sleep(Duration::from_millis(1));
-        let stuck = Spawn::new()
-            .name("stuck")
-            .spawn(|| block_on(pending::<()>()));
+        let stuck = Spawn::new().name("stuck").spawn(|| block_on(pending::<()>()));
         drop(stuck.join());
     })
     .unwrap();
@@ -116,16 +110,9 @@ fn main() {
     for driver in ["epoll"].into_iter().chain(uring.then_some("uring")) {
         for (name, _, words) in PARTS {
             let (status, said) = child(name, driver);
-            assert_eq!(
-                status.success(),
-                words.is_empty(),
-                "{name}, {driver}: {status}\n{said}"
-            );
+            assert_eq!(status.success(), words.is_empty(), "{name}, {driver}: {status}\n{said}");
             for word in words {
-                assert!(
-                    said.contains(word),
-                    "{name}, {driver}: {word} is missing\n{said}"
-                );
+                assert!(said.contains(word), "{name}, {driver}: {word} is missing\n{said}");
             }
             println!("{name}, {driver}: ok");
         }

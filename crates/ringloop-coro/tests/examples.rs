@@ -46,11 +46,7 @@ fn http_server_answers_again_and_again_on_one_connection() {
         let mut stream = server.connect();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         for (request, status, body) in [
-            (
-                "GET /one HTTP/1.1\r\nHost: x\r\n\r\n",
-                "200",
-                "Hello from /one\n",
-            ),
+            ("GET /one HTTP/1.1\r\nHost: x\r\n\r\n", "200", "Hello from /one\n"),
             ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", "405", "GET only\n"),
             ("GET /two HTTP/1.1\r\n\r\n", "200", "Hello from /two\n"),
         ] {

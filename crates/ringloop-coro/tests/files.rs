@@ -98,11 +98,7 @@ fn files_by_their_names() {
         assert_eq!(fs::read_to_string(below.join("third")).unwrap(), "text");
         fs::hard_link(&one, &other).unwrap();
         fs::symlink(&one, below.join("link")).unwrap();
-        assert!(
-            fs::symlink_metadata(below.join("link"))
-                .unwrap()
-                .is_symlink()
-        );
+        assert!(fs::symlink_metadata(below.join("link")).unwrap().is_symlink());
         assert_eq!(fs::metadata(below.join("link")).unwrap().nlink(), 2);
         fs::remove_file(&one).unwrap();
         let missing = File::open(&one).unwrap_err();

@@ -21,25 +21,22 @@ impl Drop for SleepsAtItsEnd {
 fn forked_child_fails_at_its_first_wait_and_the_parent_continues() {
     for (driver, workers) in drivers().into_iter().flat_map(|it| [(it, 1), (it, 2)]) {
         let (tells, told) = mpsc::channel();
-        let ended = Builder::new()
-            .driver(driver)
-            .workers(workers)
-            .start(move || {
-                let other = spawn(|| {
-                    let _at_end = SleepsAtItsEnd;
-                    sleep(10 * MOMENT);
-                    7
-                });
-                sleep(MOMENT);
-                // SAFETY: the child continues with this coroutine, and exits below.
-                let pid = unsafe { libc::fork() };
-                if pid == 0 {
-                    // SAFETY: no pointer is passed. A child that hangs ends by the signal.
-                    unsafe { libc::alarm(20) };
-                }
-                tells.send(pid).unwrap();
-                other.join().unwrap()
+        let ended = Builder::new().driver(driver).workers(workers).start(move || {
+            let other = spawn(|| {
+                let _at_end = SleepsAtItsEnd;
+                sleep(10 * MOMENT);
+                7
             });
+            sleep(MOMENT);
+            // SAFETY: the child continues with this coroutine, and exits below.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: no pointer is passed. A child that hangs ends by the signal.
+                unsafe { libc::alarm(20) };
+            }
+            tells.send(pid).unwrap();
+            other.join().unwrap()
+        });
         let pid = told.recv().unwrap();
         if pid == 0 {
             let says_why = ended.is_err_and(|error| error.to_string().contains("before a fork"));

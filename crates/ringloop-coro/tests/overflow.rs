@@ -27,10 +27,7 @@ fn overflow_message_names_coroutine_and_remedy() {
         let output = run_part("overflow_message_names_coroutine_and_remedy", driver);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("coroutine 'deep one' (spawned at"), "{said}");
-        assert!(
-            said.contains("overflowed its stack of 64 KiB; Spawn::stack_size"),
-            "{said}"
-        );
+        assert!(said.contains("overflowed its stack of 64 KiB; Spawn::stack_size"), "{said}");
         assert_eq!(output.status.signal(), Some(libc::SIGABRT));
     }
 }
@@ -82,11 +79,7 @@ fn other_fault_goes_to_the_previous_handler() {
 fn deep_recursion_fits_a_stack_that_is_large_enough() {
     fn sum(depth: u64) -> u64 {
         let frame = black_box([depth; 64]);
-        if depth == 0 {
-            0
-        } else {
-            sum(depth - 1) + frame[3]
-        }
+        if depth == 0 { 0 } else { sum(depth - 1) + frame[3] }
     }
     let total = start(1, || {
         let deep = Spawn::new().stack_size(16 << 20);

@@ -21,11 +21,7 @@ struct Lent {
 
 impl Lent {
     fn new(ended: &Arc<AtomicUsize>) -> Self {
-        Self {
-            users: AtomicUsize::new(0),
-            begun: AtomicUsize::new(0),
-            ended: Arc::clone(ended),
-        }
+        Self { users: AtomicUsize::new(0), begun: AtomicUsize::new(0), ended: Arc::clone(ended) }
     }
 
     fn take(&self) -> User<'_> {
@@ -141,10 +137,7 @@ fn unjoined_panic_panics_the_scope() {
             });
         }));
         let payload = ended.unwrap_err();
-        assert_eq!(
-            panic_message(&*payload),
-            "a coroutine of the scope panicked"
-        );
+        assert_eq!(panic_message(&*payload), "a coroutine of the scope panicked");
         assert_eq!(count.get(), 1, "the others are waited for");
         let said = scope(|scope| {
             let joined = scope.spawn(|| assert!(!ringloop_coro::is_coroutine(), "told"));

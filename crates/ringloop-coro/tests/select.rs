@@ -156,12 +156,7 @@ fn descriptor_of_another_library_is_an_event_source() {
             () = time::after(SHORT) => {}
         }
         drop(spawn(move || writer.write_all(b"event").unwrap()));
-        assert!(
-            source
-                .wait(Interest::READ)
-                .unwrap()
-                .contains(Interest::READ)
-        );
+        assert!(source.wait(Interest::READ).unwrap().contains(Interest::READ));
         let mut word = String::new();
         source.into_inner().read_to_string(&mut word).unwrap();
         assert_eq!(word, "event");
@@ -190,10 +185,8 @@ fn signal_wakes_its_waiter() {
 #[test]
 fn datagrams_of_both_kinds_keep_their_bounds() {
     on_both(|| {
-        let (one, other) = (
-            UdpSocket::bind("127.0.0.1:0").unwrap(),
-            UdpSocket::bind("127.0.0.1:0").unwrap(),
-        );
+        let (one, other) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let mut buffer = [0; 64];
         let receiver = other.try_clone().unwrap();
         let receiving = spawn(move || {

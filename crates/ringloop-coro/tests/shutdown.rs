@@ -59,11 +59,7 @@ fn destructor_waits_for_its_child_on_another_worker() {
             }));
             yield_now();
         };
-        Builder::new()
-            .driver(driver)
-            .workers(2)
-            .start(main)
-            .unwrap();
+        Builder::new().driver(driver).workers(2).start(main).unwrap();
         assert_eq!(ended.load(Ordering::SeqCst), 2, "one was left behind");
     }
 }
@@ -81,10 +77,7 @@ fn leave_one_unwinding(driver: Choice) {
 }
 
 #[test]
-#[cfg_attr(
-    feature = "sanitizer",
-    ignore = "what is on the stack that is left is a leak"
-)]
+#[cfg_attr(feature = "sanitizer", ignore = "what is on the stack that is left is a leak")]
 fn thread_with_abandoned_unwinding_is_refused() {
     for driver in drivers() {
         let thread = thread::spawn(move || {
@@ -131,9 +124,7 @@ fn thread_without_abandoned_stacks_is_accepted() {
 /// it took. On a thread of its own: std counts it as panicking once a coroutine was abandoned
 /// there.
 fn ends_with(driver: Choice, last: fn()) -> (bool, Duration) {
-    thread::spawn(move || ends_here_with(driver, last))
-        .join()
-        .unwrap()
+    thread::spawn(move || ends_here_with(driver, last)).join().unwrap()
 }
 
 fn ends_here_with(driver: Choice, last: fn()) -> (bool, Duration) {
@@ -222,18 +213,12 @@ fn buffered_file_is_flushed_at_runtime_end() {
 }
 
 #[test]
-#[cfg_attr(
-    feature = "sanitizer",
-    ignore = "what is on the stack that is left is a leak"
-)]
+#[cfg_attr(feature = "sanitizer", ignore = "what is on the stack that is left is a leak")]
 fn endless_destructor_is_abandoned() {
     for driver in drivers() {
         let (has_ended, took) = ends_with(driver, || block_on(pending()));
         assert!(!has_ended);
-        assert!(
-            took < ringloop_coro::limits::SHUTDOWN_STALL_MAX,
-            "{took:?} for what cannot come"
-        );
+        assert!(took < ringloop_coro::limits::SHUTDOWN_STALL_MAX, "{took:?} for what cannot come");
     }
     let driver = drivers()[0];
     let (has_ended, took) = ends_with(driver, || {
@@ -242,8 +227,5 @@ fn endless_destructor_is_abandoned() {
         }
     });
     assert!(!has_ended);
-    assert!(
-        took >= ringloop_coro::limits::SHUTDOWN_STALL_MAX,
-        "{took:?}"
-    );
+    assert!(took >= ringloop_coro::limits::SHUTDOWN_STALL_MAX, "{took:?}");
 }

@@ -93,10 +93,7 @@ fn peer_that_closes_ends_the_stream_and_breaks_the_pipe() {
             }
             yield_now();
         };
-        assert!(matches!(
-            broken,
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-        ));
+        assert!(matches!(broken, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
     });
 }
 
@@ -110,10 +107,8 @@ fn connect_within_a_limit() {
         let client = TcpStream::connect_timeout(&addr, Duration::from_secs(60)).unwrap();
         assert_eq!(client.peer_addr().unwrap(), addr);
         // Once the backlog is full, the next handshake does not complete.
-        let options = ringloop::net::ListenOptions {
-            backlog: 0,
-            ..ringloop::net::ListenOptions::default()
-        };
+        let options =
+            ringloop::net::ListenOptions { backlog: 0, ..ringloop::net::ListenOptions::default() };
         let full =
             ringloop::net::TcpListener::bind_with(([127, 0, 0, 1], 0).into(), options).unwrap();
         let addr = full.local_addr().unwrap();
@@ -214,10 +209,7 @@ fn nonblocking_calls_return_at_once() {
         let (client, mut server) = pair();
         client.set_nonblocking(true).unwrap();
         let mut byte = [0];
-        assert_eq!(
-            (&client).read(&mut byte).unwrap_err().kind(),
-            ErrorKind::WouldBlock
-        );
+        assert_eq!((&client).read(&mut byte).unwrap_err().kind(), ErrorKind::WouldBlock);
         client.set_nonblocking(false).unwrap();
         server.write_all(b"!").unwrap();
         (&client).read_exact(&mut byte).unwrap();
@@ -338,10 +330,7 @@ fn streams_move_between_workers_and_numbers_are_used_again() {
             let mut byte = [0];
             server.read_exact(&mut byte).unwrap();
             server.write_all(&[byte[0] ^ 0xff]).unwrap();
-            assert_eq!(
-                ringloop_coro::block_on(there.unwrap()).unwrap(),
-                round ^ 0xff
-            );
+            assert_eq!(ringloop_coro::block_on(there.unwrap()).unwrap(), round ^ 0xff);
             // Used by this worker too, then dropped here: both loops have to release it.
             client.set_nodelay(true).unwrap();
             server.write_all(b"x").unwrap();
@@ -401,10 +390,7 @@ fn parking_outside_of_a_coroutine_panics_with_remedy() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap();
     let panicked = std::panic::catch_unwind(|| drop(listener.accept())).unwrap_err();
-    let said = panicked
-        .downcast_ref::<String>()
-        .cloned()
-        .unwrap_or_default();
+    let said = panicked.downcast_ref::<String>().cloned().unwrap_or_default();
     assert!(said.contains("ringloop_coro::start"), "{said}");
 }
 

@@ -98,8 +98,7 @@ fn connect_to_a_full_backlog_waits_for_room() {
 fn read_timeout_covers_all_wakes_of_a_read() {
     on_both(|| {
         let (one, other) = UnixDatagram::pair().unwrap();
-        one.set_read_timeout(Some(Duration::from_millis(100)))
-            .unwrap();
+        one.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let (one, is_over) = (Rc::new(one), Rc::new(Cell::new(false)));
         let reading: Vec<_> = (0..8)
             .map(|_| {

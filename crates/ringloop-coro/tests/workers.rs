@@ -55,9 +55,7 @@ fn begun_coroutine_stays_on_its_thread() {
 fn local_coroutine_runs_on_its_spawners_thread() {
     on_workers(2, || {
         let here = thread::current().id();
-        let handles: Vec<_> = (0..100)
-            .map(|_| spawn_local(|| thread::current().id()))
-            .collect();
+        let handles: Vec<_> = (0..100).map(|_| spawn_local(|| thread::current().id())).collect();
         for handle in handles {
             assert_eq!(handle.join().unwrap(), here);
         }
@@ -72,11 +70,7 @@ fn fan_out(count: &Arc<AtomicUsize>) {
             (0..number % 3).for_each(|_| yield_now());
             count.fetch_add(1, Ordering::Relaxed);
         };
-        if number.is_multiple_of(2) {
-            spawn(work)
-        } else {
-            spawn_local(work)
-        }
+        if number.is_multiple_of(2) { spawn(work) } else { spawn_local(work) }
     };
     let handles: Vec<_> = (0..50).map(one).collect();
     for handle in handles {
@@ -118,10 +112,7 @@ fn coroutine_is_cancelled_from_another_worker_in_every_state() {
                 handle.cancel();
                 handle.join()
             });
-            assert!(matches!(
-                canceller.join().unwrap(),
-                Err(JoinError::Cancelled)
-            ));
+            assert!(matches!(canceller.join().unwrap(), Err(JoinError::Cancelled)));
         }
     });
 }

@@ -39,9 +39,7 @@ fn bytes(hex: &str) -> Answer<Vec<u8>> {
         return Ok(Vec::new());
     }
     let pairs = hex.as_bytes().chunks(2);
-    pairs
-        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
-        .collect()
+    pairs.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
 }
 
 fn stream(word: &str) -> Answer<StreamId> {
@@ -60,11 +58,7 @@ fn headers(words: &[&str]) -> Answer<http::HeaderMap> {
 fn shown(headers: &http::HeaderMap) -> String {
     let pairs = headers.iter();
     let pairs = pairs.map(|(name, value)| {
-        format!(
-            " {} {}",
-            hex(name.as_str().as_bytes()),
-            hex(value.as_bytes())
-        )
+        format!(" {} {}", hex(name.as_str().as_bytes()), hex(value.as_bytes()))
     });
     pairs.collect()
 }
@@ -115,11 +109,7 @@ fn drain(connection: &mut Connection) -> String {
         let _ = match event {
             Event::Request { stream, parts } => {
                 let fields = shown(&parts.headers);
-                write!(
-                    out,
-                    "request {stream} {} {}{fields};",
-                    parts.method, parts.uri
-                )
+                write!(out, "request {stream} {} {}{fields};", parts.method, parts.uri)
             }
             Event::Response { stream, parts } | Event::Informational { stream, parts } => {
                 let fields = shown(&parts.headers);

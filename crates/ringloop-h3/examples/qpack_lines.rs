@@ -31,9 +31,7 @@ fn bytes(hex: &str) -> Result<Vec<u8>, Box<dyn Error>> {
         return Ok(Vec::new());
     }
     let pairs = hex.as_bytes().chunks(2);
-    pairs
-        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
-        .collect()
+    pairs.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
 }
 
 fn shown(fields: &[Field]) -> String {
@@ -58,9 +56,8 @@ fn answer(
         }
         ["encode", stream, ref fields @ ..] => {
             let fields = fields.chunks_exact(2);
-            let fields: Result<Vec<_>, Box<dyn Error>> = fields
-                .map(|field| Ok(Field::new(bytes(field[0])?, bytes(field[1])?)))
-                .collect();
+            let fields: Result<Vec<_>, Box<dyn Error>> =
+                fields.map(|field| Ok(Field::new(bytes(field[0])?, bytes(field[1])?))).collect();
             let mut section = Vec::new();
             encoder.encode(stream.parse()?, &fields?, &mut section);
             let instructions = encoder.take_instructions();

@@ -72,10 +72,7 @@ enum State {
 
 impl Default for State {
     fn default() -> Self {
-        Self::Header {
-            bytes: [0; HEADER_BYTES_MAX],
-            len: 0,
-        }
+        Self::Header { bytes: [0; HEADER_BYTES_MAX], len: 0 }
     }
 }
 
@@ -109,16 +106,10 @@ impl Reader {
                             missing_len: usize::try_from(value_len).unwrap_or(usize::MAX),
                             value: BytesMut::new(),
                         },
-                        Keep::Nothing => State::Skipped {
-                            missing_len: value_len,
-                        },
+                        Keep::Nothing => State::Skipped { missing_len: value_len },
                     };
                 }
-                State::Value {
-                    kind,
-                    missing_len,
-                    value,
-                } => {
+                State::Value { kind, missing_len, value } => {
                     let Some(value) = read_value(missing_len, value, input) else {
                         return Ok(None);
                     };
@@ -204,21 +195,13 @@ mod tests {
     fn body() -> (Vec<u8>, Vec<Capsule>) {
         let mut body = Vec::new();
         let mut kept = Vec::new();
-        for (kind, len) in [
-            (0, 0),
-            (0x2843, 5),
-            (0x78ae, 70),
-            (1, 0),
-            (0x190B_4D3D, 300),
-            (1 << 61, 20_000),
-        ] {
+        for (kind, len) in
+            [(0, 0), (0x2843, 5), (0x78ae, 70), (1, 0), (0x190B_4D3D, 300), (1 << 61, 20_000)]
+        {
             let value: Vec<u8> = (0..len).map(|i| i as u8).collect();
             write(&mut body, kind, &value);
             if kind.is_multiple_of(2) {
-                kept.push(Capsule {
-                    kind,
-                    value: value.into(),
-                });
+                kept.push(Capsule { kind, value: value.into() });
             }
         }
         (body, kept)
@@ -273,10 +256,7 @@ mod tests {
         varint::write(&mut header, 0);
         varint::write(&mut header, 1 << 40);
         let decide = |_, len| if len > 10 { Err(len) } else { Ok(Keep::Value) };
-        assert_eq!(
-            Reader::new().read(&mut Bytes::from(header), decide),
-            Err(1 << 40)
-        );
+        assert_eq!(Reader::new().read(&mut Bytes::from(header), decide), Err(1 << 40));
     }
 
     #[test]

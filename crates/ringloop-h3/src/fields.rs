@@ -181,10 +181,7 @@ impl Section {
     fn uri(&mut self, method: &Method) -> Result<Uri, Malformed> {
         let scheme = self.scheme.take().ok_or(Malformed("no :scheme"))?;
         let scheme = Scheme::try_from(&scheme[..]).map_err(|_| Malformed("a wrong :scheme"))?;
-        if !scheme
-            .as_str()
-            .starts_with(|first: char| first.is_ascii_alphabetic())
-        {
+        if !scheme.as_str().starts_with(|first: char| first.is_ascii_alphabetic()) {
             return Err(Malformed("a wrong :scheme"));
         }
         let path = self.path.take().ok_or(Malformed("no :path"))?;
@@ -224,12 +221,10 @@ impl Section {
             (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host.as_bytes()) => {
                 Err(Malformed("host is not :authority"))
             }
-            (Some(authority), _) => Authority::from_maybe_shared(authority)
-                .map(Some)
-                .map_err(wrong),
-            (None, Some(host)) => Authority::try_from(host.as_bytes())
-                .map(Some)
-                .map_err(wrong),
+            (Some(authority), _) => {
+                Authority::from_maybe_shared(authority).map(Some).map_err(wrong)
+            }
+            (None, Some(host)) => Authority::try_from(host.as_bytes()).map(Some).map_err(wrong),
             (None, None) => Ok(None),
         }
     }
@@ -240,11 +235,7 @@ fn regular(field: Field) -> Result<(HeaderName, HeaderValue), Malformed> {
     let name = HeaderName::from_lowercase(&field.name)
         .map_err(|_| Malformed("a field name in upper case, or none at all"))?;
     let ends = [field.value.first(), field.value.last()];
-    if ends
-        .into_iter()
-        .flatten()
-        .any(|byte| matches!(byte, b' ' | b'\t'))
-    {
+    if ends.into_iter().flatten().any(|byte| matches!(byte, b' ' | b'\t')) {
         return Err(Malformed("whitespace around a field value"));
     }
     let mut value = HeaderValue::from_maybe_shared(field.value)
@@ -301,9 +292,7 @@ pub(crate) fn request_lines(parts: &request::Parts) -> Result<Vec<Line<'_>>, Str
         let authority = authority.ok_or(StreamError::Invalid("CONNECT needs an authority"))?;
         lines.push(Line::new(b":authority", authority));
     } else {
-        let scheme = uri
-            .scheme()
-            .ok_or(StreamError::Invalid("the URI has no scheme"))?;
+        let scheme = uri.scheme().ok_or(StreamError::Invalid("the URI has no scheme"))?;
         lines.push(Line::new(b":scheme", scheme.as_str().as_bytes()));
         if let Some(authority) = authority {
             lines.push(Line::new(b":authority", authority));

@@ -59,8 +59,7 @@ struct Outcome {
 
 impl Outcome {
     fn is_of_qpack(&self) -> bool {
-        self.error
-            .is_some_and(|error| error.code.0 & 0xf00 == 0x200)
+        self.error.is_some_and(|error| error.code.0 & 0xf00 == 0x200)
     }
 }
 
@@ -82,11 +81,7 @@ impl<'a> Run<'a> {
     fn new(data: &'a [u8], len: usize) -> Self {
         let mut choices = Choices(data);
         let first = choices.byte();
-        let role = if first & 1 == 0 {
-            Role::Server
-        } else {
-            Role::Client
-        };
+        let role = if first & 1 == 0 { Role::Server } else { Role::Client };
         let local = match role {
             Role::Client => [2, 6, 10],
             Role::Server => [3, 7, 11],
@@ -119,11 +114,7 @@ impl<'a> Run<'a> {
             local,
             len,
             discarded: BTreeSet::new(),
-            outcome: Outcome {
-                error: None,
-                events: BTreeMap::new(),
-                transmits: BTreeMap::new(),
-            },
+            outcome: Outcome { error: None, events: BTreeMap::new(), transmits: BTreeMap::new() },
         }
     }
 
@@ -161,8 +152,7 @@ impl<'a> Run<'a> {
             6 => {
                 let count = self.choices.byte();
                 let datagram = self.choices.take(usize::from(count));
-                self.connection
-                    .receive_datagram(Bytes::copy_from_slice(datagram))
+                self.connection.receive_datagram(Bytes::copy_from_slice(datagram))
             }
             _ => {
                 self.act(StreamId(number / 2 * 4));
@@ -216,11 +206,8 @@ impl<'a> Run<'a> {
             }
             1 => {
                 let (mut parts, ()) = Response::new(()).into_parts();
-                parts.status = if choice & 0x10 == 0 {
-                    StatusCode::OK
-                } else {
-                    StatusCode::EARLY_HINTS
-                };
+                parts.status =
+                    if choice & 0x10 == 0 { StatusCode::OK } else { StatusCode::EARLY_HINTS };
                 let _ = connection.send_response(stream, &parts, end);
             }
             2 => {
@@ -230,10 +217,7 @@ impl<'a> Run<'a> {
                 let _ = connection.send_trailers(stream, &http::HeaderMap::new());
             }
             4 => {
-                if connection
-                    .cancel(stream, Code::H3_REQUEST_CANCELLED)
-                    .is_ok()
-                {
+                if connection.cancel(stream, Code::H3_REQUEST_CANCELLED).is_ok() {
                     self.discarded.insert(stream);
                 }
             }
@@ -265,11 +249,7 @@ impl<'a> Run<'a> {
                 }
                 Transmit::Datagram(data) => (ALL, hex(&data)),
             };
-            self.outcome
-                .transmits
-                .entry(stream)
-                .or_default()
-                .push_str(&text);
+            self.outcome.transmits.entry(stream).or_default().push_str(&text);
         }
     }
 
@@ -288,27 +268,17 @@ impl<'a> Run<'a> {
             Event::End { stream } => (stream, "; end".to_owned()),
             Event::Reset { stream, code } => (stream, format!("; reset {code}")),
             Event::Stopped { stream, code } => (stream, format!("; stopped {code}")),
-            Event::Failed {
-                stream,
-                code,
-                reason,
-            } => (stream, format!("; failed {code} {reason}")),
+            Event::Failed { stream, code, reason } => (stream, format!("; failed {code} {reason}")),
             Event::Datagram { stream, data } => (stream, format!("datagram {data:?}; ")),
             Event::PriorityUpdate { stream, priority } => {
                 (stream, format!("priority {priority}; "))
             }
-            Event::Raw {
-                stream, session, ..
-            } => {
+            Event::Raw { stream, session, .. } => {
                 self.discarded.insert(stream);
                 (stream, format!("raw {session}; "))
             }
         };
-        self.outcome
-            .events
-            .entry(stream)
-            .or_default()
-            .push_str(&text);
+        self.outcome.events.entry(stream).or_default().push_str(&text);
     }
 }
 

@@ -14,10 +14,7 @@ pub struct Priority {
 
 impl Default for Priority {
     fn default() -> Self {
-        Self {
-            urgency: 3,
-            incremental: false,
-        }
+        Self { urgency: 3, incremental: false }
     }
 }
 
@@ -116,10 +113,7 @@ mod tests {
             ("u=1, u=4", 4, false),
             ("a=\"\\\", i", 3, false),
         ] {
-            let expected = Priority {
-                urgency,
-                incremental,
-            };
+            let expected = Priority { urgency, incremental };
             assert_eq!(Priority::parse(value.as_bytes()), expected, "{value}");
         }
     }
@@ -128,10 +122,7 @@ mod tests {
     fn what_is_written_reads_back() {
         for urgency in 0..8 {
             for incremental in [false, true] {
-                let priority = Priority {
-                    urgency,
-                    incremental,
-                };
+                let priority = Priority { urgency, incremental };
                 assert_eq!(Priority::parse(priority.to_string().as_bytes()), priority);
             }
         }

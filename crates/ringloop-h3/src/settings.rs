@@ -37,9 +37,7 @@ impl Settings {
     /// The value of one of [`Settings::others`].
     pub fn other(&self, id: u64) -> Option<u64> {
         let mut others = self.others.iter();
-        others
-            .find(|(other, _)| *other == id)
-            .map(|(_, value)| *value)
+        others.find(|(other, _)| *other == id).map(|(_, value)| *value)
     }
 
     /// Parses the payload of a SETTINGS frame.

@@ -18,11 +18,7 @@ pub struct StreamId(pub u64);
 impl StreamId {
     /// The end that opened it.
     pub const fn initiator(self) -> Role {
-        if self.0 & 1 == 0 {
-            Role::Client
-        } else {
-            Role::Server
-        }
+        if self.0 & 1 == 0 { Role::Client } else { Role::Server }
     }
 
     /// True if both ends send on it.

@@ -112,10 +112,8 @@ impl Net {
         let mut message = self.sent[end].remove(&stream).unwrap();
         for _ in 0..self.script.below(4) {
             let len = [1, 100, 3000, 70_000][self.script.below(4) as usize];
-            let data = Bytes::from(vec![
-                self.script.below(256) as u8;
-                self.script.below(len) as usize
-            ]);
+            let data =
+                Bytes::from(vec![self.script.below(256) as u8; self.script.below(len) as usize]);
             message.body.extend_from_slice(&data);
             let connection = &mut self.ends[end].connection;
             connection.send_data(stream, data, false).unwrap();
@@ -139,11 +137,7 @@ impl Net {
         let path = format!("https://example.org/{}", self.script.below(5));
         let mut parts = request_parts("POST", &path);
         parts.headers = self.headers(500);
-        let message = Message {
-            head: path,
-            headers: list(&parts.headers),
-            ..Message::default()
-        };
+        let message = Message { head: path, headers: list(&parts.headers), ..Message::default() };
         self.sent[CLIENT].insert(stream, message);
         let connection = &mut self.ends[CLIENT].connection;
         connection.send_request(stream, &parts, false).unwrap();
@@ -178,10 +172,7 @@ impl Net {
         let stream = StreamId(self.network.below(self.next_stream / 4 + 1) * 4);
         let end = self.network.below(2) as usize;
         let connection = &mut self.ends[end].connection;
-        if connection
-            .cancel(stream, Code::H3_REQUEST_CANCELLED)
-            .is_ok()
-        {
+        if connection.cancel(stream, Code::H3_REQUEST_CANCELLED).is_ok() {
             self.cancelled.insert(stream);
             self.ends[end].unwanted.insert(stream);
             self.flush(end);
@@ -222,13 +213,9 @@ impl Net {
             self.serve(to);
             return true;
         }
-        end.inbox
-            .retain(|stream, pieces| !pieces.is_empty() && !end.unwanted.contains(stream));
+        end.inbox.retain(|stream, pieces| !pieces.is_empty() && !end.unwanted.contains(stream));
         let connection = &end.connection;
-        let ready = end
-            .inbox
-            .iter_mut()
-            .filter(|(stream, _)| !connection.is_blocked(**stream));
+        let ready = end.inbox.iter_mut().filter(|(stream, _)| !connection.is_blocked(**stream));
         let mut ready: Vec<_> = ready.collect();
         end.blocked_count += usize::from(ready.is_empty());
         if ready.is_empty() {
@@ -291,11 +278,7 @@ impl Net {
                 }
                 Event::Data { stream, data } => {
                     assert!(!data.is_empty());
-                    received
-                        .get_mut(&stream)
-                        .unwrap()
-                        .body
-                        .extend_from_slice(&data);
+                    received.get_mut(&stream).unwrap().body.extend_from_slice(&data);
                 }
                 Event::Trailers { stream, trailers } => {
                     received.get_mut(&stream).unwrap().trailers = Some(list(&trailers));

@@ -106,18 +106,12 @@ fn request_and_response_with_everything() {
     let received = pair.request(&parts, false);
     assert_eq!(received.uri, "https://example.org:8443/a?b=c");
     assert_eq!(received.method, "POST");
-    let names: Vec<&str> = received
-        .headers
-        .keys()
-        .map(header::HeaderName::as_str)
-        .collect();
+    let names: Vec<&str> = received.headers.keys().map(header::HeaderName::as_str).collect();
     assert_eq!(names, ["te", "accept"]);
 
     let body = Bytes::from(vec![7; 100_000]);
     pair.client.send_data(STREAM, body.clone(), false).unwrap();
-    pair.client
-        .send_data(STREAM, Bytes::from_static(b"rest"), false)
-        .unwrap();
+    pair.client.send_data(STREAM, Bytes::from_static(b"rest"), false).unwrap();
     let mut trailers = HeaderMap::new();
     trailers.insert("digest", HeaderValue::from_static("1"));
     pair.client.send_trailers(STREAM, &trailers).unwrap();
@@ -134,22 +128,13 @@ fn request_and_response_with_everything() {
         "data 100000; data 4; trailers {\"digest\": \"1\"}; end"
     );
 
-    pair.server
-        .send_response(STREAM, &response_parts(103), false)
-        .unwrap();
-    pair.server
-        .send_response(STREAM, &response_parts(200), false)
-        .unwrap();
+    pair.server.send_response(STREAM, &response_parts(103), false).unwrap();
+    pair.server.send_response(STREAM, &response_parts(200), false).unwrap();
     pair.server.send_data(STREAM, Bytes::new(), false).unwrap();
-    pair.server
-        .send_data(STREAM, Bytes::from_static(b"hello"), true)
-        .unwrap();
+    pair.server.send_data(STREAM, Bytes::from_static(b"hello"), true).unwrap();
     let (events, _) = pair.exchange();
     assert_eq!(text(&events), "103 {}; 200 {}; data 5; end");
-    assert_eq!(
-        (pair.client.request_count(), pair.server.request_count()),
-        (0, 0)
-    );
+    assert_eq!((pair.client.request_count(), pair.server.request_count()), (0, 0));
 }
 
 #[test]
@@ -159,12 +144,7 @@ fn forms_of_targets() {
         ("GET", "https://a?q", None, "GET https://a/?q"),
         ("OPTIONS", "https://a/x", None, "OPTIONS https://a/x"),
         ("CONNECT", "a:443", None, "CONNECT a:443"),
-        (
-            "CONNECT",
-            "https://a/chat",
-            Some("websocket"),
-            "CONNECT https://a/chat",
-        ),
+        ("CONNECT", "https://a/chat", Some("websocket"), "CONNECT https://a/chat"),
     ] {
         let mut pair = Pair::full();
         let mut parts = request_parts(method, uri);
@@ -181,12 +161,7 @@ fn forms_of_targets() {
 #[test]
 fn cookies_are_joined_and_secrets_stay_secret() {
     let mut server = connection(Role::Server, Config::default());
-    let crumbs = get_with(&[
-        ("cookie", "a=1"),
-        ("x", "y"),
-        ("cookie", "b=2"),
-        ("cookie", "c=3"),
-    ]);
+    let crumbs = get_with(&[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2"), ("cookie", "c=3")]);
     server.receive(STREAM, crumbs.into(), true).unwrap();
     let events = events(&mut server);
     let Event::Request { parts, .. } = &events[0] else {
@@ -207,19 +182,12 @@ fn cookies_are_joined_and_secrets_stay_secret() {
 #[test]
 fn a_request_that_is_too_long_is_answered_with_431() {
     let small = Config {
-        settings: Settings {
-            field_section_bytes_max: Some(1000),
-            ..Config::default().settings
-        },
+        settings: Settings { field_section_bytes_max: Some(1000), ..Config::default().settings },
         fields_max: 20,
         ..Config::default()
     };
     let many: Vec<_> = (0..20).map(|_| ("a", "b")).collect();
-    for fields in [
-        &[("x", &*"y".repeat(5000))][..],
-        &[("x", &*"y".repeat(900))],
-        &many,
-    ] {
+    for fields in [&[("x", &*"y".repeat(5000))][..], &[("x", &*"y".repeat(900))], &many] {
         for len in [usize::MAX, 1] {
             let mut server = connection(Role::Server, small.clone());
             transmits(&mut server);
@@ -232,13 +200,8 @@ fn a_request_that_is_too_long_is_answered_with_431() {
                     continue;
                 }
                 let [
-                    Transmit::Stream {
-                        data, fin: true, ..
-                    },
-                    Transmit::Stop {
-                        code: Code::H3_NO_ERROR,
-                        ..
-                    },
+                    Transmit::Stream { data, fin: true, .. },
+                    Transmit::Stop { code: Code::H3_NO_ERROR, .. },
                 ] = &sent[..2]
                 else {
                     panic!("{sent:?}");
@@ -265,21 +228,12 @@ fn shutdown_of_a_server() {
     let mut pair = Pair::full();
     let parts = request_parts("GET", "https://a/");
     for id in [0, 4, 8] {
-        pair.client
-            .send_request(StreamId(id), &parts, true)
-            .unwrap();
+        pair.client.send_request(StreamId(id), &parts, true).unwrap();
     }
     let sent = transmits(&mut pair.client);
     // The last request is still on its way.
-    let is_last = |transmit: &Transmit| {
-        matches!(
-            transmit,
-            Transmit::Stream {
-                stream: StreamId(8),
-                ..
-            }
-        )
-    };
+    let is_last =
+        |transmit: &Transmit| matches!(transmit, Transmit::Stream { stream: StreamId(8), .. });
     let (late, early): (Vec<_>, Vec<_>) = sent.into_iter().partition(is_last);
     deliver(&mut pair.server, early);
     pair.server.announce_go_away();
@@ -300,22 +254,14 @@ fn shutdown_of_a_server() {
     let stream = StreamId(8);
     assert_eq!(
         transmits(&mut pair.server)[..2],
-        [
-            Transmit::Reset { stream, code },
-            Transmit::Stop { stream, code }
-        ]
+        [Transmit::Reset { stream, code }, Transmit::Stop { stream, code }]
     );
     for id in [0, 4] {
-        pair.server
-            .send_response(StreamId(id), &response_parts(204), true)
-            .unwrap();
+        pair.server.send_response(StreamId(id), &response_parts(204), true).unwrap();
     }
     let (events, _) = pair.exchange();
     assert_eq!(text(&events), "204 {}; end; 204 {}; end");
-    assert_eq!(
-        (pair.client.request_count(), pair.server.request_count()),
-        (0, 0)
-    );
+    assert_eq!((pair.client.request_count(), pair.server.request_count()), (0, 0));
 }
 
 #[test]
@@ -330,20 +276,11 @@ fn shutdown_of_a_client() {
 fn priorities() {
     let mut pair = Pair::full();
     let mut parts = request_parts("GET", "https://a/");
-    parts
-        .headers
-        .insert("priority", HeaderValue::from_static("u=1, i"));
+    parts.headers.insert("priority", HeaderValue::from_static("u=1, i"));
     pair.request(&parts, false);
-    let urgency = |pair: &Pair| {
-        pair.server
-            .priority(STREAM)
-            .map(|priority| priority.urgency)
-    };
+    let urgency = |pair: &Pair| pair.server.priority(STREAM).map(|priority| priority.urgency);
     assert_eq!(urgency(&pair), Some(1));
-    let later = Priority {
-        urgency: 6,
-        incremental: false,
-    };
+    let later = Priority { urgency: 6, incremental: false };
     pair.client.send_priority(STREAM, later).unwrap();
     let (_, events) = pair.exchange();
     assert_eq!(text(&events), "priority u=6");
@@ -372,10 +309,8 @@ fn datagrams_need_both_ends() {
     let sent = pair.client.send_datagram(StreamId(4), data.clone());
     assert_eq!(sent, Err(StreamError::Unknown));
 
-    for (client, server) in [
-        (full_config(), Config::default()),
-        (Config::default(), full_config()),
-    ] {
+    for (client, server) in [(full_config(), Config::default()), (Config::default(), full_config())]
+    {
         let mut pair = Pair::new(client, server);
         pair.request(&parts, false);
         let sent = pair.client.send_datagram(STREAM, data.clone());
@@ -391,38 +326,25 @@ fn cancellation() {
     let mut pair = Pair::full();
     let parts = request_parts("POST", "https://a/");
     pair.request(&parts, false);
-    pair.client
-        .cancel(STREAM, Code::H3_REQUEST_CANCELLED)
-        .unwrap();
+    pair.client.cancel(STREAM, Code::H3_REQUEST_CANCELLED).unwrap();
     let again = pair.client.cancel(STREAM, Code::H3_REQUEST_CANCELLED);
     assert_eq!(again, Err(StreamError::Unknown));
     let (_, events) = pair.exchange();
-    assert_eq!(
-        text(&events),
-        "reset 0 H3_REQUEST_CANCELLED; stopped H3_REQUEST_CANCELLED"
-    );
+    assert_eq!(text(&events), "reset 0 H3_REQUEST_CANCELLED; stopped H3_REQUEST_CANCELLED");
     assert_eq!(pair.server.request_count(), 0);
 
     // A server that needs no more of the body.
     let mut pair = Pair::full();
     pair.request(&parts, false);
-    pair.server
-        .send_response(STREAM, &response_parts(200), true)
-        .unwrap();
+    pair.server.send_response(STREAM, &response_parts(200), true).unwrap();
     pair.server.stop(STREAM, Code::H3_NO_ERROR).unwrap();
     assert_eq!(pair.server.request_count(), 0);
     let sent = transmits(&mut pair.server);
     deliver(&mut pair.client, sent);
-    assert_eq!(
-        text(&common::events(&mut pair.client)),
-        "200 {}; end; stopped H3_NO_ERROR"
-    );
+    assert_eq!(text(&common::events(&mut pair.client)), "200 {}; end; stopped H3_NO_ERROR");
     assert_eq!(pair.client.request_count(), 0);
     let reset = transmits(&mut pair.client);
-    assert!(reset.contains(&Transmit::Reset {
-        stream: STREAM,
-        code: Code::H3_NO_ERROR
-    }));
+    assert!(reset.contains(&Transmit::Reset { stream: STREAM, code: Code::H3_NO_ERROR }));
 }
 
 #[test]
@@ -435,38 +357,20 @@ fn misuse_changes_nothing() {
     unexpected(pair.server.send_request(StreamId(1), &parts, true));
     unexpected(pair.client.send_request(StreamId(2), &parts, true));
     unexpected(pair.client.send_response(STREAM, &ok, true));
-    invalid(
-        pair.client
-            .send_request(STREAM, &request_parts("GET", "/a"), true),
-    );
+    invalid(pair.client.send_request(STREAM, &request_parts("GET", "/a"), true));
     let empty = HeaderMap::new();
-    assert_eq!(
-        pair.client.send_trailers(STREAM, &empty),
-        Err(StreamError::Unknown)
-    );
+    assert_eq!(pair.client.send_trailers(STREAM, &empty), Err(StreamError::Unknown));
     let data = Bytes::from_static(b"x");
-    assert_eq!(
-        pair.client.send_data(STREAM, data.clone(), true),
-        Err(StreamError::Unknown)
-    );
+    assert_eq!(pair.client.send_data(STREAM, data.clone(), true), Err(StreamError::Unknown));
     let sent = pair.exchange();
     assert!(sent.0.is_empty() && sent.1.is_empty());
 
     pair.request(&parts, true);
     unexpected(pair.client.send_request(STREAM, &parts, true));
-    assert_eq!(
-        pair.client.send_data(STREAM, data.clone(), true),
-        Err(StreamError::Closed)
-    );
+    assert_eq!(pair.client.send_data(STREAM, data.clone(), true), Err(StreamError::Closed));
     unexpected(pair.server.send_data(STREAM, data.clone(), false));
-    invalid(
-        pair.server
-            .send_response(STREAM, &response_parts(101), false),
-    );
-    invalid(
-        pair.server
-            .send_response(STREAM, &response_parts(100), true),
-    );
+    invalid(pair.server.send_response(STREAM, &response_parts(101), false));
+    invalid(pair.server.send_response(STREAM, &response_parts(100), true));
     pair.server.send_response(STREAM, &ok, false).unwrap();
     unexpected(pair.server.send_response(STREAM, &ok, false));
     pair.server.send_data(STREAM, data, true).unwrap();
@@ -483,17 +387,12 @@ fn misuse_changes_nothing() {
 #[test]
 fn early_requests_use_remembered_settings() {
     let server = full_config().settings;
-    let config = Config {
-        remembered: Some(server),
-        ..full_config()
-    };
+    let config = Config { remembered: Some(server), ..full_config() };
     let mut client = connection(Role::Client, config);
     let mut parts = request_parts("CONNECT", "https://a/");
     parts.extensions.insert(Protocol::new("websocket"));
     client.send_request(STREAM, &parts, false).unwrap();
-    client
-        .send_datagram(STREAM, Bytes::from_static(b"x"))
-        .unwrap();
+    client.send_datagram(STREAM, Bytes::from_static(b"x")).unwrap();
     assert_eq!(client.peer_settings(), None);
     let mut server = connection(Role::Server, full_config());
     deliver(&mut server, transmits(&mut client));
@@ -503,10 +402,7 @@ fn early_requests_use_remembered_settings() {
 
 #[test]
 fn streams_of_webtransport_are_handed_out() {
-    let config = Config {
-        raw_streams: true,
-        ..full_config()
-    };
+    let config = Config { raw_streams: true, ..full_config() };
     for (role, ids) in [(Role::Server, [4, 6]), (Role::Client, [1, 7])] {
         for len in [1, 2, 100] {
             for (id, signal) in ids.into_iter().zip([0x41, 0x54]) {
@@ -520,15 +416,7 @@ fn streams_of_webtransport_are_handed_out() {
                     connection.receive(StreamId(id), piece, fin).unwrap();
                     found = events(&mut connection);
                 }
-                let [
-                    Event::Raw {
-                        stream,
-                        session,
-                        data,
-                        fin,
-                    },
-                ] = &found[..]
-                else {
+                let [Event::Raw { stream, session, data, fin }] = &found[..] else {
                     panic!("{found:?}");
                 };
                 assert_eq!((*stream, *session), (StreamId(id), StreamId(1 << 20)));
@@ -547,55 +435,34 @@ fn response_is_reset_while_the_request_is_read() {
     let server = &mut pair.server;
     server.reset(STREAM, Code::H3_INTERNAL_ERROR).unwrap();
     server.reset(STREAM, Code::H3_INTERNAL_ERROR).unwrap();
-    assert_eq!(
-        server.send_response(STREAM, &response_parts(200), true),
-        Err(StreamError::Closed)
-    );
+    assert_eq!(server.send_response(STREAM, &response_parts(200), true), Err(StreamError::Closed));
     let (found, _) = pair.exchange();
     assert!(
-        matches!(
-            found[..],
-            [Event::Reset {
-                stream: STREAM,
-                code: Code::H3_INTERNAL_ERROR
-            }]
-        ),
+        matches!(found[..], [Event::Reset { stream: STREAM, code: Code::H3_INTERNAL_ERROR }]),
         "{found:?}"
     );
     let client = &mut pair.client;
-    client
-        .send_data(STREAM, Bytes::from_static(b"x"), true)
-        .unwrap();
+    client.send_data(STREAM, Bytes::from_static(b"x"), true).unwrap();
     let (_, found) = pair.exchange();
-    assert!(
-        matches!(&found[..], [Event::Data { .. }, Event::End { .. }]),
-        "{found:?}"
-    );
+    assert!(matches!(&found[..], [Event::Data { .. }, Event::End { .. }]), "{found:?}");
     assert_eq!(pair.client.request_count(), 0);
     assert_eq!(pair.server.request_count(), 0);
 }
 
 /// A client and a server that hand out field sections as they came.
 fn raw_pair() -> Pair {
-    let config = || Config {
-        raw_fields: true,
-        ..full_config()
-    };
+    let config = || Config { raw_fields: true, ..full_config() };
     Pair::new(config(), config())
 }
 
 fn lines<'a>(fields: &[(&'a str, &'a str)]) -> Vec<Line<'a>> {
     let fields = fields.iter();
-    fields
-        .map(|(name, value)| Line::new(name.as_bytes(), value.as_bytes()))
-        .collect()
+    fields.map(|(name, value)| Line::new(name.as_bytes(), value.as_bytes())).collect()
 }
 
 fn fields(fields: &[(&'static str, &'static str)]) -> Vec<Field> {
     let fields = fields.iter();
-    fields
-        .map(|(name, value)| Field::new(*name, *value))
-        .collect()
+    fields.map(|(name, value)| Field::new(*name, *value)).collect()
 }
 
 /// The field sections of events, and whether the message has ended.
@@ -621,22 +488,12 @@ fn raw_fields_keep_their_order_and_duplicates() {
     let more = [("cookie", "a=1"), ("x", "1"), ("cookie", "b=2"), ("x", "2")];
     let request = [GET, &more].concat();
     let client = &mut pair.client;
-    client
-        .send_request_fields(STREAM, &lines(&request), false)
-        .unwrap();
+    client.send_request_fields(STREAM, &lines(&request), false).unwrap();
     let trailers = [("sum", "1"), ("sum", "2")];
     // They end the message whatever is said.
-    client
-        .send_fields(STREAM, &lines(&trailers), false)
-        .unwrap();
-    assert_eq!(
-        client.send_fields(STREAM, &lines(&trailers), true),
-        Err(StreamError::Closed)
-    );
-    assert_eq!(
-        sections(pair.exchange().1),
-        (vec![fields(&request), fields(&trailers)], true)
-    );
+    client.send_fields(STREAM, &lines(&trailers), false).unwrap();
+    assert_eq!(client.send_fields(STREAM, &lines(&trailers), true), Err(StreamError::Closed));
+    assert_eq!(sections(pair.exchange().1), (vec![fields(&request), fields(&trailers)], true));
     let [early, last] = [[(":status", "103")], [(":status", "200")]];
     let server = &mut pair.server;
     assert_eq!(
@@ -645,10 +502,7 @@ fn raw_fields_keep_their_order_and_duplicates() {
     );
     server.send_fields(STREAM, &lines(&early), false).unwrap();
     server.send_fields(STREAM, &lines(&last), true).unwrap();
-    assert_eq!(
-        sections(pair.exchange().0),
-        (vec![fields(&early), fields(&last)], true)
-    );
+    assert_eq!(sections(pair.exchange().0), (vec![fields(&early), fields(&last)], true));
     assert_eq!(pair.client.request_count(), 0);
     assert_eq!(pair.server.request_count(), 0);
 }
@@ -662,9 +516,7 @@ fn raw_fields_are_checked_where_they_arrive() {
     ] {
         let mut pair = raw_pair();
         let client = &mut pair.client;
-        client
-            .send_request_fields(STREAM, &lines(&wrong), true)
-            .unwrap();
+        client.send_request_fields(STREAM, &lines(&wrong), true).unwrap();
         let (_, found) = pair.exchange();
         let [Event::Failed { code, .. }] = found[..] else {
             panic!("{found:?}");
@@ -678,9 +530,7 @@ fn raw_response_to_head_has_no_body() {
     let mut pair = raw_pair();
     let head = [&[(":method", "HEAD")], &GET[1..]].concat();
     let client = &mut pair.client;
-    client
-        .send_request_fields(STREAM, &lines(&head), true)
-        .unwrap();
+    client.send_request_fields(STREAM, &lines(&head), true).unwrap();
     pair.exchange();
     let response = [(":status", "200"), ("content-length", "7")];
     let server = &mut pair.server;
@@ -690,23 +540,16 @@ fn raw_response_to_head_has_no_body() {
 
 #[test]
 fn cancelled_requests_are_limited() {
-    let config = Config {
-        resets_max: 10,
-        ..Config::default()
-    };
+    let config = Config { resets_max: 10, ..Config::default() };
     // Never more than half of the requests: no limit.
     let mut server = connection(Role::Server, config.clone());
     for index in 0..1000 {
         let stream = StreamId(index * 4);
         server.receive(stream, get().into(), true).unwrap();
         if index % 2 == 0 {
-            server
-                .receive_stop(stream, Code::H3_REQUEST_CANCELLED)
-                .unwrap();
+            server.receive_stop(stream, Code::H3_REQUEST_CANCELLED).unwrap();
         } else {
-            server
-                .send_response(stream, &response_parts(200), true)
-                .unwrap();
+            server.send_response(stream, &response_parts(200), true).unwrap();
         }
         transmits(&mut server);
         events(&mut server);
@@ -734,10 +577,7 @@ fn cancelled_requests_are_limited() {
 
 #[test]
 fn frames_without_effect_are_limited() {
-    let config = Config {
-        idle_frames_max: 100,
-        ..full_config()
-    };
+    let config = Config { idle_frames_max: 100, ..full_config() };
     let id = |id| frame(MAX_PUSH_ID, &[id]);
     for (stream, start, idle) in [
         (2, control(&[]), id(0)),
@@ -748,9 +588,7 @@ fn frames_without_effect_are_limited() {
         (0, get(), frame(0x21, b"")),
     ] {
         let mut server = connection(Role::Server, config.clone());
-        server
-            .receive(StreamId(stream), start.into(), false)
-            .unwrap();
+        server.receive(StreamId(stream), start.into(), false).unwrap();
         let idle = Bytes::from(idle);
         let mut send = || server.receive(StreamId(stream), idle.clone(), false);
         let failed = (0..1000).find_map(|index| send().err().map(|error| (index, error.code)));
@@ -758,17 +596,11 @@ fn frames_without_effect_are_limited() {
     }
     // With requests between them there is no limit.
     let mut server = connection(Role::Server, config);
-    server
-        .receive(StreamId(2), control(&[]).into(), false)
-        .unwrap();
+    server.receive(StreamId(2), control(&[]).into(), false).unwrap();
     for index in 0..1000 {
-        server
-            .receive(StreamId(index * 4), get().into(), true)
-            .unwrap();
+        server.receive(StreamId(index * 4), get().into(), true).unwrap();
         server.receive(StreamId(2), id(0).into(), false).unwrap();
-        server
-            .receive(StreamId(2), frame(0x21, b"").into(), false)
-            .unwrap();
+        server.receive(StreamId(2), frame(0x21, b"").into(), false).unwrap();
         events(&mut server);
     }
 }
@@ -787,10 +619,7 @@ fn blocked_request() -> (Vec<u8>, Vec<u8>) {
     // GET, https, /; :authority literal; the entry of the dynamic table.
     section.extend_from_slice(&[0xd1, 0xd7, 0xc1, 0x50, 1, b'a', 0x80]);
     // Capacity 100, and the insertion.
-    (
-        frame(HEADERS, &section),
-        vec![2, 0x3f, 69, 0x41, b'x', 1, b'y'],
-    )
+    (frame(HEADERS, &section), vec![2, 0x3f, 69, 0x41, b'x', 1, b'y'])
 }
 
 #[test]
@@ -804,14 +633,9 @@ fn blocked_streams_are_continued_in_order() {
     assert!(server.is_blocked(STREAM));
     assert!(events(&mut server).is_empty());
     server.receive(STREAM, Bytes::new(), true).unwrap();
-    server
-        .receive(StreamId(6), insertion.into(), false)
-        .unwrap();
+    server.receive(StreamId(6), insertion.into(), false).unwrap();
     assert!(!server.is_blocked(STREAM));
-    assert_eq!(
-        text(&events(&mut server)),
-        "GET https://a/; data 3; trailers {\"t\": \"u\"}; end"
-    );
+    assert_eq!(text(&events(&mut server)), "GET https://a/; data 3; trailers {\"t\": \"u\"}; end");
     // What the decoder stream carries: Section Acknowledgment of stream 0.
     let sent = transmits(&mut server);
     let decoder = StreamId(11);
@@ -825,16 +649,10 @@ fn blocked_streams_are_continued_in_order() {
 fn blocked_streams_can_be_reset_and_hold_little() {
     let (request, insertion) = blocked_request();
     let mut server = connection(Role::Server, Config::default());
-    server
-        .receive(STREAM, request.clone().into(), false)
-        .unwrap();
-    server
-        .receive_reset(STREAM, Code::H3_REQUEST_CANCELLED)
-        .unwrap();
+    server.receive(STREAM, request.clone().into(), false).unwrap();
+    server.receive_reset(STREAM, Code::H3_REQUEST_CANCELLED).unwrap();
     assert_eq!(server.request_count(), 0);
-    server
-        .receive(StreamId(6), insertion.into(), false)
-        .unwrap();
+    server.receive(StreamId(6), insertion.into(), false).unwrap();
     assert!(events(&mut server).is_empty());
 
     let mut server = connection(Role::Server, Config::default());

@@ -5,18 +5,11 @@ use ringloop_h3::qpack::{Decoded, Decoder, Encoder, Error, Field};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
-    digits
-        .chunks(2)
-        .map(|pair| (pair[0] * 16 + pair[1]) as u8)
-        .collect()
+    digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }
 
 fn fields(list: &[(&'static str, &'static str)]) -> Decoded {
-    Decoded::Fields(
-        list.iter()
-            .map(|(name, value)| Field::new(*name, *value))
-            .collect(),
-    )
+    Decoded::Fields(list.iter().map(|(name, value)| Field::new(*name, *value)).collect())
 }
 
 #[test]
@@ -52,19 +45,14 @@ fn examples_b_2_to_b_5_dynamic_table() {
     // B.4: a duplicate.
     decoder.receive(&bytes("02")).unwrap();
     let restored = decoder.decode(8, bytes("0500 80 c1 81").into()).unwrap();
-    let expected = [
-        (":authority", "www.example.com"),
-        (":path", "/"),
-        ("custom-key", "custom-value"),
-    ];
+    let expected =
+        [(":authority", "www.example.com"), (":path", "/"), ("custom-key", "custom-value")];
     assert_eq!(restored, fields(&expected));
     assert_eq!(decoder.take_instructions(), bytes("88"));
     decoder.cancel(8);
     assert_eq!(decoder.take_instructions(), bytes("48"));
     // B.5: the oldest entry is evicted.
-    decoder
-        .receive(&bytes("810d 6375 7374 6f6d 2d76 616c 7565 32"))
-        .unwrap();
+    decoder.receive(&bytes("810d 6375 7374 6f6d 2d76 616c 7565 32")).unwrap();
     let restored = decoder.decode(12, bytes("0600 80").into()).unwrap();
     assert_eq!(restored, fields(&[("custom-key", "custom-value2")]));
     let evicted = decoder.decode(16, bytes("0600 84").into()).unwrap_err();
@@ -141,10 +129,7 @@ fn what_peers_must_not_send_is_refused_by_its_code() {
         let refused = restored(section).unwrap_err();
         assert_eq!(refused.code(), Some(0x200), "{why}: {refused}");
     }
-    assert_eq!(
-        restored("0000 2161 7f00").unwrap_err(),
-        Error::SectionTooLong
-    );
+    assert_eq!(restored("0000 2161 7f00").unwrap_err(), Error::SectionTooLong);
     assert_eq!(restored("0200 80 80").unwrap_err(), Error::SectionTooLong);
     for (instructions, why) in [
         ("3fbe01", "a capacity above the limit"),
@@ -154,9 +139,7 @@ fn what_peers_must_not_send_is_refused_by_its_code() {
         ("4161 0162", "an entry, with no capacity"),
         ("3fbd01 4161 7fff7f", "a value larger than the table"),
     ] {
-        let refused = Decoder::new(220, 0, 1000)
-            .receive(&bytes(instructions))
-            .unwrap_err();
+        let refused = Decoder::new(220, 0, 1000).receive(&bytes(instructions)).unwrap_err();
         assert_eq!(refused.code(), Some(0x201), "{why}: {refused}");
     }
     for (instructions, why) in [

@@ -17,9 +17,7 @@ impl Numbers {
     }
 
     fn bytes(&mut self, len_max: u64) -> Bytes {
-        (0..self.below(len_max))
-            .map(|_| self.below(256) as u8)
-            .collect()
+        (0..self.below(len_max)).map(|_| self.below(256) as u8).collect()
     }
 
     fn field(&mut self) -> Field {
@@ -36,11 +34,7 @@ impl Numbers {
             _ => Bytes::from(format!("value {}", self.below(12))),
         };
         let field = Field::new(name, value);
-        if self.below(12) == 0 {
-            field.sensitive()
-        } else {
-            field
-        }
+        if self.below(12) == 0 { field.sensitive() } else { field }
     }
 }
 
@@ -88,9 +82,8 @@ impl Pair {
         if self.cancelled.contains(&stream) {
             return;
         }
-        let fields: Vec<Field> = (0..self.numbers.below(10))
-            .map(|_| self.numbers.field())
-            .collect();
+        let fields: Vec<Field> =
+            (0..self.numbers.below(10)).map(|_| self.numbers.field()).collect();
         let mut section = Vec::new();
         self.encoder.encode(stream, &fields, &mut section);
         self.instructions.extend(self.encoder.take_instructions());
@@ -116,10 +109,7 @@ impl Pair {
     }
 
     fn deliver_section(&mut self) {
-        let mut streams = self
-            .sections
-            .keys()
-            .filter(|stream| !self.blocked.contains(stream));
+        let mut streams = self.sections.keys().filter(|stream| !self.blocked.contains(stream));
         let count = streams.clone().count() as u64;
         if count == 0 {
             return;
@@ -160,13 +150,7 @@ impl Pair {
 fn what_is_decoded_is_what_was_sent() {
     let mut blocked_count = 0;
     for (seed, capacity_max, blocked_streams_max) in (0..60).flat_map(|seed| {
-        [
-            (seed, 0, 0),
-            (seed, 64, 1),
-            (seed, 300, 2),
-            (seed, 4096, 0),
-            (seed, 9000, 16),
-        ]
+        [(seed, 0, 0), (seed, 64, 1), (seed, 300, 2), (seed, 4096, 0), (seed, 9000, 16)]
     }) {
         let mut pair = Pair::new(seed, capacity_max, blocked_streams_max);
         for _ in 0..400 {
@@ -183,15 +167,8 @@ fn what_is_decoded_is_what_was_sent() {
             pair.deliver_section();
             pair.deliver_answers();
         }
-        assert!(
-            pair.sections.is_empty() && pair.blocked.is_empty(),
-            "seed {seed}"
-        );
-        assert!(
-            pair.decoded_count > 50,
-            "seed {seed}: {}",
-            pair.decoded_count
-        );
+        assert!(pair.sections.is_empty() && pair.blocked.is_empty(), "seed {seed}");
+        assert!(pair.decoded_count > 50, "seed {seed}: {}", pair.decoded_count);
         blocked_count += pair.blocked_count;
     }
     assert!(blocked_count > 500, "{blocked_count}");
@@ -227,7 +204,6 @@ fn bytes_of_a_hostile_peer_are_decoded_or_refused() {
         let answers = damaged(&pair.decoder.take_instructions());
         let _ = pair.encoder.receive(&answers);
         let mut section = Vec::new();
-        pair.encoder
-            .encode(9999, &[Field::new("a", "b")], &mut section);
+        pair.encoder.encode(9999, &[Field::new("a", "b")], &mut section);
     }
 }

@@ -52,11 +52,7 @@ fn check(role: Role, cases: Vec<(&str, Vec<Act>, Answer)>) {
 fn check_with(role: Role, config: &Config, cases: Vec<(&str, Vec<Act>, Answer)>) {
     for (name, acts, expected) in cases {
         for len in [usize::MAX, 1, 2, 3, 7] {
-            assert_eq!(
-                answer(role, config, &acts, len),
-                expected,
-                "{name}, by {len}"
-            );
+            assert_eq!(answer(role, config, &acts, len), expected, "{name}, by {len}");
         }
     }
 }
@@ -290,11 +286,7 @@ fn protocol_is_malformed_unless_announced() {
         (":authority", "a"),
         (":path", "/"),
     ];
-    let case = (
-        "extended CONNECT",
-        vec![Send(0, headers(&fields))],
-        Fail(Code::H3_MESSAGE_ERROR),
-    );
+    let case = ("extended CONNECT", vec![Send(0, headers(&fields))], Fail(Code::H3_MESSAGE_ERROR));
     check_with(Role::Server, &Config::default(), vec![case]);
 }
 

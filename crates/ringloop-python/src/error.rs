@@ -42,10 +42,7 @@ pub fn from_io(error: &io::Error) -> PyErr {
 pub fn from_errno(errno: i32) -> PyErr {
     // `io::Error` appends "(os error N)"; Python shows the bare text.
     let text = io::Error::from_raw_os_error(errno).to_string();
-    let bare = text
-        .rfind(" (os error")
-        .map_or(text.as_str(), |end| &text[..end])
-        .to_owned();
+    let bare = text.rfind(" (os error").map_or(text.as_str(), |end| &text[..end]).to_owned();
     raise_os(errno, &bare)
 }
 
@@ -67,10 +64,7 @@ pub fn with_path(py: Python<'_>, error: &io::Error, path: &Path) -> PyErr {
 
 /// Whether a system call would have blocked, or was interrupted: it is repeated later.
 pub fn is_blocked(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// As [`is_blocked`], for an exception of the socket's own method.

@@ -46,9 +46,7 @@ fn make_certificates(folder: &std::path::Path) -> Result<()> {
     let (ca_key, key) = (rcgen::KeyPair::generate()?, rcgen::KeyPair::generate()?);
     let mut params = rcgen::CertificateParams::new(Vec::new())?;
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    params
-        .distinguished_name
-        .push(rcgen::DnType::CommonName, "interop tests");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "interop tests");
     params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
     let ca = params.self_signed(&ca_key)?;
     let issuer = rcgen::Issuer::new(params, ca_key);
@@ -66,9 +64,7 @@ fn make_certificates(folder: &std::path::Path) -> Result<()> {
 
 /// The payload of every exchange.
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
-        .collect()
+    (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
 /// A text as a JSON string.
@@ -81,9 +77,7 @@ fn quoted(text: &str) -> String {
 
 async fn serve(address: SocketAddr, cert: &str, key: &str, has_retry: bool) -> Result<()> {
     let certificate = Certificate::from_files(cert, key)?;
-    let tls = ServerTls::new(certificate)
-        .alpn(["interop", "h3"])
-        .early_data(true);
+    let tls = ServerTls::new(certificate).alpn(["interop", "h3"]).early_data(true);
     let server = Endpoint::server(address, ServerConfig::new(tls)?)?;
     println!("{{\"event\": \"ready\"}}");
     while let Some(incoming) = server.accept().await {
@@ -135,10 +129,9 @@ async fn answer(connection: Connection) {
     }
     let told = connection.handshake_data().unwrap_or_default();
     let (code, reason) = match connection.closed().await {
-        ConnectionError::ClosedByPeer { code, reason } => (
-            code.to_string(),
-            String::from_utf8_lossy(&reason).into_owned(),
-        ),
+        ConnectionError::ClosedByPeer { code, reason } => {
+            (code.to_string(), String::from_utf8_lossy(&reason).into_owned())
+        }
         other => ("null".to_owned(), other.to_string()),
     };
     println!(
@@ -194,8 +187,7 @@ async fn answer_h3(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
     // A).
     send.write_all(&[0x01, 0x03, 0x00, 0x00, 0xc0 + 25]).await?;
     let body = pattern(BYTES);
-    send.write_all(&[&[0x00][..], &varint(body.len())].concat())
-        .await?;
+    send.write_all(&[&[0x00][..], &varint(body.len())].concat()).await?;
     send.write_all(&body).await?;
     send.finish()?;
     Ok(())
@@ -209,8 +201,7 @@ async fn fetch_h3(connection: &Connection, path: &str) -> Result<Vec<u8>> {
         section.extend([0x50 | name, u8::try_from(value.len())?]);
         section.extend(value.as_bytes());
     }
-    send.write_all(&[&[0x01][..], &varint(section.len()), &section].concat())
-        .await?;
+    send.write_all(&[&[0x01][..], &varint(section.len()), &section].concat()).await?;
     send.finish()?;
     let answer = recv.read_to_end(BYTES * 2).await?;
     let (mut rest, mut body) = (answer.as_slice(), Vec::new());
@@ -233,14 +224,10 @@ fn varint(value: usize) -> [u8; 4] {
 
 fn take_varint(bytes: &mut &[u8]) -> Result<usize> {
     let first = *bytes.first().ok_or("a frame is cut off")?;
-    let (number, rest) = bytes
-        .split_at_checked(1 << (first >> 6))
-        .ok_or("a frame is cut off")?;
+    let (number, rest) = bytes.split_at_checked(1 << (first >> 6)).ok_or("a frame is cut off")?;
     *bytes = rest;
     let start = usize::from(first & 0x3f);
-    Ok(number[1..]
-        .iter()
-        .fold(start, |value, byte| value << 8 | usize::from(*byte)))
+    Ok(number[1..].iter().fold(start, |value, byte| value << 8 | usize::from(*byte)))
 }
 
 // --- the client ----------------------------------------------------------------------------------------------------
@@ -259,10 +246,7 @@ async fn obey(ca: &str) -> Result<()> {
         let outcome = ringloop::time::timeout(PATIENCE, run(&roots, case, port, h3)).await;
         match outcome.unwrap_or_else(|_| Err("nothing happened".into())) {
             Ok(more) => println!("{{\"ok\": true{more}}}"),
-            Err(error) => println!(
-                "{{\"ok\": false, \"reason\": {}}}",
-                quoted(&error.to_string())
-            ),
+            Err(error) => println!("{{\"ok\": false, \"reason\": {}}}", quoted(&error.to_string())),
         }
     }
     Ok(())
@@ -320,9 +304,7 @@ async fn run(roots: &Roots, case: &str, port: u16, h3: Option<&str>) -> Result<S
 /// Sends the pattern and reads it back, or fetches it.
 async fn exchange(connection: &Connection, len: usize, h3: Option<&str>) -> Result<()> {
     if let Some(file) = h3 {
-        let name = std::path::Path::new(file)
-            .file_name()
-            .and_then(|name| name.to_str());
+        let name = std::path::Path::new(file).file_name().and_then(|name| name.to_str());
         let body = fetch_h3(connection, &format!("/{}", name.unwrap_or_default())).await?;
         if body != pattern(BYTES) {
             return Err(format!("{} other bytes came", body.len()).into());
@@ -356,9 +338,8 @@ async fn again(
     let connecting = endpoint.connect(server, "localhost")?;
     let mut accepted = None;
     let connection = if early {
-        let (connection, zero_rtt) = connecting
-            .into_0rtt()
-            .map_err(|_| "there is no ticket that allows early data")?;
+        let (connection, zero_rtt) =
+            connecting.into_0rtt().map_err(|_| "there is no ticket that allows early data")?;
         exchange(&connection, 1000, h3).await?;
         accepted = Some(zero_rtt.await);
         connection
@@ -367,13 +348,9 @@ async fn again(
         exchange(&connection, 1000, h3).await?;
         connection
     };
-    let resumed = connection
-        .handshake_data()
-        .is_some_and(|data| data.is_resumed);
+    let resumed = connection.handshake_data().is_some_and(|data| data.is_resumed);
     connection.close(0, b"");
-    let early = accepted
-        .map(|accepted| format!(", \"early\": {accepted}"))
-        .unwrap_or_default();
+    let early = accepted.map(|accepted| format!(", \"early\": {accepted}")).unwrap_or_default();
     Ok(format!(", \"resumed\": {resumed}{early}"))
 }
 

@@ -50,17 +50,7 @@ fn main() -> Result<()> {
             let client = Client::new(address, ca, size, warmup, seconds)?;
             runtime.block_on(client.run(workload))??;
         }
-        [
-            "both",
-            address,
-            chain,
-            key,
-            ca,
-            workload,
-            size,
-            warmup,
-            seconds,
-        ] => {
+        ["both", address, chain, key, ca, workload, size, warmup, seconds] => {
             let client = Client::new(address, ca, size, warmup, seconds)?;
             runtime.block_on(async {
                 let _server = spawn(serve(address.parse()?, chain.into(), key.into()));
@@ -74,10 +64,7 @@ fn main() -> Result<()> {
 }
 
 fn transport() -> Transport {
-    Transport {
-        bi_streams_max: 512,
-        ..Transport::default()
-    }
+    Transport { bi_streams_max: 512, ..Transport::default() }
 }
 
 // --- the server ----------------------------------------------------------------------------------------------------
@@ -164,12 +151,7 @@ fn snapshot(counts: &Counts) -> String {
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = |at| {
-        fields
-            .split_whitespace()
-            .nth(at)
-            .and_then(|one| one.parse::<u64>().ok())
-    };
+    let ticks = |at| fields.split_whitespace().nth(at).and_then(|one| one.parse::<u64>().ok());
     (ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10_000_000
 }
 
@@ -177,20 +159,14 @@ fn cpu_ns() -> u64 {
 fn rss() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-        .unwrap_or(0)
-        * 1024
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 // --- the client ----------------------------------------------------------------------------------------------------
 
 fn endpoint(ca: &str) -> Result<ClientConfig> {
-    let tls = ClientTls::with_roots(Roots::empty().add_file(ca)?)
-        .alpn([ALPN])
-        .sessions(None);
-    Ok(ClientConfig::new(tls)?
-        .tokens(None)
-        .transport(&transport())?)
+    let tls = ClientTls::with_roots(Roots::empty().add_file(ca)?).alpn([ALPN]).sessions(None);
+    Ok(ClientConfig::new(tls)?.tokens(None).transport(&transport())?)
 }
 
 struct Client {
@@ -230,34 +206,16 @@ impl Client {
             return self.idle(&endpoint, &control).await;
         }
         let tasks = match workload {
-            "stream" => vec![spawn(stream(
-                connection.clone(),
-                self.size,
-                Rc::clone(&tally),
-            ))],
-            "pingpong" => vec![spawn(pingpong(
-                connection.clone(),
-                self.size,
-                Rc::clone(&tally),
-            ))],
-            "datagram" => vec![spawn(datagrams(
-                connection.clone(),
-                self.size,
-                Rc::clone(&tally),
-            ))],
+            "stream" => vec![spawn(stream(connection.clone(), self.size, Rc::clone(&tally)))],
+            "pingpong" => vec![spawn(pingpong(connection.clone(), self.size, Rc::clone(&tally)))],
+            "datagram" => vec![spawn(datagrams(connection.clone(), self.size, Rc::clone(&tally)))],
             "request" | "churn" => {
                 let count = if workload == "churn" { CHURN_TASKS } else { 1 };
                 let one = || spawn(requests(connection.clone(), self.size, Rc::clone(&tally)));
                 (0..count).map(|_| one()).collect()
             }
             "handshake" => {
-                let one = || {
-                    spawn(handshakes(
-                        endpoint.clone(),
-                        self.address,
-                        Rc::clone(&tally),
-                    ))
-                };
+                let one = || spawn(handshakes(endpoint.clone(), self.address, Rc::clone(&tally)));
                 (0..self.size).map(|_| one()).collect()
             }
             other => return Err(format!("{other}?").into()),
@@ -304,10 +262,7 @@ impl Client {
             held.push(endpoint.connect(self.address, "localhost")?.await?);
         }
         let last = ask(control).await?;
-        println!(
-            "{{\"first\": {first}, \"last\": {last}, \"client_rss\": {}}}",
-            rss() - own
-        );
+        println!("{{\"first\": {first}, \"last\": {last}, \"client_rss\": {}}}", rss() - own);
         Ok(())
     }
 }
@@ -387,9 +342,7 @@ async fn datagrams(connection: Connection, size: usize, tally: Rc<Tally>) -> Res
     let bytes = Bytes::from(vec![3; size]);
     while !tally.is_over.get() {
         for _ in 0..64 {
-            connection
-                .send_datagram(bytes.clone(), Policy::Wait)
-                .await?;
+            connection.send_datagram(bytes.clone(), Policy::Wait).await?;
         }
         tally.sent.set(tally.sent.get() + 64);
     }

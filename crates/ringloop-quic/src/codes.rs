@@ -98,10 +98,7 @@ mod tests {
         assert_eq!(name(0x178), "CRYPTO_ERROR (0x178, no_application_protocol)");
         assert_eq!(name(0x101), "CRYPTO_ERROR (0x101)");
         assert_eq!(name(0x4242), "error 0x4242");
-        assert_eq!(
-            explained(2, ""),
-            "CONNECTION_REFUSED (0x2): it takes no more connections now"
-        );
+        assert_eq!(explained(2, ""), "CONNECTION_REFUSED (0x2): it takes no more connections now");
         assert_eq!(explained(2, "full"), "CONNECTION_REFUSED (0x2): full");
         assert_eq!(explained(3, ""), "FLOW_CONTROL_ERROR (0x3)");
     }

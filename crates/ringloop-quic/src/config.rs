@@ -156,10 +156,8 @@ impl ClientConfig {
     pub fn with_sessions(&self, store: Arc<dyn ClientSessionStore>) -> Self {
         let mut tls = rustls::ClientConfig::clone(&self.sessions.config);
         tls.resumption = Resumption::store(store);
-        let sessions = Arc::new(ClientSessions {
-            config: Arc::new(tls),
-            initial: self.sessions.initial,
-        });
+        let sessions =
+            Arc::new(ClientSessions { config: Arc::new(tls), initial: self.sessions.initial });
         let (transport, tokens) = (Arc::clone(&self.transport), Arc::clone(&self.tokens));
         let mut config = Self::of(sessions, transport, tokens, self.version);
         config.qlog.clone_from(&self.qlog);
@@ -170,10 +168,7 @@ impl ClientConfig {
     /// Sets the destination id of the next connection's first packets, instead of a random one: 8
     /// to 20 unpredictable bytes (RFC 9000 §7.2). Used for one connection.
     pub fn initial_destination(mut self, id: &[u8]) -> Result<Self, ConfigError> {
-        ConfigError::check(
-            (8..=20).contains(&id.len()),
-            "initial_destination: 8 to 20 bytes",
-        )?;
+        ConfigError::check((8..=20).contains(&id.len()), "initial_destination: 8 to 20 bytes")?;
         self.first_id = Some(proto::ConnectionId::new(id));
         Ok(self)
     }
@@ -203,11 +198,7 @@ impl ServerConfig {
             .max_incoming(limits::INCOMING_MAX)
             .incoming_buffer_size(limits::INCOMING_BYTES)
             .incoming_buffer_size_total(limits::INCOMING_BYTES_TOTAL);
-        Ok(Self {
-            config,
-            kept: Kept::from(&Transport::default()),
-            qlog: None,
-        })
+        Ok(Self { config, kept: Kept::from(&Transport::default()), qlog: None })
     }
 
     /// Sets the transport parameters.

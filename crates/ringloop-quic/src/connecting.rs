@@ -27,19 +27,14 @@ pub struct Incoming {
 
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming")
-            .field("remote", &self.remote_address())
-            .finish_non_exhaustive()
+        f.debug_struct("Incoming").field("remote", &self.remote_address()).finish_non_exhaustive()
     }
 }
 
 impl Incoming {
     pub(crate) fn new(shared: &Rc<Shared>, inner: core::Incoming) -> Self {
         shared.state().undecided_count += 1;
-        Self {
-            shared: Rc::clone(shared),
-            inner: Some(inner),
-        }
+        Self { shared: Rc::clone(shared), inner: Some(inner) }
     }
 
     /// Starts the handshake.
@@ -106,9 +101,7 @@ impl Incoming {
 
     /// Whether the client validated its address, by a Retry or a token of an earlier connection.
     pub fn is_validated(&self) -> bool {
-        self.inner
-            .as_ref()
-            .is_some_and(core::Incoming::is_validated)
+        self.inner.as_ref().is_some_and(core::Incoming::is_validated)
     }
 
     /// Whether [`Incoming::retry`] is possible.
@@ -147,19 +140,14 @@ fn watching(connection: &Connection) -> Watching {
 
 impl fmt::Debug for Connecting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connecting")
-            .field("connection", &self.connection)
-            .finish_non_exhaustive()
+        f.debug_struct("Connecting").field("connection", &self.connection).finish_non_exhaustive()
     }
 }
 
 impl Connecting {
     pub(crate) fn new(shared: &Rc<Shared>, handle: Handle) -> Self {
         let connection = Connection::new(shared, handle);
-        Self {
-            slot: watching(&connection),
-            connection,
-        }
+        Self { slot: watching(&connection), connection }
     }
 
     /// Returns the connection before the handshake is complete: a client that resumes a session may
@@ -177,10 +165,7 @@ impl Connecting {
             return Err(self);
         }
         let connection = self.connection.clone();
-        let zero_rtt = ZeroRtt {
-            slot: watching(&connection),
-            connection: self.connection,
-        };
+        let zero_rtt = ZeroRtt { slot: watching(&connection), connection: self.connection };
         Ok((connection, zero_rtt))
     }
 

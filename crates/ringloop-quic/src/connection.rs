@@ -26,21 +26,14 @@ pub struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("remote", &self.remote_address())
-            .finish_non_exhaustive()
+        f.debug_struct("Connection").field("remote", &self.remote_address()).finish_non_exhaustive()
     }
 }
 
 impl Connection {
     pub(crate) fn new(shared: &Rc<Shared>, handle: Handle) -> Self {
-        let inner = Inner {
-            shared: Rc::clone(shared),
-            handle,
-        };
-        Self {
-            inner: Rc::new(inner),
-        }
+        let inner = Inner { shared: Rc::clone(shared), handle };
+        Self { inner: Rc::new(inner) }
     }
 
     /// Opens a bidirectional stream once the peer allows one.
@@ -63,9 +56,7 @@ impl Connection {
 
     /// Opens a stream now; `None` if the peer allows none.
     pub fn try_open_bi(&self) -> Result<Option<(SendStream, RecvStream)>, ConnectionError> {
-        Ok(self
-            .try_open(Direction::Bi)?
-            .map(|(id, is_early)| self.both(id, is_early)))
+        Ok(self.try_open(Direction::Bi)?.map(|(id, is_early)| self.both(id, is_early)))
     }
 
     /// Opens a stream now; `None` if the peer allows none.
@@ -90,10 +81,7 @@ impl Connection {
     }
 
     fn both(&self, id: StreamId, is_early: bool) -> (SendStream, RecvStream) {
-        (
-            SendStream::new(&self.inner, id, is_early),
-            RecvStream::new(&self.inner, id, is_early),
-        )
+        (SendStream::new(&self.inner, id, is_early), RecvStream::new(&self.inner, id, is_early))
     }
 
     /// The next bidirectional stream that the peer opened.
@@ -181,9 +169,7 @@ impl Connection {
 
     /// Servers: the address that the client connected to.
     pub fn local_ip(&self) -> Option<IpAddr> {
-        self.inner
-            .with(|connection, _| connection.local_ip())
-            .map(|ip| ip.to_canonical())
+        self.inner.with(|connection, _| connection.local_ip()).map(|ip| ip.to_canonical())
     }
 
     /// An id that is unique among the endpoint's live connections.
@@ -198,15 +184,13 @@ impl Connection {
 
     /// The peer's certificates, its own first; `None` if it has shown none.
     pub fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>> {
-        self.inner
-            .with(|connection, _| connection.peer_certificates())
+        self.inner.with(|connection, _| connection.peer_certificates())
     }
 
     /// Fills `output` with keying material of this connection (RFC 8446 §7.5); `false` if that many
     /// bytes are not available or the handshake is not complete.
     pub fn export_keying_material(&self, output: &mut [u8], label: &[u8], context: &[u8]) -> bool {
-        self.inner
-            .with(|connection, _| connection.export_keying_material(output, label, context))
+        self.inner.with(|connection, _| connection.export_keying_material(output, label, context))
     }
 
     /// Updates the keys now; no effect while the last update is in progress.
@@ -222,26 +206,22 @@ impl Connection {
     /// Sets how many bidirectional streams the peer may have open; at most
     /// [`crate::limits::STREAMS_LIMIT`].
     pub fn set_bi_streams_max(&self, count: u64) {
-        self.inner
-            .act(|connection, _| connection.set_streams_max(Direction::Bi, count));
+        self.inner.act(|connection, _| connection.set_streams_max(Direction::Bi, count));
     }
 
     /// Sets how many unidirectional streams the peer may have open; same maximum.
     pub fn set_uni_streams_max(&self, count: u64) {
-        self.inner
-            .act(|connection, _| connection.set_streams_max(Direction::Uni, count));
+        self.inner.act(|connection, _| connection.set_streams_max(Direction::Uni, count));
     }
 
     /// Sets how many bytes the peer may send ahead of the readers, for all streams together.
     pub fn set_receive_window(&self, bytes: u64) {
-        self.inner
-            .act(|connection, _| connection.set_receive_window(bytes));
+        self.inner.act(|connection, _| connection.set_receive_window(bytes));
     }
 
     /// Sets how many bytes may be written but not acknowledged, for all streams together.
     pub fn set_send_window(&self, bytes: u64) {
-        self.inner
-            .act(|connection, _| connection.set_send_window(bytes));
+        self.inner.act(|connection, _| connection.set_send_window(bytes));
     }
 }
 

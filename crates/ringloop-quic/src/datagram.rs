@@ -40,12 +40,12 @@ impl Connection {
     /// Cancel safe: the datagram was not accepted.
     pub async fn send_datagram(&self, bytes: Bytes, policy: Policy) -> Result<bool, DatagramError> {
         match policy {
-            Policy::DropOldest => self
-                .try_send(bytes, true, None)
-                .map_or_else(refused, |()| Ok(true)),
-            Policy::DropNew => self
-                .try_send(bytes, false, None)
-                .map_or_else(refused, |()| Ok(true)),
+            Policy::DropOldest => {
+                self.try_send(bytes, true, None).map_or_else(refused, |()| Ok(true))
+            }
+            Policy::DropNew => {
+                self.try_send(bytes, false, None).map_or_else(refused, |()| Ok(true))
+            }
             Policy::Wait => self.send_waiting(bytes, None).await.map(|()| true),
             Policy::WaitFor(limit) => {
                 // An overflowing limit is none.
@@ -60,8 +60,7 @@ impl Connection {
 
     /// Sends a datagram now; `false` if there is no room.
     pub fn try_send_datagram(&self, bytes: Bytes) -> Result<bool, DatagramError> {
-        self.try_send(bytes, false, None)
-            .map_or_else(refused, |()| Ok(true))
+        self.try_send(bytes, false, None).map_or_else(refused, |()| Ok(true))
     }
 
     fn try_send(
@@ -122,8 +121,7 @@ impl Connection {
         count_max: usize,
         into: &mut Vec<Bytes>,
     ) -> Result<usize, DatagramError> {
-        self.receive(count_max, |datagram| into.push(datagram))
-            .await
+        self.receive(count_max, |datagram| into.push(datagram)).await
     }
 
     async fn receive(
@@ -150,8 +148,7 @@ impl Connection {
     /// The longest datagram that may be sent now; changes with the path. `None`: the peer accepts
     /// none.
     pub fn max_datagram_len(&self) -> Option<usize> {
-        self.inner
-            .with(|connection, _| connection.max_datagram_len())
+        self.inner.with(|connection, _| connection.max_datagram_len())
     }
 
     /// Bytes of datagrams that may be sent now without blocking.

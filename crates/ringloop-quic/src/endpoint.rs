@@ -36,18 +36,14 @@ pub struct Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
-            .field("address", &self.local_addr().ok())
-            .finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("address", &self.local_addr().ok()).finish_non_exhaustive()
     }
 }
 
 impl Clone for Endpoint {
     fn clone(&self) -> Self {
         self.shared.state().handle_count += 1;
-        Self {
-            shared: Rc::clone(&self.shared),
-        }
+        Self { shared: Rc::clone(&self.shared) }
     }
 }
 
@@ -147,12 +143,7 @@ impl Endpoint {
         address: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let config = self
-            .shared
-            .state()
-            .client
-            .clone()
-            .ok_or(ConnectError::NoConfig)?;
+        let config = self.shared.state().client.clone().ok_or(ConnectError::NoConfig)?;
         self.connect_with(&config, address, server_name)
     }
 
@@ -167,10 +158,7 @@ impl Endpoint {
         if state.is_closed {
             return Err(ConnectError::EndpointClosed);
         }
-        let is_v6 = state
-            .socket
-            .local_addr()
-            .is_ok_and(|address| address.is_ipv6());
+        let is_v6 = state.socket.local_addr().is_ok_and(|address| address.is_ipv6());
         let handle = state.sessions.connect(
             Instant::now(),
             config,

@@ -83,11 +83,7 @@ impl fmt::Display for ConnectionError {
         match self {
             Self::VersionMismatch => f.write_str("the peer speaks no common version of QUIC"),
             Self::Transport { code, reason } => {
-                write!(
-                    f,
-                    "the connection failed here with {}",
-                    codes::explained(*code, reason)
-                )
+                write!(f, "the connection failed here with {}", codes::explained(*code, reason))
             }
             Self::TransportByPeer { code, reason } => {
                 write!(
@@ -103,10 +99,9 @@ impl fmt::Display for ConnectionError {
             }
             Self::Reset => f.write_str("the peer has forgotten the connection (stateless reset)"),
             Self::TimedOut => f.write_str("nothing came from the peer for the idle time-out"),
-            Self::HandshakeTimedOut {
-                address,
-                has_answered: false,
-            } => write!(f, "no answer from {address} in the handshake's time"),
+            Self::HandshakeTimedOut { address, has_answered: false } => {
+                write!(f, "no answer from {address} in the handshake's time")
+            }
             Self::HandshakeTimedOut { address, .. } => write!(
                 f,
                 "the handshake with {address} was not complete in its time: it has answered, and then nothing more or too \

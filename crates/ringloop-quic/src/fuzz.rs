@@ -52,10 +52,7 @@ fn configs() -> &'static (ServerConfig, ClientConfig) {
         let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
         let server = ServerTls::new(certificate).secrets(Secrets::Kept);
         let client = ClientTls::without_verification().secrets(Secrets::Kept);
-        (
-            ServerConfig::new(server.early_data(true)).unwrap(),
-            ClientConfig::new(client).unwrap(),
-        )
+        (ServerConfig::new(server.early_data(true)).unwrap(), ClientConfig::new(client).unwrap())
     })
 }
 
@@ -77,12 +74,7 @@ impl End {
     }
 
     fn receive(&mut self, now: Instant, source: SocketAddr, bytes: &[u8]) {
-        let datagram = Datagram {
-            source,
-            local_ip: None,
-            ecn: 0,
-            bytes: BytesMut::from(bytes),
-        };
+        let datagram = Datagram { source, local_ip: None, ecn: 0, bytes: BytesMut::from(bytes) };
         self.core.receive(now, datagram);
     }
 
@@ -149,9 +141,7 @@ impl Net {
     fn connect(&mut self) {
         let address = self.ends[SERVER].address;
         let client = &mut self.ends[CLIENT];
-        let handle = client
-            .core
-            .connect(self.now, &configs().1, address, "localhost");
+        let handle = client.core.connect(self.now, &configs().1, address, "localhost");
         client.connection = handle.ok();
     }
 
@@ -165,10 +155,7 @@ impl Net {
         let (now, buf) = (self.now, &mut self.buf);
         while let Some(transmit) = self.ends[end].core.transmit(now, 16, buf) {
             let segment_len = transmit.segment_len.unwrap_or(buf.len()).max(1);
-            into.extend(
-                buf.chunks(segment_len)
-                    .map(|bytes| (1 - end, bytes.to_vec())),
-            );
+            into.extend(buf.chunks(segment_len).map(|bytes| (1 - end, bytes.to_vec())));
         }
     }
 
@@ -204,10 +191,7 @@ impl Net {
 
     /// Advances time to the next deadline; `false` if there is none.
     fn wait(&mut self) -> bool {
-        let due = self
-            .ends
-            .iter_mut()
-            .filter_map(|end| end.core.next_timeout());
+        let due = self.ends.iter_mut().filter_map(|end| end.core.next_timeout());
         let Some(due) = due.min() else {
             return false;
         };
@@ -377,13 +361,9 @@ mod tests {
     fn replay(name: &str, noise_count: u64, target: fn(&[u8])) {
         let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
         // A package of the crate alone has no corpus.
-        let kept = std::fs::read_dir(place.join(name))
-            .ok()
-            .into_iter()
-            .flatten();
-        let kept: Vec<Vec<u8>> = kept
-            .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
-            .collect();
+        let kept = std::fs::read_dir(place.join(name)).ok().into_iter().flatten();
+        let kept: Vec<Vec<u8>> =
+            kept.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
         for input in &kept {
             target(input);
         }

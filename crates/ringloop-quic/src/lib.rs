@@ -99,11 +99,7 @@ pub struct StreamId(pub u64);
 impl StreamId {
     /// Its direction.
     pub fn direction(self) -> Direction {
-        if self.0 & 2 == 0 {
-            Direction::Bi
-        } else {
-            Direction::Uni
-        }
+        if self.0 & 2 == 0 { Direction::Bi } else { Direction::Uni }
     }
 
     /// Whether the client opened it.

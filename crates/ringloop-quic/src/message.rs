@@ -44,31 +44,19 @@ impl Datagram {
                 bytes: copy(payload)?,
             })
         });
-        batch
-            .into_iter()
-            .flat_map(move |batch| batch.segments(segment_len))
+        batch.into_iter().flat_map(move |batch| batch.segments(segment_len))
     }
 
     /// The datagrams of a GRO batch: each of `segment_len` bytes except the last, which may be
     /// shorter.
     pub fn segments(self, segment_len: usize) -> impl Iterator<Item = Self> {
-        let Self {
-            source,
-            local_ip,
-            ecn,
-            bytes: mut rest,
-        } = self;
+        let Self { source, local_ip, ecn, bytes: mut rest } = self;
         std::iter::from_fn(move || {
             if rest.is_empty() {
                 return None;
             }
             let bytes = rest.split_to(segment_len.clamp(1, rest.len()));
-            Some(Self {
-                source,
-                local_ip,
-                ecn,
-                bytes,
-            })
+            Some(Self { source, local_ip, ecn, bytes })
         })
     }
 }
@@ -111,9 +99,7 @@ impl BatchMemory {
     /// Copies a batch; `None` without memory, or while less than half of the allocator's reserve is
     /// free: the batch counts as lost, and its sender retransmits.
     pub fn copy(&mut self, payload: &[u8]) -> Option<BytesMut> {
-        self.copy_if(payload, |block| {
-            !reserve::holds(block) || !reserve::is_low()
-        })
+        self.copy_if(payload, |block| !reserve::holds(block) || !reserve::is_low())
     }
 
     /// With separate memory only if `is_usable`.
@@ -178,9 +164,8 @@ mod tests {
         assert_eq!(memory.copy_if(&LONG, low).unwrap(), LONG[..]);
         assert_eq!(memory.copy_if(&SHORT, enough).unwrap(), SHORT[..]);
         // More than are pooled.
-        let all: Vec<_> = (0..2 * BATCHES_POOLED)
-            .map(|_| memory.copy_if(&LONG, enough).unwrap())
-            .collect();
+        let all: Vec<_> =
+            (0..2 * BATCHES_POOLED).map(|_| memory.copy_if(&LONG, enough).unwrap()).collect();
         assert!(all.iter().all(|copy| copy == &LONG[..]));
         assert_eq!(memory.0.len(), BATCHES_POOLED);
     }

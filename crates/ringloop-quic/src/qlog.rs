@@ -83,9 +83,7 @@ pub struct Qlog {
 
 impl fmt::Debug for Qlog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Qlog")
-            .field("title", &self.title)
-            .finish_non_exhaustive()
+        f.debug_struct("Qlog").field("title", &self.title).finish_non_exhaustive()
     }
 }
 
@@ -106,10 +104,7 @@ impl Qlog {
 
     /// Logs to this target.
     pub fn to(target: Arc<dyn Target>) -> Self {
-        Self {
-            target,
-            title: Arc::from("ringloop-quic"),
-        }
+        Self { target, title: Arc::from("ringloop-quic") }
     }
 
     /// Sets the log's title.
@@ -382,22 +377,15 @@ impl Records {
             [
                 ("smoothed_rtt", ms(stats.rtt)),
                 ("min_rtt", ms(stats.rtt_min)),
-                (
-                    "congestion_window",
-                    stats.congestion_window_bytes.to_string(),
-                ),
+                ("congestion_window", stats.congestion_window_bytes.to_string()),
                 ("bytes_in_flight", in_flight_len.to_string()),
             ]
         };
         let before = fields(&self.logged, self.logged_in_flight_len);
         let now = fields(stats, in_flight_len);
-        let changed = now
-            .iter()
-            .zip(&before)
-            .filter(|(now, before)| now != before);
-        let data: Vec<String> = changed
-            .map(|((name, value), _)| format!("\"{name}\":{value}"))
-            .collect();
+        let changed = now.iter().zip(&before).filter(|(now, before)| now != before);
+        let data: Vec<String> =
+            changed.map(|((name, value), _)| format!("\"{name}\":{value}")).collect();
         self.logged = *stats;
         self.logged_in_flight_len = in_flight_len;
         if !data.is_empty() {
@@ -481,10 +469,7 @@ mod tests {
         assert_eq!(sum(&log).0, 21);
         log.received(1, &SHORT, &ack(9), 16);
         assert_eq!(sum(&log), (10, 10 * 26));
-        let stats = Stats {
-            packets_lost: 4,
-            ..Stats::default()
-        };
+        let stats = Stats { packets_lost: 4, ..Stats::default() };
         log.standing(&stats);
         assert_eq!(sum(&log), (6, 6 * 26));
     }

@@ -84,14 +84,9 @@ fn all_failed(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     let Some((_, last)) = failures.last() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
     };
-    let tried: Vec<String> = failures
-        .iter()
-        .map(|(address, error)| format!("{address}: {error}"))
-        .collect();
-    let text = format!(
-        "none of {} addresses could be connected to: {}",
-        failures.len(),
-        tried.join("; ")
-    );
+    let tried: Vec<String> =
+        failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
+    let text =
+        format!("none of {} addresses could be connected to: {}", failures.len(), tried.join("; "));
     io::Error::new(last.kind(), text)
 }

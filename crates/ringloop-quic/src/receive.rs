@@ -16,9 +16,7 @@ pub(crate) struct Receiver<'a> {
 
 impl<'a> Receiver<'a> {
     pub(crate) fn new(socket: &'a UdpSocket) -> Self {
-        Self {
-            datagrams: socket.datagrams(),
-        }
+        Self { datagrams: socket.datagrams() }
     }
 
     /// Receives up to a budget; whether there may be more. The task is woken for later arrivals.

@@ -135,9 +135,7 @@ impl Sender {
             Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => return Err(Full),
             Err(error) if error.is_of_segmentation() => self.send_singly(&batch),
             // The error may belong to an earlier message.
-            Err(_) => datagram::send_gso(self.fd, &batch)
-                .err()
-                .map(|error| error.error),
+            Err(_) => datagram::send_gso(self.fd, &batch).err().map(|error| error.error),
         };
         if let Some(errno) = error.and_then(|error| error.raw_os_error()) {
             // A longer one may be a probe.
@@ -153,11 +151,7 @@ impl Sender {
     fn send_singly(&mut self, batch: &GsoBatch<'_>) -> Option<io::Error> {
         let segment_len = batch.segment_len.map_or(batch.bytes.len(), usize::from);
         let mut singles = batch.bytes.chunks(segment_len.max(1)).map(|bytes| {
-            let single = GsoBatch {
-                bytes,
-                segment_len: None,
-                ..*batch
-            };
+            let single = GsoBatch { bytes, segment_len: None, ..*batch };
             datagram::send_gso(self.fd, &single)
         });
         let first = singles.next()?;

@@ -32,10 +32,7 @@ pub(crate) type Session = session::Session<Futures>;
 
 impl Futures {
     pub fn new() -> Self {
-        Self {
-            is_held: true,
-            waiters: Waiters::default(),
-        }
+        Self { is_held: true, waiters: Waiters::default() }
     }
 
     /// A stream was dropped: returns its waiters, to be dropped once nothing is borrowed.
@@ -88,11 +85,7 @@ type OnFailed = Box<dyn FnMut(SocketAddr, &ConnectionError)>;
 
 impl Shared {
     pub fn new(state: State) -> Self {
-        Self {
-            state: RefCell::new(state),
-            task: RefCell::new(None),
-            on_failed: RefCell::new(None),
-        }
+        Self { state: RefCell::new(state), task: RefCell::new(None), on_failed: RefCell::new(None) }
     }
 
     pub fn state(&self) -> RefMut<'_, State> {
@@ -140,8 +133,7 @@ impl Shared {
         on: EndpointWait,
         mut look: impl FnMut(&mut State) -> Option<T>,
     ) -> T {
-        self.wait_until(on, |shared| look(&mut shared.state()))
-            .await
+        self.wait_until(on, |shared| look(&mut shared.state())).await
     }
 }
 
@@ -216,9 +208,7 @@ impl State {
     /// Closes a connection at once with the application's code and reason.
     pub fn close(&mut self, handle: Handle, code: u64, reason: Bytes, woken: &mut Vec<Waiting>) {
         let closed = (code, reason);
-        if self
-            .sessions
-            .close(Instant::now(), handle, closed, Closing::Now)
+        if self.sessions.close(Instant::now(), handle, closed, Closing::Now)
             && let Some(session) = self.sessions.get(handle)
         {
             session.attached.waiters.take_all(woken);

@@ -29,10 +29,7 @@ pub(crate) struct SocketDrain {
 impl SocketDrain {
     /// The endpoint is closed.
     pub fn begin(&mut self) {
-        *self = Self {
-            left: LAST_READS_MAX,
-            ..Self::default()
-        };
+        *self = Self { left: LAST_READS_MAX, ..Self::default() };
     }
 
     /// Whether nothing is left to read, or the endpoint is open.

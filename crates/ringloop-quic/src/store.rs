@@ -44,11 +44,7 @@ const WRITTEN_BY_OTHERS: u32 = 0o002;
 /// Creates and removes a file in a directory, to report early what would fail for every entry.
 pub(crate) fn try_to_write(directory: &Path) -> io::Result<()> {
     let path = directory.join(hex(OWN, &proto::first_id()));
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     drop(made?);
     fs::remove_file(&path)
 }
@@ -92,11 +88,7 @@ impl Directory {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
         try_to_write(&path)?;
-        Ok(Self {
-            path,
-            count_max: STORED_ENTRIES,
-            written: AtomicU64::new(0),
-        })
+        Ok(Self { path, count_max: STORED_ENTRIES, written: AtomicU64::new(0) })
     }
 
     /// Sets the maximum number of entries (65536 by default); the newest are kept. They are counted
@@ -115,11 +107,7 @@ impl Directory {
 
     fn write(&self, name: &str, value: &[u8]) -> io::Result<()> {
         let own = self.own();
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&own)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
         let written = file.write_all(value);
         drop(file);
         let placed = written.and_then(|()| fs::rename(&own, self.path.join(name)));
@@ -256,10 +244,7 @@ impl TokenStore for Directory {
     fn take(&self, server_name: &str) -> Option<Bytes> {
         let places = self.tokens(server_name);
         let newest_first = places.iter().rev().filter(|(written, _)| written.is_some());
-        newest_first
-            .filter_map(|(_, name)| self.claim(name))
-            .map(Bytes::from)
-            .next()
+        newest_first.filter_map(|(_, name)| self.claim(name)).map(Bytes::from).next()
     }
 }
 
@@ -271,10 +256,7 @@ pub(crate) struct OneConnectionsTokens {
 
 impl OneConnectionsTokens {
     pub(crate) fn new(store: &Arc<dyn proto::TokenStore>) -> Self {
-        Self {
-            store: Arc::clone(store),
-            left: AtomicUsize::new(STORED_TOKENS),
-        }
+        Self { store: Arc::clone(store), left: AtomicUsize::new(STORED_TOKENS) }
     }
 }
 
@@ -318,9 +300,8 @@ mod tests {
     #[test]
     fn session_is_claimed_once_by_concurrent_takers() {
         let folder = Folder::new("ringloop-quic-store-once");
-        let stores: Vec<_> = (0..4)
-            .map(|_| Arc::new(Directory::open(&folder.0).unwrap()))
-            .collect();
+        let stores: Vec<_> =
+            (0..4).map(|_| Arc::new(Directory::open(&folder.0).unwrap())).collect();
         for round in 0..50u8 {
             assert!(stores[0].put(vec![round; 32], vec![round; 500]));
             assert_eq!(stores[1].get(&[round; 32]), Some(vec![round; 500]));
@@ -339,31 +320,18 @@ mod tests {
     fn entries_are_private_bounded_and_expire_after_a_week() {
         let folder = Folder::new("ringloop-quic-store-bounds");
         let store = Directory::open(&folder.0).unwrap().entries_max(10);
-        assert_eq!(
-            fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777,
-            0o700
-        );
+        assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o700);
         for number in 0..=WRITES_BETWEEN_MIN as u8 {
             assert!(store.put(vec![number], vec![1]));
         }
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 9);
         let last = folder.0.join(hex("session-", &[WRITES_BETWEEN_MIN as u8]));
-        assert_eq!(
-            fs::metadata(&last).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(&last).unwrap().permissions().mode() & 0o777, 0o600);
         let file = OpenOptions::new().write(true).open(&last).unwrap();
-        file.set_modified(SystemTime::now() - STORED_LIFETIME - Duration::from_secs(1))
-            .unwrap();
+        file.set_modified(SystemTime::now() - STORED_LIFETIME - Duration::from_secs(1)).unwrap();
         assert_eq!(store.get(&[WRITES_BETWEEN_MIN as u8]), None);
-        assert_eq!(
-            StoresServerSessions::take(&store, &[WRITES_BETWEEN_MIN as u8]),
-            None
-        );
-        assert!(
-            !store.put(vec![0; 1000], vec![1]),
-            "a key that makes no name"
-        );
+        assert_eq!(StoresServerSessions::take(&store, &[WRITES_BETWEEN_MIN as u8]), None);
+        assert!(!store.put(vec![0; 1000], vec![1]), "a key that makes no name");
         assert_eq!(StoresServerSessions::take(&store, b"unknown"), None);
     }
 
@@ -374,9 +342,7 @@ mod tests {
         for number in 0..STORED_TOKENS as u8 + 3 {
             store.insert("example.org", Bytes::from(vec![number; 60]));
             // Files of the same time have no order.
-            let mut paths = fs::read_dir(&folder.0)
-                .unwrap()
-                .map(|entry| entry.unwrap().path());
+            let mut paths = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path());
             let last = paths.find(|path| fs::read(path).unwrap() == vec![number; 60]);
             let file = OpenOptions::new().write(true).open(last.unwrap()).unwrap();
             let age = Duration::from_secs(100 - u64::from(number));
@@ -385,10 +351,7 @@ mod tests {
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), STORED_TOKENS);
         store.insert("example.com", Bytes::from_static(b"another"));
         let newest = STORED_TOKENS as u8 + 2;
-        assert_eq!(
-            TokenStore::take(&store, "example.org").unwrap(),
-            vec![newest; 60]
-        );
+        assert_eq!(TokenStore::take(&store, "example.org").unwrap(), vec![newest; 60]);
         let mut left = 0;
         while TokenStore::take(&store, "example.org").is_some() {
             left += 1;
@@ -400,8 +363,7 @@ mod tests {
 
     fn age(path: &Path) {
         let file = OpenOptions::new().write(true).open(path).unwrap();
-        file.set_modified(SystemTime::now() - STORED_LIFETIME - Duration::from_secs(1))
-            .unwrap();
+        file.set_modified(SystemTime::now() - STORED_LIFETIME - Duration::from_secs(1)).unwrap();
     }
 
     #[test]
@@ -449,10 +411,8 @@ mod tests {
     fn temporary_names_are_unpredictable() {
         let folder = Folder::new("ringloop-quic-store-names");
         let stores = [(); 2].map(|()| Directory::open(&folder.0).unwrap());
-        let mut names: Vec<_> = stores
-            .iter()
-            .flat_map(|store| [store.own(), store.own()])
-            .collect();
+        let mut names: Vec<_> =
+            stores.iter().flat_map(|store| [store.own(), store.own()]).collect();
         assert!(names.iter().all(|name| {
             let name = name.file_name().unwrap().to_str().unwrap();
             name.len() >= OWN.len() + 32 && is_ours(name)

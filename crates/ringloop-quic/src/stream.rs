@@ -28,10 +28,7 @@ impl fmt::Debug for SendStream {
 
 impl SendStream {
     pub(crate) fn new(inner: &Rc<Inner>, id: StreamId, is_early: bool) -> Self {
-        Self {
-            inner: Rc::clone(inner),
-            half: SendHalf::new(id, is_early),
-        }
+        Self { inner: Rc::clone(inner), half: SendHalf::new(id, is_early) }
     }
 
     /// The stream's id.
@@ -229,10 +226,7 @@ impl fmt::Debug for RecvStream {
 
 impl RecvStream {
     pub(crate) fn new(inner: &Rc<Inner>, id: StreamId, is_early: bool) -> Self {
-        Self {
-            inner: Rc::clone(inner),
-            half: RecvHalf::new(id, is_early),
-        }
+        Self { inner: Rc::clone(inner), half: RecvHalf::new(id, is_early) }
     }
 
     /// The stream's id.

@@ -59,9 +59,7 @@ pub struct Certificate {
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.key.cert.len();
-        f.debug_struct("Certificate")
-            .field("chain_len", &count)
-            .finish_non_exhaustive()
+        f.debug_struct("Certificate").field("chain_len", &count).finish_non_exhaustive()
     }
 }
 
@@ -119,10 +117,7 @@ impl Certificate {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|error| ConfigError::File {
-        path: path.to_owned(),
-        error,
-    })
+    std::fs::read(path).map_err(|error| ConfigError::File { path: path.to_owned(), error })
 }
 
 /// At least one certificate in PEM.
@@ -130,12 +125,10 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError>
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match chain {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        Ok(_) if has(pem, KEY_LABEL) => Err(ConfigError::Pem(
-            "there is no certificate in it, only a private key".to_owned(),
-        )),
-        Ok(_) => Err(ConfigError::Pem(
-            "no certificate in the PEM text".to_owned(),
-        )),
+        Ok(_) if has(pem, KEY_LABEL) => {
+            Err(ConfigError::Pem("there is no certificate in it, only a private key".to_owned()))
+        }
+        Ok(_) => Err(ConfigError::Pem("no certificate in the PEM text".to_owned())),
         Err(error) => Err(ConfigError::Pem(format!("no certificate: {error}"))),
     }
 }
@@ -242,10 +235,7 @@ pub struct Roots {
 impl Roots {
     /// No authorities.
     pub fn empty() -> Self {
-        Self {
-            store: RootCertStore::empty(),
-            named: Vec::new(),
-        }
+        Self { store: RootCertStore::empty(), named: Vec::new() }
     }
 
     /// The system's authorities (`SSL_CERT_FILE` and `SSL_CERT_DIR` if set).
@@ -257,9 +247,7 @@ impl Roots {
         let mut roots = Self::empty();
         roots.store.add_parsable_certificates(found.certs);
         if roots.store.is_empty() {
-            return Err(ConfigError::Pem(
-                "the system has no trust anchors".to_owned(),
-            ));
+            return Err(ConfigError::Pem("the system has no trust anchors".to_owned()));
         }
         Ok(roots)
     }
@@ -291,10 +279,7 @@ impl Roots {
     /// Adds authorities from all files of a directory, whatever their names.
     pub fn add_directory(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
-        let failed = |error| ConfigError::File {
-            path: path.to_owned(),
-            error,
-        };
+        let failed = |error| ConfigError::File { path: path.to_owned(), error };
         for entry in std::fs::read_dir(path).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             if path.is_file()
@@ -419,17 +404,16 @@ impl ClientTls {
             Verifier::Roots(roots) => {
                 let store = Arc::new(roots.store);
                 let verifier = WebPkiServerVerifier::builder_with_provider(store, provider());
-                let verifier = verifier
-                    .build()
-                    .map_err(|error| ConfigError::Pem(error.to_string()))?;
+                let verifier =
+                    verifier.build().map_err(|error| ConfigError::Pem(error.to_string()))?;
                 let verifier: Arc<dyn ServerCertVerifier> = verifier;
                 builder
                     .dangerous()
                     .with_custom_certificate_verifier(verify::Named::new(roots.named, verifier))
             }
-            Verifier::Own(verifier) => builder
-                .dangerous()
-                .with_custom_certificate_verifier(verifier),
+            Verifier::Own(verifier) => {
+                builder.dangerous().with_custom_certificate_verifier(verifier)
+            }
         };
         let mut config = match self.certificate {
             Some(certificate) => builder
@@ -449,10 +433,7 @@ impl ClientTls {
 
 /// Checks that TLS can carry these protocol names (RFC 7301 §3.1).
 fn checked(protocols: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, ConfigError> {
-    if let Some(name) = protocols
-        .iter()
-        .find(|name| !(1..=255).contains(&name.len()))
-    {
+    if let Some(name) = protocols.iter().find(|name| !(1..=255).contains(&name.len())) {
         let (len, shown) = (name.len(), &name[..name.len().min(16)]);
         return Err(ConfigError::Alpn(format!(
             "a protocol's name has 1 to 255 bytes, and {:?}{} has {len}",
@@ -551,14 +532,9 @@ impl ServerTls {
         let verified = |roots: Roots, required: bool| {
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(Arc::new(roots.store), provider());
-            let verifier = if required {
-                verifier
-            } else {
-                verifier.allow_unauthenticated()
-            };
-            let verifier: Arc<dyn ClientCertVerifier> = verifier
-                .build()
-                .map_err(|error| ConfigError::Pem(error.to_string()))?;
+            let verifier = if required { verifier } else { verifier.allow_unauthenticated() };
+            let verifier: Arc<dyn ClientCertVerifier> =
+                verifier.build().map_err(|error| ConfigError::Pem(error.to_string()))?;
             Ok::<_, ConfigError>(verify::Named::new(roots.named, verifier))
         };
         let builder = match self.clients {

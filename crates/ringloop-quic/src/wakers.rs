@@ -84,11 +84,7 @@ pub(crate) struct WaitSlot<P: Deref<Target: Waitable>> {
 
 impl<P: Deref<Target: Waitable>> WaitSlot<P> {
     pub(crate) fn new(on: P, key: <P::Target as Waitable>::Key) -> Self {
-        Self {
-            on,
-            key,
-            number: UNREGISTERED,
-        }
+        Self { on, key, number: UNREGISTERED }
     }
 
     /// Polls until `look` returns a result.
@@ -113,9 +109,8 @@ impl<P: Deref<Target: Waitable>> Drop for WaitSlot<P> {
     fn drop(&mut self) {
         let (key, number) = (self.key, self.number);
         if number != UNREGISTERED {
-            let left = self
-                .on
-                .with_waiters(|waiters| waiters.remove(&key, |known| known.slot == number));
+            let left =
+                self.on.with_waiters(|waiters| waiters.remove(&key, |known| known.slot == number));
             drop(left);
         }
     }

@@ -47,10 +47,7 @@ impl Worker {
     /// Errors of bind(2); `InvalidInput` for another count.
     pub fn bind(address: SocketAddr, count: usize, steering: Steering) -> io::Result<Vec<Self>> {
         if !(1..=256).contains(&count) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "1 to 256 workers",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "1 to 256 workers"));
         }
         let first = UdpSocket::bind_reuse_port(address)?;
         let address = first.local_addr()?;
@@ -66,10 +63,7 @@ impl Worker {
         let worker = |(number, socket): (usize, &UdpSocket)| {
             Ok(Self {
                 socket: socket.as_fd().try_clone_to_owned()?,
-                place: Place {
-                    number,
-                    routes: Arc::clone(&routes),
-                },
+                place: Place { number, routes: Arc::clone(&routes) },
             })
         };
         sockets.iter().enumerate().map(worker).collect()
@@ -104,18 +98,10 @@ fn place_of(datagram: &[u8], count: usize) -> usize {
 /// are numbered in the order of bind(2). For applications that bind sockets themselves. Loads
 /// beyond a datagram's end return 0.
 pub fn steering_program(count: u32) -> [Instruction; 13] {
-    let step = |code, value| Instruction {
-        code,
-        jump_true: 0,
-        jump_false: 0,
-        value,
-    };
+    let step = |code, value| Instruction { code, jump_true: 0, jump_false: 0, value };
     let load = |at| step(0x30, at);
     let (to_index, xor_index) = (step(0x07, 0), step(0xac, 0));
-    let if_long = Instruction {
-        jump_false: 5,
-        ..step(0x45, 0x80)
-    };
+    let if_long = Instruction { jump_false: 5, ..step(0x45, 0x80) };
     [
         load(0),
         if_long,

@@ -54,10 +54,7 @@ async fn verify(mut stream: RecvStream, seed: u64) {
 #[ignore = "half a minute a driver, optimised: make quic-bulk"]
 fn gigabyte_each_way_with_one_percent_loss() {
     for driver in drivers() {
-        let options = ringloop::Options {
-            driver,
-            ..ringloop::Options::default()
-        };
+        let options = ringloop::Options { driver, ..ringloop::Options::default() };
         let runtime = ringloop::Runtime::with_options(options).unwrap();
         runtime
             .block_on(async {

@@ -38,11 +38,8 @@ fn assert_forgotten<T>(name: &str, future: impl Future<Output = T>) {
 #[test]
 fn dropped_waits_leave_no_waker() {
     on_both(|| async {
-        let transport = Transport {
-            bi_streams_max: 0,
-            datagram_send_buffer: 2000,
-            ..Transport::default()
-        };
+        let transport =
+            Transport { bi_streams_max: 0, datagram_send_buffer: 2000, ..Transport::default() };
         let pair = pair_as(&transport).await;
         let (ours, client) = (&pair.ours, &pair.client);
         for _ in 0..3 {
@@ -118,11 +115,8 @@ fn go_over<T>(future: impl Future<Output = T>) {
 #[test]
 fn replaced_waker_is_dropped_while_nothing_is_borrowed() {
     on_both(|| async {
-        let transport = Transport {
-            bi_streams_max: 0,
-            datagram_send_buffer: 2000,
-            ..Transport::default()
-        };
+        let transport =
+            Transport { bi_streams_max: 0, datagram_send_buffer: 2000, ..Transport::default() };
         let pair = pair_as(&transport).await;
         let ours = &pair.ours;
         let mut sent = ours.open_uni().await.unwrap();
@@ -153,10 +147,8 @@ fn replaced_waker_is_dropped_while_nothing_is_borrowed() {
 #[test]
 fn waker_of_dropped_handshake_is_dropped_while_nothing_is_borrowed() {
     on_both(|| async {
-        let transport = Transport {
-            initial_rtt: Duration::from_millis(10),
-            ..Transport::default()
-        };
+        let transport =
+            Transport { initial_rtt: Duration::from_millis(10), ..Transport::default() };
         let pair = pair_as(&transport).await;
         let (socket, _silent) = silent();
         let connecting = pair.client.connect(socket, "localhost").unwrap();

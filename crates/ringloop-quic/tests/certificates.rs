@@ -36,22 +36,13 @@ fn certificates_are_verified_by_default() {
             | ConnectionError::TransportByPeer { code, .. } => code - 0x100,
             other => panic!("{other}"),
         };
-        assert_eq!(
-            alert(try_with(ClientTls::with_roots(stranger.roots()), "localhost").await),
-            48
-        );
+        assert_eq!(alert(try_with(ClientTls::with_roots(stranger.roots()), "localhost").await), 48);
         assert_eq!(alert(try_with(client_tls(), "example.org").await), 42);
-        try_with(ClientTls::without_verification(), "example.org")
-            .await
-            .unwrap();
+        try_with(ClientTls::without_verification(), "example.org").await.unwrap();
         try_with(client_tls(), "127.0.0.1").await.unwrap();
         let other = ClientConfig::new(client_tls().alpn(["other"])).unwrap();
         let client = Endpoint::client(any(), other).unwrap();
-        let ended = client
-            .connect(address, "localhost")
-            .unwrap()
-            .await
-            .map(drop);
+        let ended = client.connect(address, "localhost").unwrap().await.map(drop);
         assert_eq!(alert(ended), 120);
         assert!(Roots::empty().add_pem(b"nonsense").is_err());
     });

@@ -7,10 +7,7 @@ use ringloop_testing::quic::{any, client_config, on_both, server_config};
 /// Private memory of this process: shared file mappings depend on other processes.
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("RssAnon:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -56,13 +53,7 @@ fn thousand_connections_do_not_leak_memory() {
                 break;
             }
         }
-        assert!(
-            grown.last() < Some(&(8 << 10)),
-            "{grown:?} KiB more, each after 1000 connections"
-        );
-        assert_eq!(
-            (client.connection_count(), server.connection_count()),
-            (0, 0)
-        );
+        assert!(grown.last() < Some(&(8 << 10)), "{grown:?} KiB more, each after 1000 connections");
+        assert_eq!((client.connection_count(), server.connection_count()), (0, 0));
     });
 }

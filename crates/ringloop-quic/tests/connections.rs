@@ -16,16 +16,10 @@ use std::time::{Duration, Instant};
 fn both_ends_report_the_same_handshake() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
-        let (here, there) = (
-            ours.handshake_data().unwrap(),
-            theirs.handshake_data().unwrap(),
-        );
+        let (here, there) = (ours.handshake_data().unwrap(), theirs.handshake_data().unwrap());
         assert_eq!(here.protocol.as_deref(), Some(&b"test"[..]));
         assert_eq!(there.protocol.as_deref(), Some(&b"test"[..]));
-        assert_eq!(
-            (here.server_name, there.server_name.as_deref()),
-            (None, Some("localhost"))
-        );
+        assert_eq!((here.server_name, there.server_name.as_deref()), (None, Some("localhost")));
         assert_eq!(here.cipher_suite, there.cipher_suite);
         #[cfg(feature = "aws-lc-rs")]
         assert_eq!(here.key_exchange.as_deref(), Some("X25519MLKEM768"));
@@ -67,26 +61,15 @@ fn server_sees_a_client_that_closes_at_once() {
 #[test]
 fn close_carries_code_and_reason_and_ends_all_waits() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server,
-            client,
-        } = pair().await;
+        let Pair { ours, theirs, server, client } = pair().await;
         let (mut send, _recv) = ours.open_bi().await.unwrap();
         theirs.close(0x1234_5678, b"no more");
         let reason = Bytes::from_static(b"no more");
-        let error = ConnectionError::ClosedByPeer {
-            code: 0x1234_5678,
-            reason,
-        };
+        let error = ConnectionError::ClosedByPeer { code: 0x1234_5678, reason };
         assert_eq!(ours.closed().await, error);
         assert_eq!(ours.close_reason(), Some(error.clone()));
         assert_eq!(theirs.closed().await, ConnectionError::Closed);
-        assert_eq!(
-            send.write(b"x").await,
-            Err(StreamError::Connection(error.clone()))
-        );
+        assert_eq!(send.write(b"x").await, Err(StreamError::Connection(error.clone())));
         assert_eq!(ours.open_bi().await.unwrap_err(), error);
         assert_eq!(ours.accept_uni().await.unwrap_err(), error);
         // A second close changes nothing.
@@ -101,12 +84,7 @@ fn close_carries_code_and_reason_and_ends_all_waits() {
 #[test]
 fn closed_connection_with_handles_stays_usable_and_keeps_its_slot() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server,
-            client,
-        } = pair().await;
+        let Pair { ours, theirs, server, client } = pair().await;
         let (mut send, mut recv) = ours.open_bi().await.unwrap();
         let error = ConnectionError::Closed;
         ours.close(3, b"");
@@ -134,17 +112,9 @@ fn closed_connection_with_handles_stays_usable_and_keeps_its_slot() {
 #[test]
 fn dropping_all_handles_closes_and_ends_endpoints() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server,
-            client,
-        } = pair().await;
+        let Pair { ours, theirs, server, client } = pair().await;
         drop((ours, client));
-        assert!(matches!(
-            theirs.closed().await,
-            ConnectionError::ClosedByPeer { code: 0, .. }
-        ));
+        assert!(matches!(theirs.closed().await, ConnectionError::ClosedByPeer { code: 0, .. }));
         server.close(5, b"bye");
         assert!(server.accept().await.is_none());
         server.wait_idle().await;
@@ -160,10 +130,7 @@ fn clients_are_refused_ignored_and_retried() {
         let connecting = client.connect(address, "localhost").unwrap();
         server.accept().await.unwrap().refuse();
         let refused = connecting.await.unwrap_err();
-        assert!(
-            matches!(refused, ConnectionError::TransportByPeer { code: 2, .. }),
-            "{refused}"
-        );
+        assert!(matches!(refused, ConnectionError::TransportByPeer { code: 2, .. }), "{refused}");
 
         // After a Retry the client connects again, with a validated address.
         let connecting = client.connect(address, "localhost").unwrap();
@@ -183,11 +150,7 @@ fn clients_are_refused_ignored_and_retried() {
         let incoming = server.accept().await.unwrap();
         assert!(incoming.is_validated() && incoming.may_retry());
         incoming.ignore();
-        assert!(
-            timeout(Duration::from_millis(100), connecting)
-                .await
-                .is_err()
-        );
+        assert!(timeout(Duration::from_millis(100), connecting).await.is_err());
         drop(theirs);
     });
 }
@@ -198,28 +161,13 @@ fn invalid_destinations_fail_at_once() {
         let client = Endpoint::client(any(), client_config()).unwrap();
         let error =
             |address: &str, name| client.connect(address.parse().unwrap(), name).unwrap_err();
-        assert!(matches!(
-            error("127.0.0.1:0", "localhost"),
-            ConnectError::InvalidAddress(_)
-        ));
-        assert!(matches!(
-            error("[::1]:1", "localhost"),
-            ConnectError::InvalidAddress(_)
-        ));
-        assert!(matches!(
-            error("127.0.0.1:1", "not a name"),
-            ConnectError::InvalidServerName(_)
-        ));
+        assert!(matches!(error("127.0.0.1:0", "localhost"), ConnectError::InvalidAddress(_)));
+        assert!(matches!(error("[::1]:1", "localhost"), ConnectError::InvalidAddress(_)));
+        assert!(matches!(error("127.0.0.1:1", "not a name"), ConnectError::InvalidServerName(_)));
         client.close(0, b"");
-        assert_eq!(
-            error("127.0.0.1:1", "localhost"),
-            ConnectError::EndpointClosed
-        );
+        assert_eq!(error("127.0.0.1:1", "localhost"), ConnectError::EndpointClosed);
         let server = Endpoint::server(any(), server_config()).unwrap();
-        assert_eq!(
-            server.connect(any(), "localhost").unwrap_err(),
-            ConnectError::NoConfig
-        );
+        assert_eq!(server.connect(any(), "localhost").unwrap_err(), ConnectError::NoConfig);
     });
 }
 
@@ -249,33 +197,20 @@ fn resumed_session_sends_early_data_and_learns_the_outcome() {
             let client = Endpoint::client(any(), client_config()).unwrap();
             ringloop::spawn(answer_early(server.clone()));
             let first = client.connect(address, "localhost").unwrap();
-            let first = first
-                .into_0rtt()
-                .expect_err("nothing to resume")
-                .await
-                .unwrap();
+            let first = first.into_0rtt().expect_err("nothing to resume").await.unwrap();
             assert!(!first.handshake_data().unwrap().is_resumed);
             // The ticket comes after the handshake, before this.
             let mut send = first.open_uni().await.unwrap();
             send.write_all(b"x").await.unwrap();
             drop(send);
-            first
-                .accept_uni()
-                .await
-                .unwrap()
-                .read_to_end(1)
-                .await
-                .unwrap();
+            first.accept_uni().await.unwrap().read_to_end(1).await.unwrap();
             if !takes_early_data {
                 // The sessions remain valid, but early data is no longer accepted.
                 let tls = tls.clone().early_data(false);
                 server.set_server_config(Some(ServerConfig::new(tls).unwrap()));
             }
-            let (early, accepted) = client
-                .connect(address, "localhost")
-                .unwrap()
-                .into_0rtt()
-                .unwrap();
+            let (early, accepted) =
+                client.connect(address, "localhost").unwrap().into_0rtt().unwrap();
             let mut send = early.open_uni().await.unwrap();
             send.write_all(b"early").await.unwrap();
             drop(send.finish());
@@ -283,21 +218,12 @@ fn resumed_session_sends_early_data_and_learns_the_outcome() {
             assert!(early.handshake_data().unwrap().is_resumed);
             assert_eq!(accepted, takes_early_data);
             if !accepted {
-                assert_eq!(
-                    send.write(b"more").await,
-                    Err(StreamError::EarlyDataRejected)
-                );
+                assert_eq!(send.write(b"more").await, Err(StreamError::EarlyDataRejected));
                 drop(send);
                 let mut again = early.open_uni().await.unwrap();
                 again.write_all(b"early").await.unwrap();
             }
-            let answer = early
-                .accept_uni()
-                .await
-                .unwrap()
-                .read_to_end(100)
-                .await
-                .unwrap();
+            let answer = early.accept_uni().await.unwrap().read_to_end(100).await.unwrap();
             assert_eq!(answer, b"early");
         }
     });
@@ -320,13 +246,7 @@ fn both_versions_work_with_retry_and_coalesced_packets() {
             send.write_all(&bytes).await.unwrap();
             drop(send);
             ours.update_keys();
-            let read = theirs
-                .accept_uni()
-                .await
-                .unwrap()
-                .read_to_end(1 << 20)
-                .await
-                .unwrap();
+            let read = theirs.accept_uni().await.unwrap().read_to_end(1 << 20).await.unwrap();
             assert!(read == bytes);
         }
     });
@@ -339,39 +259,20 @@ fn early_data_works_in_version_2() {
         let server = Endpoint::server(any(), ServerConfig::new(tls).unwrap()).unwrap();
         let address = server.local_addr().unwrap();
         let client = Endpoint::client(any(), client_config().version(Version::V2)).unwrap();
-        let serve = async || {
-            server
-                .accept()
-                .await
-                .unwrap()
-                .accept()
-                .unwrap()
-                .await
-                .unwrap()
-        };
+        let serve = async || server.accept().await.unwrap().accept().unwrap().await.unwrap();
         let connecting = client.connect(address, "localhost").unwrap();
         let theirs = serve().await;
         let ours = connecting.await.unwrap();
         // The ticket comes before this.
         drop(theirs.open_uni().await.unwrap());
         drop(ours.accept_uni().await.unwrap());
-        let (ours, accepted) = client
-            .connect(address, "localhost")
-            .unwrap()
-            .into_0rtt()
-            .unwrap();
+        let (ours, accepted) = client.connect(address, "localhost").unwrap().into_0rtt().unwrap();
         let mut send = ours.open_uni().await.unwrap();
         send.write_all(b"early").await.unwrap();
         let theirs = serve().await;
         assert!(accepted.await);
         let mut buf = [0; 5];
-        theirs
-            .accept_uni()
-            .await
-            .unwrap()
-            .read_exact(&mut buf)
-            .await
-            .unwrap();
+        theirs.accept_uni().await.unwrap().read_exact(&mut buf).await.unwrap();
         assert_eq!(&buf, b"early");
     });
 }
@@ -382,10 +283,7 @@ fn unsupported_version_is_reported() {
         let config = EndpointConfig::default().versions(&[Version::V1]).unwrap();
         let server = endpoint(&config, Some(server_config()));
         let client = Endpoint::client(any(), client_config().version(Version::V2)).unwrap();
-        let ended = client
-            .connect(server.local_addr().unwrap(), "localhost")
-            .unwrap()
-            .await;
+        let ended = client.connect(server.local_addr().unwrap(), "localhost").unwrap().await;
         assert_eq!(ended.unwrap_err(), ConnectionError::VersionMismatch);
         let old = endpoint(&config, None);
         let v2 = client_config().version(Version::V2);
@@ -427,15 +325,8 @@ fn idle_timeout_closes_and_keep_alive_prevents_it() {
     // Long enough for a busy machine that stalls the test in the middle of a handshake.
     const IDLE: Duration = Duration::from_secs(3);
     on_both(|| async {
-        let transport = Transport {
-            idle_timeout: Some(IDLE),
-            ..Transport::default()
-        };
-        let kept = pair_as(&Transport {
-            keep_alive: Some(IDLE / 20),
-            ..transport.clone()
-        })
-        .await;
+        let transport = Transport { idle_timeout: Some(IDLE), ..Transport::default() };
+        let kept = pair_as(&Transport { keep_alive: Some(IDLE / 20), ..transport.clone() }).await;
         let began = Instant::now();
         let silent = pair_as(&transport).await;
         assert_eq!(silent.ours.closed().await, ConnectionError::TimedOut);
@@ -452,10 +343,8 @@ fn restarted_server_resets_unknown_connections() {
     on_both(|| async {
         let config = EndpointConfig::default().reset_secret(&[7; 64]);
         let socket = UdpSocket::bind(any()).unwrap();
-        let again: UdpSocket = std::os::fd::AsFd::as_fd(&socket)
-            .try_clone_to_owned()
-            .unwrap()
-            .into();
+        let again: UdpSocket =
+            std::os::fd::AsFd::as_fd(&socket).try_clone_to_owned().unwrap().into();
         let server = Endpoint::with_socket(socket, &config, Some(server_config()), None).unwrap();
         let address = server.local_addr().unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();

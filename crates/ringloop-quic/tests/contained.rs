@@ -28,10 +28,7 @@ struct Faulty {
 
 impl Faulty {
     fn new(message: &'static str) -> Arc<Self> {
-        Arc::new(Self {
-            message,
-            is_next: AtomicBool::new(true),
-        })
+        Arc::new(Self { message, is_next: AtomicBool::new(true) })
     }
 
     fn touch(&self, message: &'static str) {

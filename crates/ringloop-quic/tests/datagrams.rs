@@ -23,11 +23,7 @@ fn datagrams_arrive_whole_and_in_batches() {
         let longest = ours.max_datagram_len().unwrap();
         assert!((1100..1500).contains(&longest));
         for len in [0, 1, longest] {
-            assert!(
-                ours.send_datagram(vec![7; len].into(), Policy::Wait)
-                    .await
-                    .unwrap()
-            );
+            assert!(ours.send_datagram(vec![7; len].into(), Policy::Wait).await.unwrap());
             assert_eq!(theirs.recv_datagram().await.unwrap(), vec![7; len]);
         }
         for number in 0..50u8 {
@@ -37,15 +33,8 @@ fn datagrams_arrive_whole_and_in_batches() {
         while seen.len() < 50 {
             theirs.recv_datagrams(64, &mut seen).await.unwrap();
         }
-        assert_eq!(
-            seen,
-            (0..50u8)
-                .map(|number| vec![number; 100])
-                .collect::<Vec<_>>()
-        );
-        let too_long = ours
-            .send_datagram(vec![0; longest + 500].into(), Policy::Wait)
-            .await;
+        assert_eq!(seen, (0..50u8).map(|number| vec![number; 100]).collect::<Vec<_>>());
+        let too_long = ours.send_datagram(vec![0; longest + 500].into(), Policy::Wait).await;
         let Err(DatagramError::TooLong { len, len_max }) = too_long else {
             panic!("{too_long:?}");
         };
@@ -53,14 +42,8 @@ fn datagrams_arrive_whole_and_in_batches() {
         // The MTU search ran meanwhile.
         assert!((longest..len).contains(&len_max), "{len_max}");
         ours.close(4, b"");
-        assert!(matches!(
-            theirs.recv_datagram().await,
-            Err(DatagramError::Connection(_))
-        ));
-        assert!(matches!(
-            ours.try_send_datagram(Bytes::new()),
-            Err(DatagramError::Connection(_))
-        ));
+        assert!(matches!(theirs.recv_datagram().await, Err(DatagramError::Connection(_))));
+        assert!(matches!(ours.try_send_datagram(Bytes::new()), Err(DatagramError::Connection(_))));
     });
 }
 
@@ -68,10 +51,7 @@ fn datagrams_arrive_whole_and_in_batches() {
 fn datagram_settings_are_those_at_client_arrival() {
     on_both(|| async {
         let with_buffer = |bytes| {
-            let transport = Transport {
-                datagram_send_buffer: bytes,
-                ..Transport::default()
-            };
+            let transport = Transport { datagram_send_buffer: bytes, ..Transport::default() };
             server_config().transport(&transport).unwrap()
         };
         for (before, after) in [(64 << 10, 1 << 20), (1 << 20, 64 << 10)] {
@@ -98,10 +78,7 @@ fn datagram_settings_are_those_at_client_arrival() {
 #[test]
 fn full_send_buffer_follows_the_policy() {
     on_both(|| async {
-        let transport = Transport {
-            datagram_send_buffer: 4_000,
-            ..Transport::default()
-        };
+        let transport = Transport { datagram_send_buffer: 4_000, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         // Nothing is awaited while it is filled, so nothing is sent.
         let mut count = 0;
@@ -110,22 +87,10 @@ fn full_send_buffer_follows_the_policy() {
         }
         assert!((2..=4).contains(&count), "{count}");
         assert!(ours.datagram_room() < 1000);
-        assert_eq!(
-            ours.send_datagram(vec![9; 1000].into(), Policy::DropNew)
-                .await,
-            Ok(false)
-        );
-        assert_eq!(
-            ours.send_datagram(vec![10; 1000].into(), Policy::DropOldest)
-                .await,
-            Ok(true)
-        );
+        assert_eq!(ours.send_datagram(vec![9; 1000].into(), Policy::DropNew).await, Ok(false));
+        assert_eq!(ours.send_datagram(vec![10; 1000].into(), Policy::DropOldest).await, Ok(true));
         // This one waits for the others to leave.
-        assert_eq!(
-            ours.send_datagram(vec![11; 1000].into(), Policy::Wait)
-                .await,
-            Ok(true)
-        );
+        assert_eq!(ours.send_datagram(vec![11; 1000].into(), Policy::Wait).await, Ok(true));
         let mut seen = Vec::new();
         while seen.last() != Some(&11) {
             seen.push(theirs.recv_datagram().await.unwrap()[0]);
@@ -139,16 +104,8 @@ fn full_send_buffer_follows_the_policy() {
 #[test]
 fn blocked_datagram_expires() {
     on_both(|| async {
-        let transport = Transport {
-            datagram_send_buffer: 4_000,
-            ..Transport::default()
-        };
-        let Pair {
-            ours,
-            theirs,
-            server,
-            client,
-        } = pair_as(&transport).await;
+        let transport = Transport { datagram_send_buffer: 4_000, ..Transport::default() };
+        let Pair { ours, theirs, server, client } = pair_as(&transport).await;
         // Nothing leaves any more: the peer is gone.
         drop((theirs, server));
         let mut expired = None;
@@ -161,10 +118,7 @@ fn blocked_datagram_expires() {
         }
         let expired = expired.unwrap();
         assert!(
-            matches!(
-                expired,
-                DatagramError::Expired | DatagramError::Connection(_)
-            ),
+            matches!(expired, DatagramError::Expired | DatagramError::Connection(_)),
             "{expired}"
         );
         drop(client);
@@ -174,15 +128,10 @@ fn blocked_datagram_expires() {
 #[test]
 fn unread_datagrams_are_bounded() {
     on_both(|| async {
-        let transport = Transport {
-            datagram_receive_buffer: Some(10_000),
-            ..Transport::default()
-        };
+        let transport = Transport { datagram_receive_buffer: Some(10_000), ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         for number in 0..200u8 {
-            ours.send_datagram(vec![number; 1000].into(), Policy::Wait)
-                .await
-                .unwrap();
+            ours.send_datagram(vec![number; 1000].into(), Policy::Wait).await.unwrap();
         }
         while theirs.stats().datagrams_received < 200 {
             ringloop::time::sleep(Duration::from_millis(1)).await;
@@ -197,14 +146,10 @@ fn unread_datagrams_are_bounded() {
 #[test]
 fn peer_without_datagram_support_gets_none() {
     on_both(|| async {
-        let without = Transport {
-            datagram_receive_buffer: None,
-            ..Transport::default()
-        };
+        let without = Transport { datagram_receive_buffer: None, ..Transport::default() };
         let server = server_config().transport(&without).unwrap();
-        let (ours, theirs, _ends) = pair_with(server, client_config(), |address| address)
-            .await
-            .parts();
+        let (ours, theirs, _ends) =
+            pair_with(server, client_config(), |address| address).await.parts();
         assert_eq!(ours.max_datagram_len(), None);
         let refused = ours.try_send_datagram(Bytes::from_static(b"x"));
         assert_eq!(refused, Err(DatagramError::UnsupportedByPeer));
@@ -219,11 +164,7 @@ fn peer_without_datagram_support_gets_none() {
 /// A pair with a relay between, without faults at first.
 async fn relayed(client: ClientConfig) -> (Pair, Relay) {
     let mut relay = None;
-    let route = |server| {
-        relay
-            .insert(Relay::start(server, Faults::default(), 1))
-            .address
-    };
+    let route = |server| relay.insert(Relay::start(server, Faults::default(), 1)).address;
     let pair = pair_with(server_config(), client, route).await;
     (pair, relay.unwrap())
 }
@@ -242,9 +183,7 @@ fn queued_datagram_expires_and_is_counted() {
         }
         ringloop::time::sleep(Duration::from_millis(150)).await;
         relay.set_hole(false);
-        ours.send_datagram(vec![2; 1000].into(), Policy::Wait)
-            .await
-            .unwrap();
+        ours.send_datagram(vec![2; 1000].into(), Policy::Wait).await.unwrap();
         while theirs.recv_datagram().await.unwrap()[0] != 2 {}
         let stats = ours.stats();
         assert!(stats.datagrams_expired > 50, "{stats:?}");
@@ -275,25 +214,16 @@ fn datagrams_dropped_for_newer_ones_are_counted_at_both_ends() {
         let mut seen = Vec::new();
         theirs.recv_datagrams(100, &mut seen).await.unwrap();
         assert_eq!(seen.last().unwrap()[0], 29);
-        assert_eq!(
-            theirs.stats().datagrams_unread + seen.len() as u64,
-            30 - dropped
-        );
+        assert_eq!(theirs.stats().datagrams_unread + seen.len() as u64, 30 - dropped);
         let frames = (ours.stats().frames_sent, theirs.stats().frames_received);
-        assert_eq!(
-            (frames.0.datagram, frames.1.datagram),
-            (30 - dropped, 30 - dropped)
-        );
+        assert_eq!((frames.0.datagram, frames.1.datagram), (30 - dropped, 30 - dropped));
     });
 }
 
 /// A pair with a full, small send buffer at one end: everything it sends is lost, so nothing is
 /// acknowledged.
 async fn filled() -> (Pair, Relay) {
-    let transport = Transport {
-        datagram_send_buffer: 4_000,
-        ..Transport::default()
-    };
+    let transport = Transport { datagram_send_buffer: 4_000, ..Transport::default() };
     let config = client_config().transport(&transport).unwrap();
     let (pair, relay) = relayed(config).await;
     relay.set_hole(true);
@@ -335,15 +265,10 @@ fn blocked_sender_is_woken_once_its_datagram_fits() {
 #[test]
 fn empty_datagrams_count_against_the_buffer() {
     on_both(|| async {
-        let transport = Transport {
-            datagram_send_buffer: 4_000,
-            ..Transport::default()
-        };
+        let transport = Transport { datagram_send_buffer: 4_000, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         // Nothing is awaited while it is filled, so nothing is sent.
-        let count = (0..1000)
-            .take_while(|_| ours.try_send_datagram(Bytes::new()).unwrap())
-            .count();
+        let count = (0..1000).take_while(|_| ours.try_send_datagram(Bytes::new()).unwrap()).count();
         assert!((100..=125).contains(&count), "{count}");
         for _ in 0..50 {
             let sent = ours.send_datagram(Bytes::new(), Policy::DropOldest);

@@ -43,12 +43,7 @@ async fn refused() -> Refused {
     server.set_server_config(Some(ServerConfig::new(without).unwrap()));
     let connecting = client.connect(address, "localhost").unwrap();
     let (early, answer) = connecting.into_0rtt().unwrap();
-    Refused {
-        server,
-        _client: client,
-        early,
-        answer,
-    }
+    Refused { server, _client: client, early, answer }
 }
 
 #[test]
@@ -67,21 +62,14 @@ fn stale_early_stream_does_not_affect_later_streams() {
         let watcher = ringloop::spawn(async move { send.stopped().await });
         let (mut answer, mut asked) = theirs.accept_bi().await.unwrap();
         ringloop::time::sleep(SHORT).await;
-        assert_eq!(
-            stale_send.set_priority(7),
-            Err(StreamError::EarlyDataRejected)
-        );
+        assert_eq!(stale_send.set_priority(7), Err(StreamError::EarlyDataRejected));
         drop((stale_send, stale_recv));
         asked.stop(9).unwrap();
         answer.write_all(b"answer").await.unwrap();
         drop(answer);
-        let read = timeout(PATIENCE, reader)
-            .await
-            .expect("the reader is woken");
+        let read = timeout(PATIENCE, reader).await.expect("the reader is woken");
         assert_eq!(read.unwrap().unwrap(), b"answer");
-        let stopped = timeout(PATIENCE, watcher)
-            .await
-            .expect("the writer is woken");
+        let stopped = timeout(PATIENCE, watcher).await.expect("the writer is woken");
         assert_eq!(stopped.unwrap(), Ok(Some(9)));
     });
 }

@@ -30,10 +30,7 @@ fn client() -> Endpoint {
 }
 
 fn timed_out(address: SocketAddr, has_answered: bool) -> ConnectionError {
-    ConnectionError::HandshakeTimedOut {
-        address,
-        has_answered,
-    }
+    ConnectionError::HandshakeTimedOut { address, has_answered }
 }
 
 type Told = Rc<RefCell<Vec<(SocketAddr, ConnectionError)>>>;
@@ -63,17 +60,10 @@ fn nobody_answers() {
         let silent = UdpSocket::bind(any()).unwrap();
         let address = silent.local_addr().unwrap();
         let client = client();
-        let error = client
-            .connect(address, "localhost")
-            .unwrap()
-            .await
-            .unwrap_err();
+        let error = client.connect(address, "localhost").unwrap().await.unwrap_err();
         assert_eq!(error, timed_out(address, false));
         assert!(error.to_string().contains(&address.to_string()));
-        assert_eq!(
-            std::io::Error::from(error).kind(),
-            std::io::ErrorKind::TimedOut
-        );
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::TimedOut);
         client.wait_idle().await;
     });
 }
@@ -86,9 +76,7 @@ fn silent_client_times_out_in_handshake() {
         // The server gets the client's first packets, and the client gets no answer.
         let between = UdpSocket::bind(any()).unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
-        let connecting = client
-            .connect(between.local_addr().unwrap(), "localhost")
-            .unwrap();
+        let connecting = client.connect(between.local_addr().unwrap(), "localhost").unwrap();
         for _ in 0..2 {
             let (result, bytes) = between.recv_from(vec![0; 2000]).await;
             let (len, _) = result.unwrap();
@@ -104,10 +92,7 @@ fn silent_client_times_out_in_handshake() {
         until(|| !told.borrow().is_empty()).await;
         assert_eq!(*told.borrow(), [(address, timed_out(address, true))]);
         let stats = server.stats();
-        assert_eq!(
-            (stats.accepted, stats.completed, stats.handshakes),
-            (1, 0, 0)
-        );
+        assert_eq!((stats.accepted, stats.completed, stats.handshakes), (1, 0, 0));
         assert_eq!((stats.failed.timed_out, stats.failed.total()), (1, 1));
         drop(connecting);
     });
@@ -129,10 +114,7 @@ fn handshake_failures_are_counted_and_reported_without_waiters() {
         let refused = client.connect(address, "localhost").unwrap();
         server.accept().await.unwrap().refuse();
         let error = refused.await.unwrap_err();
-        assert!(
-            error.to_string().contains("CONNECTION_REFUSED (0x2)"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("CONNECTION_REFUSED (0x2)"), "{error}");
         let connecting = client.connect(address, "localhost").unwrap();
         let accepting = server.accept().await.unwrap().accept().unwrap();
         let ours = connecting.await.unwrap();

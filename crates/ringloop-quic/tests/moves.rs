@@ -40,9 +40,7 @@ impl Network {
         };
         let mut client = Core::new(&config(1), None, true);
         let server = Core::new(&config(2), Some(server_config()), true);
-        let ours = client
-            .connect(now, &client_config(), server_address(), "localhost")
-            .unwrap();
+        let ours = client.connect(now, &client_config(), server_address(), "localhost").unwrap();
         Self {
             now,
             client,
@@ -68,26 +66,17 @@ impl Network {
         let mut buf = Vec::new();
         for to_server in [true, false] {
             loop {
-                let core = if to_server {
-                    &mut self.client
-                } else {
-                    &mut self.server
-                };
+                let core = if to_server { &mut self.client } else { &mut self.server };
                 let Some(transmit) = core.transmit(self.now, 16, &mut buf) else {
                     break;
                 };
                 let segment_len = transmit.segment_len.unwrap_or(buf.len()).max(1);
-                let client = if to_server {
-                    self.address
-                } else {
-                    transmit.destination
-                };
+                let client = if to_server { self.address } else { transmit.destination };
                 for bytes in buf.chunks(segment_len) {
                     self.sent_count += 1;
                     if !self.is_lost() {
                         let arrival = (self.now + DELAY, self.sent_count);
-                        self.wire
-                            .insert(arrival, (to_server, client, bytes.to_vec()));
+                        self.wire.insert(arrival, (to_server, client, bytes.to_vec()));
                     }
                 }
             }
@@ -102,9 +91,7 @@ impl Network {
         }
         while self.client.next_event().is_some() {}
         // The server echoes.
-        let Some(mut connection) = self
-            .theirs
-            .and_then(|theirs| self.server.connection(theirs))
+        let Some(mut connection) = self.theirs.and_then(|theirs| self.server.connection(theirs))
         else {
             return;
         };
@@ -131,12 +118,8 @@ impl Network {
         {
             let (to_server, client, bytes) = entry.remove();
             let source = if to_server { client } else { server_address() };
-            let datagram = Datagram {
-                source,
-                local_ip: None,
-                ecn: 0,
-                bytes: BytesMut::from(&bytes[..]),
-            };
+            let datagram =
+                Datagram { source, local_ip: None, ecn: 0, bytes: BytesMut::from(&bytes[..]) };
             if to_server {
                 self.server.receive(self.now, datagram);
             } else if client == self.address {

@@ -49,11 +49,9 @@ async fn exchange(pair: &Pair, len: usize) {
 #[test]
 fn all_faults_at_once_change_no_byte() {
     on_both(|| async {
-        for (seed, congestion) in [
-            (1, Congestion::Cubic),
-            (2, Congestion::NewReno),
-            (3, Congestion::Bbr),
-        ] {
+        for (seed, congestion) in
+            [(1, Congestion::Cubic), (2, Congestion::NewReno), (3, Congestion::Bbr)]
+        {
             let faults = Faults {
                 lost: 10,
                 doubled: 10,
@@ -62,18 +60,10 @@ fn all_faults_at_once_change_no_byte() {
                 delay: Duration::from_millis(1),
                 len_max: None,
             };
-            let transport = Transport {
-                congestion,
-                ..Transport::default()
-            };
+            let transport = Transport { congestion, ..Transport::default() };
             let (pair, relay) = through(faults, seed, &transport).await;
             exchange(&pair, 2 << 20).await;
-            assert!(
-                relay.harmed() > 20,
-                "{} of {}",
-                relay.harmed(),
-                relay.passed()
-            );
+            assert!(relay.harmed() > 20, "{} of {}", relay.harmed(), relay.passed());
             assert!(pair.ours.stats().packets_lost > 0);
         }
     });
@@ -82,10 +72,7 @@ fn all_faults_at_once_change_no_byte() {
 #[test]
 fn one_percent_loss_changes_no_byte_of_a_long_transfer() {
     on_both(|| async {
-        let faults = Faults {
-            lost: 10,
-            ..Faults::default()
-        };
+        let faults = Faults { lost: 10, ..Faults::default() };
         let (pair, relay) = through(faults, 7, &Transport::default()).await;
         exchange(&pair, 16 << 20).await;
         assert!(relay.harmed() > 100);
@@ -96,14 +83,9 @@ fn one_percent_loss_changes_no_byte_of_a_long_transfer() {
 fn handshake_survives_heavy_loss() {
     on_both(|| async {
         for seed in 0..5 {
-            let faults = Faults {
-                lost: 200,
-                ..Faults::default()
-            };
-            let transport = Transport {
-                initial_rtt: Duration::from_millis(20),
-                ..Transport::default()
-            };
+            let faults = Faults { lost: 200, ..Faults::default() };
+            let transport =
+                Transport { initial_rtt: Duration::from_millis(20), ..Transport::default() };
             let (pair, _relay) = through(faults, seed, &transport).await;
             exchange(&pair, 10_000).await;
         }
@@ -137,10 +119,7 @@ fn dead_path_times_out_and_temporary_hole_does_not() {
 #[test]
 fn path_mtu_is_found_and_its_decrease_survived() {
     on_both(|| async {
-        let narrow = Faults {
-            len_max: Some(1300),
-            ..Faults::default()
-        };
+        let narrow = Faults { len_max: Some(1300), ..Faults::default() };
         let (pair, _relay) = through(narrow, 1, &Transport::default()).await;
         exchange(&pair, 1 << 20).await;
         let mtu = pair.ours.stats().mtu_bytes;
@@ -164,10 +143,7 @@ fn path_mtu_is_found_and_its_decrease_survived() {
 #[test]
 fn windows_adapt_to_path_and_readers() {
     on_both(|| async {
-        let far = Faults {
-            delay: Duration::from_millis(10),
-            ..Faults::default()
-        };
+        let far = Faults { delay: Duration::from_millis(10), ..Faults::default() };
         let transport = Transport {
             receive_window: 100_000,
             receive_window_max: 1 << 20,
@@ -219,12 +195,7 @@ fn both_address_families_reach_a_dual_stack_server() {
             assert_eq!(ours.remote_address(), to, "as it was given, not mapped");
             assert_eq!(theirs.remote_address().is_ipv4(), to.is_ipv4());
             assert_eq!(theirs.local_ip(), Some(to.ip()));
-            let pair = Pair {
-                server: server.clone(),
-                client,
-                theirs,
-                ours,
-            };
+            let pair = Pair { server: server.clone(), client, theirs, ours };
             exchange(&pair, 200_000).await;
         }
     });

@@ -54,9 +54,8 @@ fn checked(path: &Path, point: &str) -> HashMap<String, usize> {
                 assert!(!frames.is_empty() && number(&data["raw"]["length"]) > 20);
                 for frame in frames {
                     assert_ne!(frame["frame_type"], "unknown", "{event}");
-                    *counts
-                        .entry(frame["frame_type"].as_str().unwrap().to_owned())
-                        .or_default() += 1;
+                    *counts.entry(frame["frame_type"].as_str().unwrap().to_owned()).or_default() +=
+                        1;
                 }
                 if name == "transport:packet_sent" {
                     let kind = packet["packet_type"].as_str().unwrap().to_owned();
@@ -84,11 +83,7 @@ fn both_ends_log_events_for_tools() {
         ));
         std::fs::create_dir(&directory).unwrap();
         let qlog = Qlog::to_directory(&directory).title("a \"test\"");
-        let faults = Faults {
-            lost: 20,
-            delay: Duration::from_millis(1),
-            ..Faults::default()
-        };
+        let faults = Faults { lost: 20, delay: Duration::from_millis(1), ..Faults::default() };
         let mut relay = None;
         let route = |server| relay.insert(Relay::start(server, faults, 5)).address;
         let server = server_config().qlog(Some(qlog.clone()));

@@ -14,21 +14,12 @@ fn client_cannot_migrate_before_handshake_confirmed() {
         let server = endpoint(&EndpointConfig::default(), Some(server_config()));
         let client = endpoint(&EndpointConfig::default(), None);
         let address = server.local_addr().unwrap();
-        let connecting = client
-            .connect_with(&client_config(), address, "localhost")
-            .unwrap();
+        let connecting = client.connect_with(&client_config(), address, "localhost").unwrap();
         let socket = || UdpSocket::bind(any()).unwrap();
         let refused = client.rebind(socket()).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
         let accepting = ringloop::spawn(async move {
-            let theirs = server
-                .accept()
-                .await
-                .unwrap()
-                .accept()
-                .unwrap()
-                .await
-                .unwrap();
+            let theirs = server.accept().await.unwrap().accept().unwrap().await.unwrap();
             (server, theirs)
         });
         let ours = connecting.await.unwrap();
@@ -46,12 +37,7 @@ fn client_cannot_migrate_before_handshake_confirmed() {
 #[test]
 fn client_rebinds_to_another_socket_without_data_loss() {
     on_both(|| async {
-        let Pair {
-            ours,
-            theirs,
-            server: _server,
-            client,
-        } = pair().await;
+        let Pair { ours, theirs, server: _server, client } = pair().await;
         let before = theirs.remote_address();
         let bytes = pattern(2 << 20, 5);
         let copy = bytes.clone();
@@ -114,22 +100,15 @@ fn nat_rebinding_is_followed() {
             let started = Relay::start(server, Faults::default(), 1);
             relay.insert(started).address
         };
-        let (ours, theirs, _ends) = pair_with(server_config(), client_config(), route)
-            .await
-            .parts();
+        let (ours, theirs, _ends) =
+            pair_with(server_config(), client_config(), route).await.parts();
         let relay = relay.unwrap();
         let before = theirs.remote_address();
         for round in 0..3u8 {
             let mut send = ours.open_uni().await.unwrap();
             send.write_all(&vec![round; 50_000]).await.unwrap();
             drop(send);
-            let read = theirs
-                .accept_uni()
-                .await
-                .unwrap()
-                .read_to_end(50_000)
-                .await
-                .unwrap();
+            let read = theirs.accept_uni().await.unwrap().read_to_end(50_000).await.unwrap();
             assert_eq!(read, vec![round; 50_000]);
             relay.rebind();
         }

@@ -27,14 +27,9 @@ impl Wake for Called {
 }
 
 async fn assert_refused(connecting: Connecting) {
-    let refused = timeout(PATIENCE, connecting)
-        .await
-        .expect("the client hears");
+    let refused = timeout(PATIENCE, connecting).await.expect("the client hears");
     let refused = refused.unwrap_err();
-    assert!(
-        matches!(refused, ConnectionError::TransportByPeer { code: 2, .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, ConnectionError::TransportByPeer { code: 2, .. }), "{refused}");
 }
 
 #[test]
@@ -98,16 +93,12 @@ fn closed_port_fails_unanswered_clients_at_once() {
         let address = server.local_addr().unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         let silent = std::net::UdpSocket::bind(any()).unwrap();
-        let waiting = client
-            .connect(silent.local_addr().unwrap(), "localhost")
-            .unwrap();
+        let waiting = client.connect(silent.local_addr().unwrap(), "localhost").unwrap();
         let good = client.connect(address, "localhost").unwrap();
         let closed = closed_port();
         for _ in 0..3 {
             let bad = client.connect(closed, "localhost").unwrap();
-            let error = timeout(Duration::from_secs(20), bad)
-                .await
-                .expect("it hears");
+            let error = timeout(Duration::from_secs(20), bad).await.expect("it hears");
             let error = error.unwrap_err();
             assert!(
                 matches!(error, ConnectionError::Unreachable { address, .. } if address == closed),
@@ -116,16 +107,7 @@ fn closed_port_fails_unanswered_clients_at_once() {
             let kind = std::io::Error::from(error).kind();
             assert_eq!(kind, std::io::ErrorKind::ConnectionRefused);
         }
-        let accepting = async {
-            server
-                .accept()
-                .await
-                .unwrap()
-                .accept()
-                .unwrap()
-                .await
-                .unwrap()
-        };
+        let accepting = async { server.accept().await.unwrap().accept().unwrap().await.unwrap() };
         let accepted = timeout(PATIENCE, accepting).await.unwrap();
         let connection = timeout(PATIENCE, good).await.unwrap().unwrap();
         let mut waiting = pin!(waiting);
@@ -159,10 +141,8 @@ fn first_address_to_answer_wins() {
             let connection = server.accept().await.unwrap().accept().unwrap().await;
             connection.unwrap().closed().await
         });
-        let connection = timeout(PATIENCE, client.connect_any(&addresses, "localhost"))
-            .await
-            .unwrap()
-            .unwrap();
+        let connection =
+            timeout(PATIENCE, client.connect_any(&addresses, "localhost")).await.unwrap().unwrap();
         assert_eq!(connection.remote_address(), address);
         connection.close(0, b"");
         serving.await.unwrap();
@@ -177,10 +157,7 @@ fn error_names_all_addresses() {
         let connecting = client.connect_any(&addresses, "localhost");
         let error = timeout(PATIENCE, connecting).await.unwrap().unwrap_err();
         let text = error.to_string();
-        assert!(
-            addresses.iter().all(|it| text.contains(&it.to_string())),
-            "{text}"
-        );
+        assert!(addresses.iter().all(|it| text.contains(&it.to_string())), "{text}");
         let none = client.connect_any(&[], "localhost").await.unwrap_err();
         assert_eq!(none.kind(), std::io::ErrorKind::InvalidInput);
     });

@@ -91,20 +91,12 @@ fn exchange(client: &mut End, server: &mut End, now: Instant, seen: &mut Vec<Vec
 }
 
 fn receive(end: &mut End, source: SocketAddr, bytes: &[u8], now: Instant) {
-    let datagram = Datagram {
-        source,
-        local_ip: None,
-        ecn: 0,
-        bytes: BytesMut::from(bytes),
-    };
+    let datagram = Datagram { source, local_ip: None, ecn: 0, bytes: BytesMut::from(bytes) };
     end.core.receive(now, datagram);
 }
 
 fn pair(original: &[u8]) -> (End, End) {
-    pair_with(
-        &EndpointConfig::default().connection_ids(&FIRST).unwrap(),
-        original,
-    )
+    pair_with(&EndpointConfig::default().connection_ids(&FIRST).unwrap(), original)
 }
 
 /// A pair whose server uses this configuration of ids.
@@ -118,9 +110,7 @@ fn pair_with(ids: &EndpointConfig, original: &[u8]) -> (End, End) {
     let core = Core::new(&EndpointConfig::default(), None, false);
     let mut client = End::new(core, 2);
     let now = Instant::now();
-    let handle = client
-        .core
-        .connect(now, &config, server.address, "localhost");
+    let handle = client.core.connect(now, &config, server.address, "localhost");
     client.handle = Some(handle.unwrap());
     (client, server)
 }
@@ -135,10 +125,7 @@ fn used_and_retired_ids_are_reported() {
     assert_eq!(seen[0], b"original", "the first packets have the chosen id");
     assert!(!server.issued.is_empty(), "ids were issued");
     assert!(server.retired.is_empty());
-    assert!(
-        !server.issued.contains(&FIRST.to_vec()),
-        "the first is no news"
-    );
+    assert!(!server.issued.contains(&FIRST.to_vec()), "the first is no news");
 
     // The client switches to another id three times, and retires the last one each time.
     for round in 1..=3 {
@@ -155,12 +142,7 @@ fn used_and_retired_ids_are_reported() {
         assert_eq!(server.retired.len(), round, "{:?}", server.retired);
     }
     assert_eq!(server.retired[0], FIRST);
-    let known: BTreeSet<_> = server
-        .issued
-        .iter()
-        .cloned()
-        .chain([FIRST.to_vec()])
-        .collect();
+    let known: BTreeSet<_> = server.issued.iter().cloned().chain([FIRST.to_vec()]).collect();
     assert_eq!(known.len(), server.issued.len() + 1, "no id is told twice");
     assert!(server.retired.iter().all(|id| known.contains(id)));
     let used: BTreeSet<_> = seen.into_iter().filter(|id| id != b"original").collect();
@@ -194,11 +176,7 @@ fn reset_secret_keeps_chosen_connection_ids() {
 #[test]
 fn invalid_id_lengths_are_rejected() {
     for len in [0, 3, 21] {
-        assert!(
-            EndpointConfig::default()
-                .connection_ids(&vec![1; len])
-                .is_err()
-        );
+        assert!(EndpointConfig::default().connection_ids(&vec![1; len]).is_err());
     }
     let tls = ClientTls::without_verification;
     for len in [0, 7, 21] {

@@ -36,11 +36,7 @@ fn sixteen_mebibytes_arrive_intact_in_both_directions() {
         });
         let back = recv.read_to_end(bytes.len()).await.unwrap();
         assert!(back == bytes);
-        assert_eq!(
-            recv.read(&mut [0; 4]).await.unwrap(),
-            None,
-            "the end stays the end"
-        );
+        assert_eq!(recv.read(&mut [0; 4]).await.unwrap(), None, "the end stays the end");
         assert_eq!(writer.await.unwrap(), Ok(None));
         assert_eq!(echo.await.unwrap(), Ok(None));
         let stats = ours.stats();
@@ -99,18 +95,10 @@ fn writer_blocks_until_reader_gives_credit() {
         let mut first = ours.open_uni().await.unwrap();
         let mut second = ours.open_uni().await.unwrap();
         let all = vec![5; 20_000];
-        assert_eq!(
-            first.write(&all).await.unwrap(),
-            10_000,
-            "the stream's window"
-        );
+        assert_eq!(first.write(&all).await.unwrap(), 10_000, "the stream's window");
         assert!(timeout(SHORT, first.write(&all)).await.is_err());
         assert_eq!(first.try_write(&all).unwrap(), 0);
-        assert_eq!(
-            second.write(&all).await.unwrap(),
-            5_000,
-            "the connection's window"
-        );
+        assert_eq!(second.write(&all).await.unwrap(), 5_000, "the connection's window");
         let mut one = theirs.accept_uni().await.unwrap();
         let mut buf = vec![0; 9_000];
         one.read_exact(&mut buf).await.unwrap();
@@ -125,11 +113,7 @@ fn writer_blocks_until_reader_gives_credit() {
 #[test]
 fn open_waits_for_stream_credit() {
     on_both(|| async {
-        let transport = Transport {
-            bi_streams_max: 2,
-            uni_streams_max: 0,
-            ..Transport::default()
-        };
+        let transport = Transport { bi_streams_max: 2, uni_streams_max: 0, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let (mut send, recv) = ours.open_bi().await.unwrap();
         let other = ours.open_bi().await.unwrap();
@@ -141,17 +125,11 @@ fn open_waits_for_stream_credit() {
         let (answer, mut asked) = theirs.accept_bi().await.unwrap();
         assert_eq!(asked.read_to_end(1).await.unwrap(), []);
         drop((answer, asked, recv, send));
-        let third = timeout(ringloop_testing::PATIENCE, ours.open_bi())
-            .await
-            .unwrap()
-            .unwrap();
+        let third = timeout(ringloop_testing::PATIENCE, ours.open_bi()).await.unwrap().unwrap();
         assert!(ours.try_open_bi().unwrap().is_none());
         // So does raising the limit.
         theirs.set_uni_streams_max(1);
-        timeout(ringloop_testing::PATIENCE, ours.open_uni())
-            .await
-            .unwrap()
-            .unwrap();
+        timeout(ringloop_testing::PATIENCE, ours.open_uni()).await.unwrap().unwrap();
         drop((other, third));
     });
 }
@@ -169,11 +147,7 @@ fn resets_and_stops_carry_their_codes() {
             send.reset(17).unwrap();
             assert_eq!(send.reset(18), Err(StreamError::Closed));
             assert_eq!(asked.read(&mut buf).await, Err(StreamError::Reset(17)));
-            assert_eq!(
-                asked.read(&mut buf).await,
-                Err(StreamError::Reset(17)),
-                "it stays so"
-            );
+            assert_eq!(asked.read(&mut buf).await, Err(StreamError::Reset(17)), "it stays so");
             recv.stop(1 << 40).unwrap();
             assert_eq!(recv.read(&mut buf).await, Err(StreamError::Closed));
             assert_eq!(answer.stopped().await, Ok(Some(1 << 40)));
@@ -213,18 +187,12 @@ fn data_received_before_close_is_read_first() {
             sleep(Duration::from_millis(20)).await;
         }
         ours.close(3, b"");
-        assert!(matches!(
-            theirs.closed().await,
-            ConnectionError::ClosedByPeer { code: 3, .. }
-        ));
+        assert!(matches!(theirs.closed().await, ConnectionError::ClosedByPeer { code: 3, .. }));
         let mut rest = vec![0; 29_990];
         recv.read_exact(&mut rest).await.unwrap();
         assert!([&head[..], &rest].concat() == pattern(30_000, 3));
         let ended = recv.read(&mut rest).await;
-        assert!(
-            matches!(ended, Err(StreamError::Connection(_))),
-            "{ended:?}"
-        );
+        assert!(matches!(ended, Err(StreamError::Connection(_))), "{ended:?}");
     });
 }
 
@@ -252,11 +220,8 @@ fn chunks_are_sent_and_received_without_copy() {
     on_both(|| async {
         let (ours, theirs, _ends) = pair().await.parts();
         let mut send = ours.open_uni().await.unwrap();
-        let mut chunks = [
-            Bytes::from(pattern(3_000, 1)),
-            Bytes::new(),
-            Bytes::from(pattern(500, 2)),
-        ];
+        let mut chunks =
+            [Bytes::from(pattern(3_000, 1)), Bytes::new(), Bytes::from(pattern(500, 2))];
         assert_eq!(send.write_chunks(&mut chunks).await.unwrap(), 3_500);
         assert!(chunks.iter().all(Bytes::is_empty));
         send.finish().unwrap();
@@ -268,9 +233,7 @@ fn chunks_are_sent_and_received_without_copy() {
                 break;
             };
             assert!((1..=3).contains(&count));
-            some[..count]
-                .iter()
-                .for_each(|bytes| all.extend_from_slice(bytes));
+            some[..count].iter().for_each(|bytes| all.extend_from_slice(bytes));
         }
         assert!(all == [pattern(3_000, 1), pattern(500, 2)].concat());
     });
@@ -279,11 +242,8 @@ fn chunks_are_sent_and_received_without_copy() {
 #[test]
 fn higher_priority_stream_sends_first() {
     on_both(|| async {
-        let transport = Transport {
-            send_window: 4 << 20,
-            send_window_min: 4 << 20,
-            ..Transport::default()
-        };
+        let transport =
+            Transport { send_window: 4 << 20, send_window_min: 4 << 20, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let mut low = ours.open_uni().await.unwrap();
         let mut high = ours.open_uni().await.unwrap();
@@ -299,11 +259,7 @@ fn higher_priority_stream_sends_first() {
             std::mem::swap(&mut first, &mut second);
         }
         assert_eq!(first.read_to_end(1 << 20).await.unwrap().len(), 1 << 20);
-        let read = second
-            .read_chunk(usize::MAX)
-            .await
-            .unwrap()
-            .map_or(0, |chunk| chunk.len());
+        let read = second.read_chunk(usize::MAX).await.unwrap().map_or(0, |chunk| chunk.len());
         assert!(read < 1 << 20, "low came whole before high");
     });
 }
@@ -356,11 +312,7 @@ fn staged_writes_arrive_in_order_between_other_operations() {
 fn peer_opens_exactly_the_allowed_streams() {
     on_both(|| async {
         let (bi_streams_max, uni_streams_max) = (300, 70);
-        let transport = Transport {
-            bi_streams_max,
-            uni_streams_max,
-            ..Transport::default()
-        };
+        let transport = Transport { bi_streams_max, uni_streams_max, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         // The first ones without waiting: they are allowed from the start.
         let mut open = Vec::new();
@@ -400,11 +352,8 @@ fn peer_opens_exactly_the_allowed_streams() {
 #[test]
 fn last_streams_of_a_limit_are_announced() {
     on_both(|| async {
-        let transport = Transport {
-            bi_streams_max: 32,
-            uni_streams_max: 128,
-            ..Transport::default()
-        };
+        let transport =
+            Transport { bi_streams_max: 32, uni_streams_max: 128, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let (mut bi, mut uni) = (Vec::new(), Vec::new());
         for _ in 0..32 {
@@ -458,10 +407,7 @@ fn bytes_of_reset_stream_are_credited_once() {
 #[test]
 fn stopped_streams_free_credit_however_they_end() {
     on_both(|| async {
-        let transport = Transport {
-            stream_receive_window: 1000,
-            ..Transport::default()
-        };
+        let transport = Transport { stream_receive_window: 1000, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         for number in 0..200u64 {
             let is_staged = number % 2 == 0;
@@ -488,10 +434,7 @@ fn stopped_streams_free_credit_however_they_end() {
 #[test]
 fn stop_behind_a_finish_keeps_its_code() {
     on_both(|| async {
-        let transport = Transport {
-            stream_receive_window: 1000,
-            ..Transport::default()
-        };
+        let transport = Transport { stream_receive_window: 1000, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         let mut send = ours.open_uni().await.unwrap();
         // Finished behind bytes without credit.
@@ -526,10 +469,7 @@ fn bytes_put_back_are_read_again() {
 #[test]
 fn reset_or_stopped_stream_reports_its_code_later() {
     on_both(|| async {
-        let transport = Transport {
-            stream_receive_window: 1000,
-            ..Transport::default()
-        };
+        let transport = Transport { stream_receive_window: 1000, ..Transport::default() };
         let (ours, theirs, _ends) = pair_as(&transport).await.parts();
         // Reset locally: the engine does not report that.
         let mut send = ours.open_uni().await.unwrap();
@@ -585,9 +525,7 @@ async fn until_forgotten(ours: &Connection, send: &mut SendStream) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(ringloop_testing::PATIENCE, wait)
-        .await
-        .expect("the reset is acknowledged");
+    timeout(ringloop_testing::PATIENCE, wait).await.expect("the reset is acknowledged");
 }
 
 #[test]
@@ -615,11 +553,8 @@ fn processor_time() -> Duration {
 fn tiny_receive_window_does_not_spin() {
     on_both(|| async {
         for receive_window in [1, 2] {
-            let transport = Transport {
-                receive_window,
-                receive_window_max: 1 << 20,
-                ..Transport::default()
-            };
+            let transport =
+                Transport { receive_window, receive_window_max: 1 << 20, ..Transport::default() };
             let (ours, theirs, _ends) = pair_as(&transport).await.parts();
             theirs.set_receive_window(0);
             let mut send = ours.open_uni().await.unwrap();
@@ -632,18 +567,10 @@ fn tiny_receive_window_does_not_spin() {
             assert!(processor_time().saturating_sub(began) < SHORT * 2);
             theirs.set_receive_window(1 << 20);
             let mut receive = timeout(ringloop_testing::PATIENCE, theirs.accept_uni()).await;
-            let received = receive
-                .as_mut()
-                .unwrap()
-                .as_mut()
-                .unwrap()
-                .read_to_end(1 << 20);
+            let received = receive.as_mut().unwrap().as_mut().unwrap().read_to_end(1 << 20);
             let received = timeout(ringloop_testing::PATIENCE, received).await;
             assert_eq!(received.unwrap().unwrap().len(), 10_000);
-            timeout(ringloop_testing::PATIENCE, writer)
-                .await
-                .unwrap()
-                .unwrap();
+            timeout(ringloop_testing::PATIENCE, writer).await.unwrap().unwrap();
         }
     });
 }
@@ -653,10 +580,7 @@ fn larger_send_window_unblocks_writers() {
     on_both(|| async {
         // Nothing can be written, so nothing is in flight: neither an acknowledgement nor a timer
         // wakes the endpoint, except for the idle timeout.
-        let transport = Transport {
-            mtu_max: None,
-            ..Transport::default()
-        };
+        let transport = Transport { mtu_max: None, ..Transport::default() };
         let client = client_config().transport(&transport).unwrap();
         let pair = pair_with(server_config(), client, |address| address).await;
         let (ours, _theirs, _ends) = pair.parts();

@@ -18,10 +18,7 @@ const WORKERS: usize = 3;
 const CLIENTS: usize = 12;
 
 fn runtime(driver: Choice) -> Runtime {
-    let options = Options {
-        driver,
-        ..Options::default()
-    };
+    let options = Options { driver, ..Options::default() };
     Runtime::with_options(options).unwrap()
 }
 
@@ -45,12 +42,8 @@ impl Servers {
     fn start(driver: Choice, steering: Steering, config: ServerConfig) -> Self {
         let workers = Worker::bind(any(), WORKERS, steering).unwrap();
         let address = workers[0].local_addr().unwrap();
-        let mut servers = Self {
-            address,
-            stops: Arc::default(),
-            handed: Arc::default(),
-            threads: Vec::new(),
-        };
+        let mut servers =
+            Self { address, stops: Arc::default(), handed: Arc::default(), threads: Vec::new() };
         for worker in workers {
             let (stops, handed) = (Arc::clone(&servers.stops), Arc::clone(&servers.handed));
             let config = config.clone();
@@ -63,10 +56,7 @@ impl Servers {
     /// The number of connections of each, and of datagrams passed on.
     fn stop(self) -> (Vec<u64>, u64) {
         self.stops.store(true, Ordering::SeqCst);
-        let counts = self
-            .threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap());
+        let counts = self.threads.into_iter().map(|thread| thread.join().unwrap());
         (counts.collect(), self.handed.load(Ordering::SeqCst))
     }
 }

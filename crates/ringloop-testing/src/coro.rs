@@ -22,11 +22,7 @@ pub fn on_both(test: fn()) {
 pub fn on_workers(workers: usize, test: fn()) {
     for driver in drivers() {
         let _guard = guard();
-        Builder::new()
-            .driver(driver)
-            .workers(workers)
-            .start(test)
-            .unwrap();
+        Builder::new().driver(driver).workers(workers).start(test).unwrap();
     }
 }
 
@@ -87,8 +83,6 @@ pub fn run_part(part: &str, driver: Choice) -> Output {
 pub fn on_other<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> ringloop::RemoteJoinHandle<T> {
-    ringloop::spawn_on(1, move || async move {
-        ringloop_coro::spawn_local(work).await.unwrap()
-    })
-    .unwrap()
+    ringloop::spawn_on(1, move || async move { ringloop_coro::spawn_local(work).await.unwrap() })
+        .unwrap()
 }

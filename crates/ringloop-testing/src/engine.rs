@@ -23,10 +23,7 @@ use std::time::{Duration, Instant};
 
 /// CPU time of this process.
 pub fn processor_time() -> Duration {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to room for one.
     let done = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
     assert_eq!(done, 0);
@@ -47,10 +44,7 @@ pub fn in_runtimes(test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
         let before = open_descriptors();
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         test(&runtime);
         drop(runtime);
@@ -89,10 +83,7 @@ pub fn expect_descriptors(count: usize) {
         std::thread::yield_now();
     }
     let open = open_descriptors();
-    assert!(
-        open <= count,
-        "{open} descriptors are open, {count} at most were to be"
-    );
+    assert!(open <= count, "{open} descriptors are open, {count} at most were to be");
 }
 
 /// `mem::forget`, but reachable from a static, so that leak checkers ignore it.
@@ -118,18 +109,11 @@ impl Bed {
     }
 
     pub fn unbound(driver: Choice) -> Self {
-        Self::with(Options {
-            driver,
-            ..Options::default()
-        })
+        Self::with(Options { driver, ..Options::default() })
     }
 
     pub fn with(options: Options) -> Self {
-        Self {
-            engine: Engine::new(options).unwrap(),
-            arrived: VecDeque::new(),
-            next_token: 0,
-        }
+        Self { engine: Engine::new(options).unwrap(), arrived: VecDeque::new(), next_token: 0 }
     }
 
     pub fn kind(&self) -> Kind {
@@ -139,10 +123,7 @@ impl Bed {
     pub fn submit(&mut self, request: Request) -> (Key, Token) {
         let token = Token(self.next_token);
         self.next_token += 1;
-        let key = self
-            .engine
-            .driver_mut()
-            .submit(request, Sink::Handler(token));
+        let key = self.engine.driver_mut().submit(request, Sink::Handler(token));
         (key, token)
     }
 
@@ -234,11 +215,7 @@ impl Bed {
     pub fn drain(&mut self) {
         let started = Instant::now();
         while self.in_flight() > 0 {
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{} still in flight",
-                self.in_flight()
-            );
+            assert!(started.elapsed() < PATIENCE, "{} still in flight", self.in_flight());
             self.turn(Duration::from_millis(100));
         }
     }
@@ -338,10 +315,7 @@ pub fn connect_to(listener: &TcpListener) -> TcpStream {
 
 /// Makes the peer's close a reset.
 pub fn reset(peer: TcpStream) {
-    let linger = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let len = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap();
     let at = (&raw const linger).cast();
     let fd = peer.as_raw_fd();
@@ -398,9 +372,7 @@ impl Foreign {
             memory: vec![Cell::new(b'.'); len].into_boxed_slice(),
             releases: Cell::new(0),
         };
-        Self {
-            shared: Rc::new(shared),
-        }
+        Self { shared: Rc::new(shared) }
     }
 
     /// Memory that holds `bytes`.
@@ -444,29 +416,18 @@ impl Foreign {
 
 /// Makes a system call of this thread fail with an error, like a container's filter.
 pub fn deny(call: libc::c_long, errno: i32) {
-    let statement = |code: u32, jt, jf, k| libc::sock_filter {
-        code: u16::try_from(code).unwrap(),
-        jt,
-        jf,
-        k,
-    };
+    let statement =
+        |code: u32, jt, jf, k| libc::sock_filter { code: u16::try_from(code).unwrap(), jt, jf, k };
     let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
     let mut filter = [
         // The number of the call is the first word of `seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            u32::try_from(call).unwrap(),
-        ),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::try_from(call).unwrap()),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).unwrap(),
-        filter: filter.as_mut_ptr(),
-    };
+    let program =
+        libc::sock_fprog { len: u16::try_from(filter.len()).unwrap(), filter: filter.as_mut_ptr() };
     // SAFETY: no pointer is passed.
     let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(done, 0);

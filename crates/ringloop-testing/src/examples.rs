@@ -14,9 +14,7 @@ pub fn drivers() -> impl Iterator<Item = &'static str> {
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     // How deep below the profile's folder a test lies is up to cargo's version.
-    let mut places = test
-        .ancestors()
-        .map(|place| place.join("examples").join(name));
+    let mut places = test.ancestors().map(|place| place.join("examples").join(name));
     let program = places.find(|program| program.exists());
     program.unwrap_or_else(|| panic!("{name} is not built: run cargo build --examples"))
 }
@@ -38,15 +36,9 @@ pub struct Server {
 impl Server {
     pub fn start(name: &str, driver: &str, arguments: &[&str]) -> Self {
         let mut command = command(name, driver);
-        let mut child = command
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().parse().expect("the first line is the port");
         Self { child, port }
     }

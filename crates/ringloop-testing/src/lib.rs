@@ -40,10 +40,7 @@ pub fn drivers() -> Vec<Choice> {
         Choice::Auto => {}
         named => return vec![named],
     }
-    let uring = Engine::new(Options {
-        driver: Choice::Uring,
-        ..Options::default()
-    });
+    let uring = Engine::new(Options { driver: Choice::Uring, ..Options::default() });
     match uring {
         Ok(_) => vec![Choice::Uring, Choice::Epoll],
         Err(Error::DriverRefused(reason))

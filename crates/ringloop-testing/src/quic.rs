@@ -15,10 +15,7 @@ use std::sync::OnceLock;
 /// Runs a test on every driver, each in a new runtime.
 pub fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for driver in drivers() {
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         let result = runtime.block_on(timeout(LIMIT, test())).unwrap();
         result.unwrap_or_else(|_| panic!("{driver:?}: not over after {LIMIT:?}"));
@@ -41,14 +38,9 @@ impl Authority {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, name);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
         let pem = params.self_signed(&key).unwrap().pem();
-        Self {
-            issuer: rcgen::Issuer::new(params, key),
-            pem,
-        }
+        Self { issuer: rcgen::Issuer::new(params, key), pem }
     }
 
     pub fn certificate(&self, names: &[&str]) -> Certificate {
@@ -112,12 +104,7 @@ pub async fn pair() -> Pair {
 /// A pair with this transport on both ends.
 pub async fn pair_as(transport: &Transport) -> Pair {
     let server = server_config().transport(transport).unwrap();
-    pair_with(
-        server,
-        client_config().transport(transport).unwrap(),
-        |address| address,
-    )
-    .await
+    pair_with(server, client_config().transport(transport).unwrap(), |address| address).await
 }
 
 /// A pair whose client connects to the address that `route` returns.
@@ -136,12 +123,7 @@ pub async fn pair_with(
     });
     let ours = connecting.await.unwrap();
     let theirs = accepting.await.unwrap().unwrap();
-    Pair {
-        server,
-        client,
-        theirs,
-        ours,
-    }
+    Pair { server, client, theirs, ours }
 }
 
 pub fn endpoint(config: &EndpointConfig, server: Option<ServerConfig>) -> Endpoint {

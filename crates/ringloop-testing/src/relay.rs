@@ -71,11 +71,7 @@ impl Relay {
             let control = Arc::clone(&control);
             move || run(&front, server, faults, seed, &control)
         });
-        Self {
-            address,
-            control,
-            thread: Some(thread),
-        }
+        Self { address, control, thread: Some(thread) }
     }
 
     pub fn set_hole(&self, is_hole: bool) {
@@ -159,18 +155,10 @@ fn run(front: &UdpSocket, server: SocketAddr, faults: Faults, seed: u64, control
             }
             for _ in 0..=u64::from(chance(faults.doubled)) {
                 number += 1;
-                waiting.push(Waiting {
-                    due,
-                    number,
-                    to_server,
-                    bytes: bytes.clone(),
-                });
+                waiting.push(Waiting { due, number, to_server, bytes: bytes.clone() });
             }
         }
-        while waiting
-            .peek()
-            .is_some_and(|first| first.due <= Instant::now())
-        {
+        while waiting.peek().is_some_and(|first| first.due <= Instant::now()) {
             let next = waiting.pop().unwrap();
             is_idle = false;
             if next.to_server {

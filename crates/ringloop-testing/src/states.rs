@@ -23,12 +23,7 @@ impl<W> Case<W> {
         request: fn(&mut W) -> Request,
         trigger: fn(&mut W),
     ) -> Self {
-        Self {
-            name,
-            request,
-            trigger,
-            uses_foreign: false,
-        }
+        Self { name, request, trigger, uses_foreign: false }
     }
 
     pub const fn with_foreign(mut self) -> Self {
@@ -59,13 +54,8 @@ pub enum State {
     Taken,
 }
 
-const STATES: [State; 5] = [
-    State::Queued,
-    State::QueuedReady,
-    State::InFlight,
-    State::Completed,
-    State::Taken,
-];
+const STATES: [State; 5] =
+    [State::Queued, State::QueuedReady, State::InFlight, State::Completed, State::Taken];
 
 /// How it is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,23 +62,12 @@ fn main() -> io::Result<()> {
         if says("multishot") {
             return Request::RecvMsgMulti(RecvMsgMulti::new(fd, control));
         }
-        Request::Poll(Poll {
-            fd,
-            interest: Interest::READ,
-            level: true,
-        })
+        Request::Poll(Poll { fd, interest: Interest::READ, level: true })
     };
     writeln!(io::stdout(), "{}", socket.local_addr()?.port())?;
-    let mut server = Server {
-        fd,
-        echoes: says("echo"),
-        count: 0,
-    };
-    let mut reader = Reader {
-        batch: Batch::new(BATCH_MAX, 64 * 1024).expect("no memory"),
-        want: 1,
-        control,
-    };
+    let mut server = Server { fd, echoes: says("echo"), count: 0 };
+    let mut reader =
+        Reader { batch: Batch::new(BATCH_MAX, 64 * 1024).expect("no memory"), want: 1, control };
     let sink = || Sink::Handler(Token(0));
     engine.driver_mut().submit(request(), sink());
     loop {
@@ -114,8 +103,5 @@ fn received(server: &mut Server, reader: &mut Reader, event: Event) -> io::Resul
     } else if count * 2 <= reader.want {
         reader.want = (reader.want / 2).max(1);
     }
-    reader
-        .batch
-        .received()
-        .try_for_each(|message| server.take(&message))
+    reader.batch.received().try_for_each(|message| server.take(&message))
 }

@@ -72,11 +72,7 @@ fn main() -> io::Result<()> {
     socket::set_nonblocking(listener.as_raw_fd(), true)?;
     let mut engine = Engine::new(Options::from_env()?)?;
     engine.bind()?;
-    let mut server = Server {
-        engine,
-        connections: Vec::new(),
-        free: Vec::new(),
-    };
+    let mut server = Server { engine, connections: Vec::new(), free: Vec::new() };
     let fd = listener.as_raw_fd();
     server.submit(Request::Accept(Accept { fd, multi: true }), 0, Part::Accept);
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
@@ -91,9 +87,7 @@ fn main() -> io::Result<()> {
 impl Server {
     fn submit(&mut self, request: Request, index: usize, part: Part) {
         let token = Token((index as u64) << 2 | part as u64);
-        self.engine
-            .driver_mut()
-            .submit(request, Sink::Handler(token));
+        self.engine.driver_mut().submit(request, Sink::Handler(token));
     }
 
     fn react(&mut self, event: Event) -> io::Result<()> {

@@ -14,10 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::temp_dir().join(format!("ringloop-reads-{}", std::process::id()));
     std::fs::create_dir(&directory)?;
     for number in 0..FILES {
-        std::fs::write(
-            directory.join(number.to_string()),
-            vec![b'x'; 1024 + number],
-        )?;
+        std::fs::write(directory.join(number.to_string()), vec![b'x'; 1024 + number])?;
     }
     let read = Runtime::new()?.block_on(read_all(directory.clone()));
     std::fs::remove_dir_all(directory)?;

@@ -56,8 +56,6 @@ async fn talk(stream: TcpStream) -> io::Result<()> {
 
 /// Length of the first complete head.
 fn head_len(received: &[u8]) -> Option<usize> {
-    let end = received
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")?;
+    let end = received.windows(4).position(|window| window == b"\r\n\r\n")?;
     Some(end + 4)
 }

@@ -37,11 +37,7 @@ async fn run(path: String) -> Result<(), Box<dyn std::error::Error>> {
     // The logger ends once all senders are dropped.
     drop(sender);
     let (lines, writes) = logger.await??;
-    writeln!(
-        io::stdout(),
-        "{lines} lines, fewer writes: {}",
-        writes < lines
-    )?;
+    writeln!(io::stdout(), "{lines} lines, fewer writes: {}", writes < lines)?;
     Ok(())
 }
 
@@ -51,12 +47,7 @@ async fn log(
     mut lines: local::mpsc::Receiver<Vec<u8>>,
 ) -> io::Result<(usize, usize)> {
     let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)
-        .await?;
+    let file = options.write(true).create(true).truncate(true).open(path).await?;
     let (mut line_count, mut write_count, mut offset) = (0, 0, 0);
     while let Some(first) = lines.recv().await {
         let mut batch = vec![first];

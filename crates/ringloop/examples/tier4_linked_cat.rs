@@ -24,11 +24,7 @@ async fn cat(path: String) -> io::Result<()> {
     let mut offset = 0;
     let mut buf = Vec::with_capacity(CHUNK);
     loop {
-        let read = Read {
-            fd: file.as_raw_fd(),
-            buf: buf.into(),
-            offset: Some(offset),
-        };
+        let read = Read { fd: file.as_raw_fd(), buf: buf.into(), offset: Some(offset) };
         let (read, written, back) = Link::new(read).then_write(out.as_raw_fd(), None).await;
         let read = read?;
         if read == 0 {

@@ -15,10 +15,7 @@ use std::net::{Shutdown, SocketAddr};
 const PIPE_BYTES: usize = 256 * 1024;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let target = std::env::args()
-        .nth(1)
-        .ok_or("to which address?")?
-        .parse()?;
+    let target = std::env::args().nth(1).ok_or("to which address?")?.parse()?;
     Ok(Runtime::new()?.block_on(serve(target))??)
 }
 

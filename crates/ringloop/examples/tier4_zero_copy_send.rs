@@ -42,9 +42,6 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
     client.write_all(rest).await.0?;
     drop(client);
     let total = reader.await??;
-    writeln!(
-        io::stdout(),
-        "{total} bytes arrived; the first send: {transfer:?}"
-    )?;
+    writeln!(io::stdout(), "{total} bytes arrived; the first send: {transfer:?}")?;
     Ok(())
 }

@@ -53,13 +53,11 @@ impl Choice {
     /// Parses `RINGLOOP_DRIVER`; unset is `Auto`.
     pub fn from_env() -> Result<Self, Error> {
         match std::env::var("RINGLOOP_DRIVER") {
-            Ok(word) => word
-                .parse()
-                .map_err(|_| Error::UnknownDriverInEnvironment(word)),
+            Ok(word) => word.parse().map_err(|_| Error::UnknownDriverInEnvironment(word)),
             Err(std::env::VarError::NotPresent) => Ok(Self::Auto),
-            Err(std::env::VarError::NotUnicode(word)) => Err(Error::UnknownDriverInEnvironment(
-                word.to_string_lossy().into_owned(),
-            )),
+            Err(std::env::VarError::NotUnicode(word)) => {
+                Err(Error::UnknownDriverInEnvironment(word.to_string_lossy().into_owned()))
+            }
         }
     }
 }

@@ -19,9 +19,7 @@ pub struct Deadlines<D, T> {
 
 impl<D: Ord, T: Ord> Default for Deadlines<D, T> {
     fn default() -> Self {
-        Self {
-            heap: BinaryHeap::new(),
-        }
+        Self { heap: BinaryHeap::new() }
     }
 }
 
@@ -77,8 +75,7 @@ impl<D: Copy + Ord, T: Copy + Ord> Deadlines<D, T> {
     pub fn tidy(&mut self, live_count: usize, mut counts: impl FnMut(D, T) -> bool) {
         let dead_count = self.heap.len().saturating_sub(live_count);
         if dead_count > DEAD_MAX && dead_count > self.heap.len() / 2 {
-            self.heap
-                .retain(|Reverse((deadline, item))| counts(*deadline, *item));
+            self.heap.retain(|Reverse((deadline, item))| counts(*deadline, *item));
         }
     }
 }

@@ -51,10 +51,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DriverRefused(refusal) => refusal.fmt(f),
-            Self::UnknownDriver(word) => write!(
-                f,
-                "unknown driver {word:?}: use one of auto, uring (or io_uring), epoll"
-            ),
+            Self::UnknownDriver(word) => {
+                write!(f, "unknown driver {word:?}: use one of auto, uring (or io_uring), epoll")
+            }
             Self::UnknownDriverInEnvironment(word) => write!(
                 f,
                 "RINGLOOP_DRIVER names an unknown driver, {word:?}: \
@@ -75,10 +74,9 @@ impl fmt::Display for Error {
                 "there is no worker {worker}; this runtime has {count}, numbered from 0 \
                  (Runtime::builder().workers(n))"
             ),
-            Self::WorkerFailed { worker, reason } => write!(
-                f,
-                "worker {worker} has stopped, and its tasks were dropped: {reason}"
-            ),
+            Self::WorkerFailed { worker, reason } => {
+                write!(f, "worker {worker} has stopped, and its tasks were dropped: {reason}")
+            }
             Self::Io(error) => error.fmt(f),
         }
     }

@@ -51,21 +51,14 @@ pub async fn join<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::O
 /// Waits for all; returns the results in the order of the futures. Each future is allocated, and
 /// polled whenever one is woken: for thousands, spawn tasks and await their handles.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut all: Vec<_> = futures
-        .into_iter()
-        .map(|future| (Box::pin(future), None))
-        .collect();
+    let mut all: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {
         let mut ready = true;
         for (future, output) in &mut all {
             poll_into(output, future.as_mut(), cx);
             ready &= output.is_some();
         }
-        if ready {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        if ready { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     all.into_iter().filter_map(|(_, output)| output).collect()

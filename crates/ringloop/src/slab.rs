@@ -29,10 +29,7 @@ struct Slot<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -63,18 +60,12 @@ impl<T> Slab<T> {
     #[inline]
     pub fn insert(&mut self, value: T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                value: None,
-            });
+            self.slots.push(Slot { generation: 0, value: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         slot.value = Some(value);
-        Key {
-            index,
-            generation: slot.generation,
-        }
+        Key { index, generation: slot.generation }
     }
 
     /// The value in a slot, with its key.
@@ -102,9 +93,7 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
-        slot.value
-            .as_ref()
-            .filter(|_| slot.generation == key.generation)
+        slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
     /// A value by its key.
@@ -158,14 +147,9 @@ mod tests {
         assert_eq!(slab.get_mut(third), Some(&mut 3));
         assert_eq!(slab.entry(third.index), Some((third, &3)));
         slab.remove(second);
+        assert_eq!((slab.at(second.index), slab.entry(second.index)), (None, None));
         assert_eq!(
-            (slab.at(second.index), slab.entry(second.index)),
-            (None, None)
-        );
-        assert_eq!(
-            slab.iter_mut()
-                .map(|(index, value)| (index, *value))
-                .collect::<Vec<_>>(),
+            slab.iter_mut().map(|(index, value)| (index, *value)).collect::<Vec<_>>(),
             [(0, 3)]
         );
         assert!(slab.take().eq([3]) && slab.is_empty());

@@ -129,10 +129,7 @@ fn second_is_second(by_splice: bool) {
     in_runtimes(|runtime| {
         run(runtime, async {
             let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
-            let send = |bytes: &[u8]| Send {
-                fd: one.as_raw_fd(),
-                buf: bytes.to_vec().into(),
-            };
+            let send = |bytes: &[u8]| Send { fd: one.as_raw_fd(), buf: bytes.to_vec().into() };
             // Earlier entries of the queue are submitted.
             ringloop::time::yield_now().await;
             let mut first = std::pin::pin!(Op::new(send(b"first ")));

@@ -70,10 +70,7 @@ async fn first_large(stream: &UnixStream, peer: Peer, len: usize) -> (Received, 
         let mut taken = 0;
         while taken < sent {
             let bytes = incoming.next().await.unwrap().unwrap();
-            assert!(
-                *bytes == pattern(sent)[taken..taken + bytes.len()],
-                "at {came}"
-            );
+            assert!(*bytes == pattern(sent)[taken..taken + bytes.len()], "at {came}");
             taken += bytes.len();
             if bytes.len() > POOL {
                 large = Some(bytes);
@@ -232,11 +229,7 @@ fn received_bytes_do_not_overtake_what_was_sent_before_them() {
         poll_fn(|cx| {
             is_sent = is_sent || first.as_mut().poll(cx).is_ready();
             are_sent = are_sent || then.as_mut().poll(cx).is_ready();
-            if is_sent && are_sent {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            if is_sent && are_sent { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         assert_eq!(reading.join().unwrap()[..6], *b"first ");
@@ -410,10 +403,7 @@ fn reads_after_a_short_one_wait_and_miss_nothing() {
                 assert_eq!(buf, [round; 5]);
             } else {
                 let (fd, room) = (stream.as_raw_fd(), std::mem::take(&mut buf));
-                let recv = Recv {
-                    fd,
-                    buf: room.into(),
-                };
+                let recv = Recv { fd, buf: room.into() };
                 let reading = spawn(async move { Op::poll_first(recv).await });
                 time::sleep(Duration::from_micros(200)).await;
                 peer.write_all(&[round; 64]).unwrap();

@@ -153,9 +153,7 @@ fn connection_made_during_busy_polling_is_served() {
 /// How often this thread has slept.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("voluntary_ctxt_switches"));
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
     let count = line.unwrap().split_whitespace().last();
     count.unwrap().parse().unwrap()
 }

@@ -29,16 +29,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn submit_all(bed: &mut Bed, fd: RawFd) -> Vec<Token> {
     let poll = |level| {
         let interest = Interest::READ;
-        Request::Poll(Poll {
-            fd,
-            interest,
-            level,
-        })
+        Request::Poll(Poll { fd, interest, level })
     };
-    let edge = Request::PollMulti(PollMulti {
-        fd,
-        interest: Interest::READ,
-    });
+    let edge = Request::PollMulti(PollMulti { fd, interest: Interest::READ });
     [
         recv(fd, 10),
         recv(fd, 10),
@@ -54,10 +47,7 @@ fn submit_all(bed: &mut Bed, fd: RawFd) -> Vec<Token> {
 fn expect_cancelled(bed: &mut Bed, tokens: &[Token]) {
     for token in tokens {
         let completion = bed.expect(*token);
-        assert_eq!(
-            (completion.result, completion.more),
-            (-libc::ECANCELED, false)
-        );
+        assert_eq!((completion.result, completion.more), (-libc::ECANCELED, false));
     }
 }
 
@@ -192,10 +182,9 @@ fn futures_and_sequences_of_a_socket_end_and_the_socket_lives() {
             };
             time::sleep(Duration::from_millis(1)).await;
             assert_eq!(stream.cancel(), 2);
-            for error in [
-                reading.await.unwrap().unwrap_err(),
-                receiving.await.unwrap().unwrap_err(),
-            ] {
+            for error in
+                [reading.await.unwrap().unwrap_err(), receiving.await.unwrap().unwrap_err()]
+            {
                 assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
             }
             peer.write_all(b"on").unwrap();
@@ -226,11 +215,7 @@ fn futures_and_sequences_of_a_socket_end_and_the_socket_lives() {
 
 fn read_some(fd: RawFd) -> Read {
     let buf = RecvBuf::with_capacity(8);
-    Read {
-        fd,
-        buf,
-        offset: None,
-    }
+    Read { fd, buf, offset: None }
 }
 
 fn cancel_descriptor(fd: RawFd) -> usize {
@@ -254,10 +239,8 @@ fn step_of_a_link_that_has_not_begun_ends_once_it_begins() {
             assert_eq!(cancel_descriptor(second.as_raw_fd()), 1);
             time::sleep(Duration::from_millis(2)).await;
             file::write(first_end.as_raw_fd(), b"go ahead", None).unwrap();
-            let ((read, _), (cancelled, _)) = time::timeout(PATIENCE, linked)
-                .await
-                .expect("it was not cancelled")
-                .unwrap();
+            let ((read, _), (cancelled, _)) =
+                time::timeout(PATIENCE, linked).await.expect("it was not cancelled").unwrap();
             assert_eq!(read.unwrap(), 8, "all of its buffer");
             assert_eq!(cancelled.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
         });
@@ -300,10 +283,8 @@ fn datagrams_that_do_not_come_leave_the_buffer_to_its_owner() {
             let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             let (unix, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
             let fds = [udp.as_raw_fd(), unix.as_raw_fd()];
-            let (udp, unix) = (
-                UdpSocket::from(OwnedFd::from(udp)),
-                UnixDatagram::from(OwnedFd::from(unix)),
-            );
+            let (udp, unix) =
+                (UdpSocket::from(OwnedFd::from(udp)), UnixDatagram::from(OwnedFd::from(unix)));
             let receives = [
                 spawn(async move {
                     let (result, buf) = udp.recv_from(Vec::with_capacity(999)).await;

@@ -82,9 +82,7 @@ fn each_datagram_comes_in_order_with_its_source_until_it_is_cancelled() {
             }
         }
         end(bed, key, token);
-        peers[0]
-            .send_to(b"late", ours.local_addr().unwrap())
-            .unwrap();
+        peers[0].send_to(b"late", ours.local_addr().unwrap()).unwrap();
         bed.expect_none(token);
         bed.release(&ours);
     });
@@ -105,8 +103,7 @@ fn an_error_that_waited_at_the_socket_ends_it_and_it_goes_on_when_submitted_agai
         assert_eq!(bed.in_flight(), 0);
         let (key, token) = bed.submit(refused.request.unwrap());
         let peer = UdpSocket::bind(nobody).unwrap();
-        peer.send_to(b"here again", ours.local_addr().unwrap())
-            .unwrap();
+        peer.send_to(b"here again", ours.local_addr().unwrap()).unwrap();
         assert_eq!(next(bed, token).0, [b"here again"]);
         end(bed, key, token);
         bed.release(&ours);
@@ -309,20 +306,10 @@ impl<'a> World<'a> {
             .map(|_| {
                 let socket = udp();
                 let armed = bed.submit(receive(&socket));
-                Endpoint {
-                    socket,
-                    armed,
-                    sent: 0,
-                    seen: 0,
-                }
+                Endpoint { socket, armed, sent: 0, seen: 0 }
             })
             .collect();
-        Self {
-            bed,
-            peer: udp(),
-            endpoints,
-            held: VecDeque::new(),
-        }
+        Self { bed, peer: udp(), endpoints, held: VecDeque::new() }
     }
 
     fn run(&mut self, step: &Step) {

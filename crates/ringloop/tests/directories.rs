@@ -67,14 +67,8 @@ fn types_and_metadata_of_entries_are_their_own_not_their_targets() {
             count += 1;
         }
         assert_eq!(count, 4);
-        assert_eq!(
-            kind(fs::read_dir(dir.join("none")).await),
-            ErrorKind::NotFound
-        );
-        assert_eq!(
-            kind(fs::read_dir(dir.join("file")).await),
-            ErrorKind::NotADirectory
-        );
+        assert_eq!(kind(fs::read_dir(dir.join("none")).await), ErrorKind::NotFound);
+        assert_eq!(kind(fs::read_dir(dir.join("file")).await), ErrorKind::NotADirectory);
     });
 }
 
@@ -114,19 +108,13 @@ fn copy_is_that_of_std() {
         assert_eq!(mode & 0o777, 0o640, "also of one that was there");
         let link = dir.join("link");
         symlink(&from, &link).unwrap();
-        assert_eq!(
-            fs::copy(&link, dir.join("of link")).await.unwrap(),
-            3_000_000
-        );
+        assert_eq!(fs::copy(&link, dir.join("of link")).await.unwrap(), 3_000_000);
         assert_eq!(kind(fs::copy(&dir, &to).await), ErrorKind::InvalidInput);
         let none = dir.join("none");
         assert_eq!(kind(fs::copy(&none, &to).await), ErrorKind::NotFound);
         assert!(std::fs::read(&to).unwrap() == bytes, "left as it was");
         let below = from.join("below");
-        assert_eq!(
-            kind(fs::copy(&from, &below).await),
-            ErrorKind::NotADirectory
-        );
+        assert_eq!(kind(fs::copy(&from, &below).await), ErrorKind::NotADirectory);
         // A file that reports size 0.
         assert!(fs::copy("/proc/self/status", &to).await.unwrap() > 0);
     });
@@ -145,10 +133,7 @@ fn trees_are_removed_and_what_their_links_name_stays() {
         assert!(!tree.exists() && outside.join("kept").exists());
         assert_eq!(kind(fs::remove_dir_all(&tree).await), ErrorKind::NotFound);
         let file = outside.join("kept");
-        assert_eq!(
-            kind(fs::remove_dir_all(&file).await),
-            ErrorKind::NotADirectory
-        );
+        assert_eq!(kind(fs::remove_dir_all(&file).await), ErrorKind::NotADirectory);
         // A link instead of the tree: the link is removed.
         symlink(&outside, &tree).unwrap();
         fs::remove_dir_all(&tree).await.unwrap();
@@ -203,14 +188,8 @@ fn names_are_resolved_as_std_does() {
         symlink("nowhere", dir.join("dangling")).unwrap();
         let crooked = dir.join("a/../link/.");
         assert_eq!(fs::canonicalize(&crooked).await.unwrap(), dir.join("a"));
-        assert_eq!(
-            fs::read_link(dir.join("link")).await.unwrap(),
-            Path::new("a")
-        );
-        assert_eq!(
-            kind(fs::read_link(dir.join("a")).await),
-            ErrorKind::InvalidInput
-        );
+        assert_eq!(fs::read_link(dir.join("link")).await.unwrap(), Path::new("a"));
+        assert_eq!(kind(fs::read_link(dir.join("a")).await), ErrorKind::InvalidInput);
         let dangling = dir.join("dangling");
         assert_eq!(kind(fs::canonicalize(&dangling).await), ErrorKind::NotFound);
         assert!(fs::try_exists(dir.join("link")).await.unwrap());
@@ -235,14 +214,10 @@ fn permissions_are_set_by_name_and_by_file() {
         let path = dir.join("file");
         std::fs::write(&path, b"").unwrap();
         let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o600))
-            .await
-            .unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).await.unwrap();
         assert_eq!(mode(), 0o600);
         let file = File::open(&path).await.unwrap();
-        file.set_permissions(PermissionsExt::from_mode(0o444))
-            .await
-            .unwrap();
+        file.set_permissions(PermissionsExt::from_mode(0o444)).await.unwrap();
         assert_eq!(mode(), 0o444);
         let mut found = file.metadata().await.unwrap().permissions();
         assert!(found.readonly());
@@ -259,9 +234,8 @@ fn permissions_are_set_by_name_and_by_file() {
 fn tasks_make_one_tree_at_once() {
     in_directories("at-once", |dir| async move {
         let deep = dir.join("a/b/c/d");
-        let makers: Vec<_> = (0..32)
-            .map(|n| spawn(fs::create_dir_all(deep.join(format!("{}", n % 4)))))
-            .collect();
+        let makers: Vec<_> =
+            (0..32).map(|n| spawn(fs::create_dir_all(deep.join(format!("{}", n % 4))))).collect();
         for maker in makers {
             maker.await.unwrap().unwrap();
         }

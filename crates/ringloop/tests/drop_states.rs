@@ -109,11 +109,7 @@ fn connect_a_client(world: &mut World) {
 fn nothing(_: &mut World) {}
 
 fn poll(world: &World, level: bool) -> Request {
-    Request::Poll(Poll {
-        fd: world.fd(),
-        interest: Interest::READ,
-        level,
-    })
+    Request::Poll(Poll { fd: world.fd(), interest: Interest::READ, level })
 }
 
 fn poll_listener(world: &World, level: bool) -> Request {
@@ -129,10 +125,7 @@ fn accept(world: &World, multi: bool) -> Request {
 
 fn recv(world: &mut World) -> Request {
     let buf = world.foreign.recv_buf();
-    Request::Recv(Recv {
-        fd: world.fd(),
-        buf,
-    })
+    Request::Recv(Recv { fd: world.fd(), buf })
 }
 
 fn connect(world: &mut World) -> Request {
@@ -143,10 +136,7 @@ fn connect(world: &mut World) -> Request {
 fn send(world: &mut World) -> Request {
     world.fill_socket();
     let buf = world.foreign.send_buf();
-    Request::Send(Send {
-        fd: world.fd(),
-        buf,
-    })
+    Request::Send(Send { fd: world.fd(), buf })
 }
 
 fn send_msg(world: &mut World) -> Request {
@@ -156,10 +146,7 @@ fn send_msg(world: &mut World) -> Request {
 }
 
 fn recv_msg(world: &mut World) -> Request {
-    Request::RecvMsg(RecvMsg::new(
-        world.udp.0.as_raw_fd(),
-        world.foreign.recv_buf(),
-    ))
+    Request::RecvMsg(RecvMsg::new(world.udp.0.as_raw_fd(), world.foreign.recv_buf()))
 }
 
 fn recv_msg_multi(world: &mut World) -> Request {
@@ -207,45 +194,21 @@ const CASES: [Case<World>; 19] = [
     Case::new("nop", |_| Request::Nop(Nop), nothing),
     Case::new("poll once", |world| poll(world, false), write_to_ours),
     Case::new("poll level", |world| poll(world, true), write_to_ours),
-    Case::new(
-        "poll listener",
-        |world| poll_listener(world, false),
-        connect_a_client,
-    ),
-    Case::new(
-        "poll listener level",
-        |world| poll_listener(world, true),
-        connect_a_client,
-    ),
+    Case::new("poll listener", |world| poll_listener(world, false), connect_a_client),
+    Case::new("poll listener level", |world| poll_listener(world, true), connect_a_client),
     Case::new("accept", |world| accept(world, false), connect_a_client),
-    Case::new(
-        "accept multi",
-        |world| accept(world, true),
-        connect_a_client,
-    ),
+    Case::new("accept multi", |world| accept(world, true), connect_a_client),
     Case::new("connect", connect, nothing),
     Case::new("recv", recv, write_to_ours).with_foreign(),
-    Case::new(
-        "recv multi",
-        |world| Request::RecvMulti(RecvMulti::new(world.fd())),
-        write_to_ours,
-    ),
+    Case::new("recv multi", |world| Request::RecvMulti(RecvMulti::new(world.fd())), write_to_ours),
     Case::new("recvmsg", recv_msg, send_datagram).with_foreign(),
     Case::new("recvmsg multi", recv_msg_multi, send_datagram),
     Case::new("send", send, World::drain_peer).with_foreign(),
     Case::new("sendmsg", send_msg, World::drain_peer).with_foreign(),
     Case::new("read", read, write_to_pipe).with_foreign(),
     Case::new("write", write, drain_pipe).with_foreign(),
-    Case::new(
-        "timeout",
-        |_| Request::Timeout(Timeout::after(HOUR)),
-        nothing,
-    ),
-    Case::new(
-        "timeout that is due",
-        |_| Request::Timeout(Timeout::after(Duration::ZERO)),
-        nothing,
-    ),
+    Case::new("timeout", |_| Request::Timeout(Timeout::after(HOUR)), nothing),
+    Case::new("timeout that is due", |_| Request::Timeout(Timeout::after(Duration::ZERO)), nothing),
     Case::new("close", close, nothing),
 ];
 
@@ -291,18 +254,11 @@ fn run(choice: Choice, case: &Case<World>, state: State, end: End) {
     };
     bed.drain();
     if end != End::Cancel {
-        assert!(
-            state == State::Taken || bed.take_all().is_empty(),
-            "an event after forget"
-        );
+        assert!(state == State::Taken || bed.take_all().is_empty(), "an event after forget");
     }
     give_back(&mut bed, case);
     let closed = usize::from(case.name == "close");
-    assert_eq!(
-        open_descriptors(),
-        settled + world.clients.len() - closed,
-        "descriptors"
-    );
+    assert_eq!(open_descriptors(), settled + world.clients.len() - closed, "descriptors");
     // Late data has no receiver.
     if case.name != "close" {
         (case.trigger)(&mut world);
@@ -324,10 +280,7 @@ fn next_operation_gets_its_own_bytes(bed: &mut Bed, world: &mut World) {
         received.extend(bytes);
     }
     let rest = received.strip_suffix(b"mine").unwrap();
-    assert!(
-        rest.chunks(5).all(|chunk| chunk == b"lost!"),
-        "{received:?}"
-    );
+    assert!(rest.chunks(5).all(|chunk| chunk == b"lost!"), "{received:?}");
     bed.release(&world.ours);
 }
 
@@ -483,10 +436,7 @@ fn connections_that_a_future_did_not_take_are_closed_when_it_is_forgotten() {
             let listener = engine::listener();
             let before = open_descriptors();
             let counter = Arc::new(Counter::default());
-            let accept = Request::Accept(Accept {
-                fd: listener.as_raw_fd(),
-                multi: true,
-            });
+            let accept = Request::Accept(Accept { fd: listener.as_raw_fd(), multi: true });
             let sink = Sink::Waker(Arc::clone(&counter).into());
             let key = bed.engine.driver_mut().submit(accept, sink);
             let mut clients: Vec<_> = (0..5).map(|_| connect_to(&listener)).collect();
@@ -523,10 +473,7 @@ fn stale_keys_and_tokens_do_nothing() {
         bed.cancel(stale);
         bed.forget(stale);
         let target = stale;
-        assert_eq!(
-            bed.run(Request::Cancel(Cancel { target })).result,
-            -libc::ENOENT
-        );
+        assert_eq!(bed.run(Request::Cancel(Cancel { target })).result, -libc::ENOENT);
         bed.expect_none(token);
         bed.expect_none(Token(99));
         write_all(&mut peer, b"x");
@@ -538,9 +485,8 @@ fn stale_keys_and_tokens_do_nothing() {
 fn cancelled_timeouts_leave_nothing_behind() {
     on_both(|bed| {
         for _ in 0..20 {
-            let keys: Vec<_> = (0..1000)
-                .map(|_| bed.submit(Request::Timeout(Timeout::after(HOUR))).0)
-                .collect();
+            let keys: Vec<_> =
+                (0..1000).map(|_| bed.submit(Request::Timeout(Timeout::after(HOUR))).0).collect();
             for key in keys {
                 bed.forget(key);
             }

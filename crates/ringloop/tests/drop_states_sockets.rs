@@ -77,10 +77,7 @@ impl Drop for World {
 }
 
 fn poll_multi(world: &mut World) -> Request {
-    Request::PollMulti(PollMulti {
-        fd: world.fd(),
-        interest: Interest::READ,
-    })
+    Request::PollMulti(PollMulti { fd: world.fd(), interest: Interest::READ })
 }
 
 fn peek(world: &mut World) -> Request {

@@ -78,9 +78,8 @@ fn cats_print_files_of_any_length() {
 
 #[test]
 fn timers_fire_in_order_of_their_deadlines() {
-    let expected: String = [10, 20, 30]
-        .map(|delay_ms| format!("slept {delay_ms} ms, not less: true\n"))
-        .concat();
+    let expected: String =
+        [10, 20, 30].map(|delay_ms| format!("slept {delay_ms} ms, not less: true\n")).concat();
     for driver in drivers() {
         let printed = run("tier1_timer", driver, &[]);
         assert_eq!(printed, expected.clone() + "tick 1\ntick 2\ntick 3\n");
@@ -127,10 +126,7 @@ fn the_read_that_lost_its_race_takes_no_bytes() {
     for driver in drivers() {
         let printed = run("tier2_timeout_race", driver, &[]);
         let lines: Vec<_> = printed.lines().collect();
-        let expected = [
-            "first read: the deadline has passed",
-            "second read: 4 bytes, late",
-        ];
+        let expected = ["first read: the deadline has passed", "second read: 4 bytes, late"];
         assert_eq!(lines, expected, "{driver}");
     }
 }

@@ -39,10 +39,7 @@ fn leave_room_for(count: usize) {
 }
 
 fn limit_descriptors(count: usize) {
-    let limit = libc::rlimit {
-        rlim_cur: count as libc::rlim_t,
-        rlim_max: 1024,
-    };
+    let limit = libc::rlimit { rlim_cur: count as libc::rlim_t, rlim_max: 1024 };
     // SAFETY: a pointer to a live local.
     let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     assert_eq!(done, 0);
@@ -74,10 +71,7 @@ fn accept_without_descriptors_does_not_spin_and_takes_the_connection_later() {
             assert!((1..=3).contains(&refusals(async || incoming.next().await).await));
             leave_room_for(8);
             let taken = time::timeout(PATIENCE, incoming.next()).await.unwrap();
-            assert_eq!(
-                taken.unwrap().peer_addr().unwrap(),
-                client.local_addr().unwrap()
-            );
+            assert_eq!(taken.unwrap().peer_addr().unwrap(), client.local_addr().unwrap());
         };
         runtime.block_on(main).unwrap();
     });

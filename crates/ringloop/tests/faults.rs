@@ -37,14 +37,8 @@ fn in_child(name: &str, word: &str, environment: &[(&str, &str)]) -> Option<Stri
         .unwrap();
     let output_text = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{name} {word}: {output_text}{complaint}"
-    );
-    assert!(
-        output_text.contains("1 passed"),
-        "{name} is not a test: {output_text}"
-    );
+    assert!(output.status.success(), "{name} {word}: {output_text}{complaint}");
+    assert!(output_text.contains("1 passed"), "{name} is not a test: {output_text}");
     None
 }
 
@@ -59,10 +53,7 @@ fn word(choice: Choice) -> &'static str {
 
 /// Limits the process to `count` more descriptors.
 fn leave_descriptors(count: usize) {
-    let limit = libc::rlimit {
-        rlim_cur: 64,
-        rlim_max: 64,
-    };
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
     // SAFETY: a pointer to a live `rlimit`.
     let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     assert_eq!(done, 0);
@@ -138,12 +129,7 @@ fn engine_without_descriptors_is_an_error_with_the_cause() {
     }
     leave_descriptors(1);
     for driver in [Choice::Auto, Choice::Uring, Choice::Epoll] {
-        let error = Engine::new(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap_err()
-        .to_string();
+        let error = Engine::new(Options { driver, ..Options::default() }).unwrap_err().to_string();
         let says_so = error.contains("Too many open files") || error.contains("RLIMIT_NOFILE");
         assert!(says_so, "{driver:?}: {error}");
     }
@@ -170,11 +156,7 @@ fn ring_refused_by_a_filter_falls_back_with_a_reason_or_is_an_error() {
 
 fn refused_ring_falls_back() {
     let driver = Choice::Auto;
-    let engine = Engine::new(Options {
-        driver,
-        ..Options::default()
-    })
-    .unwrap();
+    let engine = Engine::new(Options { driver, ..Options::default() }).unwrap();
     assert_eq!(engine.kind(), Kind::Epoll);
     let reason = engine.reason();
     for word in ["io_uring refused", "seccomp", "using epoll"] {
@@ -183,11 +165,7 @@ fn refused_ring_falls_back() {
     let mut bed = Bed::new(Choice::Auto);
     assert_eq!(bed.run(Request::Nop(Nop)).result, 0);
     let driver = Choice::Uring;
-    let error = Engine::new(Options {
-        driver,
-        ..Options::default()
-    })
-    .unwrap_err();
+    let error = Engine::new(Options { driver, ..Options::default() }).unwrap_err();
     assert!(
         matches!(&error, ringloop::Error::DriverRefused(refusal) if refusal.to_string().contains("seccomp")),
         "{error:?}"
@@ -230,9 +208,7 @@ fn driver_is_chosen_by_the_environment() {
 fn hundred_thousand_operations_in_flight_complete_once_each() {
     const COUNT: usize = 100_000;
     on_both(|bed| {
-        let submitted: HashSet<_> = (0..COUNT)
-            .map(|_| bed.submit(Request::Nop(Nop)).1)
-            .collect();
+        let submitted: HashSet<_> = (0..COUNT).map(|_| bed.submit(Request::Nop(Nop)).1).collect();
         assert_eq!(bed.in_flight(), COUNT);
         bed.drain();
         let events = bed.take_all();
@@ -272,10 +248,8 @@ fn hundred_thousand_operations_can_be_cancelled() {
 fn full_completion_queue_loses_neither_bytes_nor_connections() {
     on_both(|bed| {
         let listener = listener();
-        let (_, accept) = bed.submit(Request::Accept(Accept {
-            fd: listener.as_raw_fd(),
-            multi: true,
-        }));
+        let (_, accept) =
+            bed.submit(Request::Accept(Accept { fd: listener.as_raw_fd(), multi: true }));
         let (ours, mut peer) = tcp_pair();
         let fd = ours.as_raw_fd();
         let (_, recv) = bed.submit(Request::RecvMulti(RecvMulti::new(fd)));
@@ -362,10 +336,7 @@ fn signal_ends_a_wait_without_an_error_and_without_losing_anything() {
         };
         let started = Instant::now();
         bed.turn(ringloop_testing::PATIENCE);
-        assert!(
-            started.elapsed() < ringloop_testing::PATIENCE,
-            "a signal ends a wait"
-        );
+        assert!(started.elapsed() < ringloop_testing::PATIENCE, "a signal ends a wait");
         assert!(bed.take(token).is_none());
         let mut received = Vec::new();
         for number in 0..100_u8 {
@@ -405,10 +376,7 @@ fn message_from_another_thread_is_never_slept_over() {
         while seen.load(Ordering::Relaxed) < ROUNDS {
             let started = Instant::now();
             bed.turn(ringloop_testing::PATIENCE);
-            assert!(
-                started.elapsed() < ringloop_testing::PATIENCE,
-                "slept over a message"
-            );
+            assert!(started.elapsed() < ringloop_testing::PATIENCE, "slept over a message");
             inbox.take(&mut taken);
             for message in taken.drain(..) {
                 seen.store(message, Ordering::Release);
@@ -453,11 +421,7 @@ unsafe impl Send for Moved {}
 #[test]
 fn bind_on_a_second_thread_is_refused_by_a_ring_and_moves_readiness() {
     for driver in drivers() {
-        let mut engine = Engine::new(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap();
+        let mut engine = Engine::new(Options { driver, ..Options::default() }).unwrap();
         engine.bind().unwrap();
         engine.bind().unwrap();
         let moved = Moved(engine);
@@ -467,10 +431,7 @@ fn bind_on_a_second_thread_is_refused_by_a_ring_and_moves_readiness() {
             match (engine.kind(), engine.bind()) {
                 (Kind::Uring, bound) => {
                     let error = bound.unwrap_err().to_string();
-                    assert!(
-                        error.contains("belongs to the thread that bound it first"),
-                        "{error}"
-                    );
+                    assert!(error.contains("belongs to the thread that bound it first"), "{error}");
                     assert!(error.contains("make a new engine"), "{error}");
                 }
                 (Kind::Epoll, bound) => {
@@ -487,13 +448,7 @@ fn bind_on_a_second_thread_is_refused_by_a_ring_and_moves_readiness() {
 #[test]
 fn engine_made_on_one_thread_runs_on_the_thread_that_binds_it() {
     for driver in drivers() {
-        let moved = Moved(
-            Engine::new(Options {
-                driver,
-                ..Options::default()
-            })
-            .unwrap(),
-        );
+        let moved = Moved(Engine::new(Options { driver, ..Options::default() }).unwrap());
         std::thread::spawn(move || {
             let moved = moved;
             let mut engine = moved.0;
@@ -523,21 +478,11 @@ fn engine_with_only_polls_may_be_dropped_on_another_thread() {
 /// Time to drop an engine that another thread has used.
 fn drop_elsewhere(driver: Choice) -> Duration {
     let moved = std::thread::spawn(move || {
-        let mut engine = Engine::new(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap();
+        let mut engine = Engine::new(Options { driver, ..Options::default() }).unwrap();
         engine.bind().unwrap();
         let (read, write) = file::pipe().unwrap();
-        let poll = Poll {
-            fd: read.as_raw_fd(),
-            interest: Interest::READ,
-            level: true,
-        };
-        engine
-            .driver_mut()
-            .submit(Request::Poll(poll), Sink::Handler(Token(1)));
+        let poll = Poll { fd: read.as_raw_fd(), interest: Interest::READ, level: true };
+        engine.driver_mut().submit(Request::Poll(poll), Sink::Handler(Token(1)));
         engine.park(Some(Duration::ZERO)).unwrap();
         assert_eq!(engine.driver_mut().in_flight(), 1);
         drop((read, write));

@@ -29,10 +29,7 @@ fn read_of_an_empty_pipe_waits_for_bytes_and_for_the_end() {
             writer.write_all(b"hello").unwrap();
             assert_eq!(read_of(bed.expect(token)), (5, b"hello".to_vec()));
             drop(writer);
-            assert_eq!(
-                read_of(bed.run(read(reader.as_raw_fd(), None))),
-                (0, vec![])
-            );
+            assert_eq!(read_of(bed.run(read(reader.as_raw_fd(), None))), (0, vec![]));
             bed.release(&reader);
         }
     });
@@ -65,12 +62,7 @@ fn read_and_write_of_a_file_know_offset_and_position() {
 
 fn tempfile() -> std::fs::File {
     let path = std::env::temp_dir();
-    std::fs::File::options()
-        .read(true)
-        .write(true)
-        .custom_flags_tmpfile()
-        .open(path)
-        .unwrap()
+    std::fs::File::options().read(true).write(true).custom_flags_tmpfile().open(path).unwrap()
 }
 
 /// `O_TMPFILE` makes a file without a name.
@@ -102,11 +94,8 @@ fn write_to_a_full_pipe_waits_for_room_and_to_a_broken_one_is_epipe() {
         read_exact(&mut reader, 65536);
         assert_eq!(bed.expect(token).result, 1);
         drop(reader);
-        let broken = bed.run(Request::Write(Write {
-            fd,
-            buf: SendBuf::from(b"x".to_vec()),
-            offset: None,
-        }));
+        let broken =
+            bed.run(Request::Write(Write { fd, buf: SendBuf::from(b"x".to_vec()), offset: None }));
         assert_eq!(broken.result, -libc::EPIPE);
         bed.release(&writer);
     });

@@ -76,32 +76,19 @@ struct Case {
 
 const fn case(name: &'static str, request: fn(&World) -> Request) -> Case {
     let uses_foreign = false;
-    Case {
-        name,
-        request,
-        uses_foreign,
-    }
+    Case { name, request, uses_foreign }
 }
 
 const fn with_foreign(name: &'static str, request: fn(&World) -> Request) -> Case {
     let uses_foreign = true;
-    Case {
-        name,
-        request,
-        uses_foreign,
-    }
+    Case { name, request, uses_foreign }
 }
 
 fn open(world: &World) -> Request {
     let (dir, path) = world.at("file");
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let mode = 0;
-    Request::Open(Open {
-        dir,
-        path,
-        flags,
-        mode,
-    })
+    Request::Open(Open { dir, path, flags, mode })
 }
 
 fn read(world: &World) -> Request {
@@ -125,11 +112,7 @@ fn writev(world: &World) -> Request {
 }
 
 fn rename(world: &World) -> Request {
-    Request::Rename(Rename {
-        from: world.at("file"),
-        to: world.at("moved"),
-        flags: 0,
-    })
+    Request::Rename(Rename { from: world.at("file"), to: world.at("moved"), flags: 0 })
 }
 
 fn unlink(world: &World) -> Request {
@@ -151,11 +134,7 @@ fn symlink(world: &World) -> Request {
 }
 
 fn hard_link(world: &World) -> Request {
-    Request::HardLink(HardLink {
-        from: world.at("file"),
-        to: world.at("hard"),
-        flags: 0,
-    })
+    Request::HardLink(HardLink { from: world.at("file"), to: world.at("hard"), flags: 0 })
 }
 
 fn metadata(world: &World) -> Request {
@@ -185,12 +164,7 @@ fn fsync(world: &World) -> Request {
 }
 
 fn allocate(world: &World) -> Request {
-    Request::Allocate(Allocate {
-        fd: world.fd(),
-        mode: 0,
-        offset: 0,
-        len: 200_000,
-    })
+    Request::Allocate(Allocate { fd: world.fd(), mode: 0, offset: 0, len: 200_000 })
 }
 
 fn truncate(world: &World) -> Request {
@@ -295,12 +269,7 @@ fn file_operations_given_up_at_every_state_leave_nothing_behind() {
     for choice in drivers() {
         for case in &CASES {
             for state in [State::Queued, State::InFlight, State::Completed] {
-                for end in [
-                    End::Cancel,
-                    End::Forget,
-                    End::CancelThenForget,
-                    End::DropDriver,
-                ] {
+                for end in [End::Cancel, End::Forget, End::CancelThenForget, End::DropDriver] {
                     let description = format!("{choice:?}: {} {state:?} {end:?}", case.name);
                     let outcome = std::panic::catch_unwind(|| run(choice, case, state, end));
                     assert!(outcome.is_ok(), "{description}");
@@ -314,21 +283,14 @@ fn file_operations_given_up_at_every_state_leave_nothing_behind() {
 /// pipe were a file.
 fn stuck_read(reader: &OwnedFd, buf: RecvBuf) -> Request {
     ringloop::embed::sys::file::set_nonblocking(reader.as_raw_fd(), false).unwrap();
-    Request::Read(Read {
-        fd: reader.as_raw_fd(),
-        buf,
-        offset: Some(CURRENT_POSITION),
-    })
+    Request::Read(Read { fd: reader.as_raw_fd(), buf, offset: Some(CURRENT_POSITION) })
 }
 
 /// Waits until this many threads are inside their reads of `reader`.
 fn let_threads_begin(bed: &mut Bed, reader: &OwnedFd, count: usize) {
     let begun = Instant::now();
     while threads_reading(reader) < count {
-        assert!(
-            begun.elapsed() < ringloop_testing::PATIENCE,
-            "no thread begins"
-        );
+        assert!(begun.elapsed() < ringloop_testing::PATIENCE, "no thread begins");
         bed.turn(Duration::from_millis(1));
     }
 }
@@ -340,9 +302,7 @@ fn threads_reading(reader: &OwnedFd) -> usize {
     let number = libc::SYS_preadv2.to_string();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let calls = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("syscall")).ok());
-    calls
-        .filter(|call| call.split(' ').take(2).eq([&number, &fd]))
-        .count()
+    calls.filter(|call| call.split(' ').take(2).eq([&number, &fd])).count()
 }
 
 fn is_open(fd: RawFd) -> bool {
@@ -418,9 +378,7 @@ fn what_waits_for_a_thread_is_cancelled_at_once_and_more_than_fits_waits_its_tur
         .collect();
     let_threads_begin(&mut bed, &reader, BLOCKING_THREADS);
     let world = World::new();
-    let behind: Vec<_> = (0..2 * BLOCKING_QUEUE)
-        .map(|_| bed.submit(fsync(&world)))
-        .collect();
+    let behind: Vec<_> = (0..2 * BLOCKING_QUEUE).map(|_| bed.submit(fsync(&world))).collect();
     bed.turn(Duration::ZERO);
     for (key, token) in behind.iter().step_by(2) {
         bed.cancel(*key);
@@ -453,17 +411,10 @@ fn driver_dropped_under_a_call_that_does_not_end_leaks_its_buffer() {
     file::write(writer.as_raw_fd(), b"late", None).unwrap();
     let begun = Instant::now();
     while thread_count() > 0 {
-        assert!(
-            begun.elapsed() < ringloop_testing::PATIENCE,
-            "the thread does not end"
-        );
+        assert!(begun.elapsed() < ringloop_testing::PATIENCE, "the thread does not end");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(
-        foreign.releases(),
-        0,
-        "nor is it released on another thread"
-    );
+    assert_eq!(foreign.releases(), 0, "nor is it released on another thread");
 }
 
 /// Threads of the blocking pool that still exist.

@@ -35,24 +35,14 @@ fn file_is_written_and_read_at_offsets_and_at_its_position() {
         let file = options.open(&path).await.unwrap();
         assert_eq!(file.write_all(b"hello ".to_vec()).await.0.ok(), Some(()));
         let (result, bytes) = file.write_all(b"world".to_vec()).await;
-        assert_eq!(
-            (result.ok(), bytes.as_slice()),
-            (Some(()), b"world".as_slice())
-        );
+        assert_eq!((result.ok(), bytes.as_slice()), (Some(()), b"world".as_slice()));
         assert_eq!(file.write_at(b"W".to_vec(), 6).await.0.unwrap(), 1);
         let (count, bytes) = file.read_at(Vec::with_capacity(64), 6).await;
         assert_eq!((count.unwrap(), bytes.as_slice()), (5, b"World".as_slice()));
         let (count, bytes) = file.read(bytes).await;
-        assert_eq!(
-            (count.unwrap(), bytes.len()),
-            (0, 0),
-            "the position is at the end"
-        );
+        assert_eq!((count.unwrap(), bytes.len()), (0, 0), "the position is at the end");
         file.write_all_at(vec![b'x'; 3], 20).await.0.unwrap();
-        assert_eq!(
-            fs::read(&path).await.unwrap(),
-            b"hello World\0\0\0\0\0\0\0\0\0xxx"
-        );
+        assert_eq!(fs::read(&path).await.unwrap(), b"hello World\0\0\0\0\0\0\0\0\0xxx");
         assert_eq!(kind(options.open(&path).await), ErrorKind::AlreadyExists);
         file.close().await.unwrap();
     });
@@ -106,9 +96,7 @@ fn offset_that_means_the_position_is_refused_and_nothing_is_lost() {
             assert_eq!(back, bufs);
         }
         let file = RegisteredFile::new(file);
-        let (result, buf) = file
-            .write_at(RegisteredBuf::with_capacity(16), u64::MAX)
-            .await;
+        let (result, buf) = file.write_at(RegisteredBuf::with_capacity(16), u64::MAX).await;
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
         let (result, _) = file.read_at(buf, u64::MAX).await;
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
@@ -142,17 +130,10 @@ fn vectors_are_read_and_written_in_order() {
         let (count, back) = file.write_vectored(lines.clone()).await;
         assert_eq!((count.unwrap(), &back), (8, &lines));
         assert_eq!(file.write_vectored(lines).await.0.unwrap(), 8);
-        let bufs = vec![
-            Vec::with_capacity(6),
-            Vec::with_capacity(0),
-            Vec::with_capacity(64),
-        ];
+        let bufs = vec![Vec::with_capacity(6), Vec::with_capacity(0), Vec::with_capacity(64)];
         let (count, bufs) = file.read_vectored_at(bufs, 1).await;
         assert_eq!(count.unwrap(), 15);
-        assert_eq!(
-            bufs,
-            [b"ne\ntwo".to_vec(), vec![], b"\none\ntwo\n".to_vec()]
-        );
+        assert_eq!(bufs, [b"ne\ntwo".to_vec(), vec![], b"\none\ntwo\n".to_vec()]);
         let (count, _) = file.write_vectored_at(vec![b"end".to_vec()], 0).await;
         assert_eq!(count.unwrap(), 3, "appended wherever it was asked for");
         assert_eq!(file.metadata().await.unwrap().len(), 19);
@@ -164,38 +145,22 @@ fn options_are_those_of_std() {
     on_both("options", |dir| async move {
         let path = dir.join("file");
         assert_eq!(kind(File::open(&path).await), ErrorKind::NotFound);
-        for (read, write, append, truncate, create, create_new) in (0..64).map(|n| {
-            (
-                n & 1 > 0,
-                n & 2 > 0,
-                n & 4 > 0,
-                n & 8 > 0,
-                n & 16 > 0,
-                n & 32 > 0,
-            )
-        }) {
+        for (read, write, append, truncate, create, create_new) in
+            (0..64).map(|n| (n & 1 > 0, n & 2 > 0, n & 4 > 0, n & 8 > 0, n & 16 > 0, n & 32 > 0))
+        {
             std::fs::write(&path, b"old").unwrap();
             let mut theirs = std::fs::OpenOptions::new();
             theirs.read(read).write(write).append(append);
-            theirs
-                .truncate(truncate)
-                .create(create)
-                .create_new(create_new);
+            theirs.truncate(truncate).create(create).create_new(create_new);
             let expected = theirs.open(&path).map(drop).map_err(|e| e.kind());
             let expected_len = std::fs::metadata(&path).unwrap().len();
             std::fs::write(&path, b"old").unwrap();
             let mut ours = OpenOptions::new();
             ours.read(read).write(write).append(append);
-            ours.truncate(truncate)
-                .create(create)
-                .create_new(create_new);
+            ours.truncate(truncate).create(create).create_new(create_new);
             let found = ours.open(&path).await.map(drop).map_err(|e| e.kind());
             assert_eq!(found, expected, "{ours:?}");
-            assert_eq!(
-                std::fs::metadata(&path).unwrap().len(),
-                expected_len,
-                "{ours:?}"
-            );
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), expected_len, "{ours:?}");
         }
         let private = dir.join("private");
         let mut options = OpenOptions::new();
@@ -225,17 +190,8 @@ fn metadata_is_what_std_sees() {
         }
         assert!(fs::symlink_metadata(&link).await.unwrap().is_symlink());
         assert!(fs::metadata(&dir).await.unwrap().is_dir());
-        assert!(
-            fs::metadata("/dev/null")
-                .await
-                .unwrap()
-                .file_type()
-                .is_char_device()
-        );
-        assert_eq!(
-            kind(fs::metadata(dir.join("none")).await),
-            ErrorKind::NotFound
-        );
+        assert!(fs::metadata("/dev/null").await.unwrap().file_type().is_char_device());
+        assert_eq!(kind(fs::metadata(dir.join("none")).await), ErrorKind::NotFound);
     });
 }
 
@@ -268,14 +224,8 @@ fn names_are_made_moved_and_removed() {
         assert_eq!(fs::metadata(&two).await.unwrap().nlink(), 2);
         fs::remove_file(&two).await.unwrap();
         assert_eq!(fs::read_to_string(&three).await.unwrap(), "1");
-        assert!(
-            fs::create_dir_all(three.join("x")).await.is_err(),
-            "below a file"
-        );
-        assert_eq!(
-            kind(fs::remove_dir(dir.join("a")).await),
-            ErrorKind::DirectoryNotEmpty
-        );
+        assert!(fs::create_dir_all(three.join("x")).await.is_err(), "below a file");
+        assert_eq!(kind(fs::remove_dir(dir.join("a")).await), ErrorKind::DirectoryNotEmpty);
         fs::remove_dir(&deep).await.unwrap();
         assert!(!deep.exists());
         assert_eq!(kind(fs::remove_file("a\0b").await), ErrorKind::InvalidInput);
@@ -294,10 +244,7 @@ fn whole_files_are_read_and_copied_whatever_their_size() {
             assert!(std::fs::read(&to).unwrap() == bytes);
         }
         let shown = fs::read_to_string("/proc/self/status").await.unwrap();
-        assert!(
-            shown.contains("Threads"),
-            "a file whose length is told as 0"
-        );
+        assert!(shown.contains("Threads"), "a file whose length is told as 0");
         assert_eq!(kind(fs::copy(&dir, &to).await), ErrorKind::InvalidInput);
         std::fs::set_permissions(&from, PermissionsExt::from_mode(0o700)).unwrap();
         std::fs::remove_file(&to).unwrap();
@@ -360,31 +307,19 @@ fn bytes_are_spliced_through_a_pipe_and_shown_to_another() {
         let (from, to) = (dir.join("from"), dir.join("to"));
         let bytes: Vec<u8> = (0..200_000_u32).map(|at| (at % 253) as u8).collect();
         fs::write(&from, bytes.clone()).await.unwrap();
-        let (from, to) = (
-            File::open(&from).await.unwrap(),
-            File::create(&to).await.unwrap(),
-        );
+        let (from, to) = (File::open(&from).await.unwrap(), File::create(&to).await.unwrap());
         let (pipe, shown) = (Pipe::new(1 << 16).unwrap(), Pipe::new(1 << 16).unwrap());
         let (mut moved, mut seen) = (0, Vec::new());
         loop {
             let len = pipe.capacity();
-            let count = fs::splice(&from, Some(moved), &pipe.writer(), None, len)
-                .await
-                .unwrap();
+            let count = fs::splice(&from, Some(moved), &pipe.writer(), None, len).await.unwrap();
             if count == 0 {
                 break;
             }
-            assert_eq!(
-                fs::tee(&pipe.reader(), &shown.writer(), count)
-                    .await
-                    .unwrap(),
-                count
-            );
+            assert_eq!(fs::tee(&pipe.reader(), &shown.writer(), count).await.unwrap(), count);
             let mut left = count;
             while left > 0 {
-                left -= fs::splice(&pipe.reader(), None, &to, None, left)
-                    .await
-                    .unwrap();
+                left -= fs::splice(&pipe.reader(), None, &to, None, left).await.unwrap();
             }
             let mut part = vec![0; count];
             let reader = shown.reader().as_raw_fd();
@@ -459,9 +394,7 @@ async fn write_beside_reading(to: File, from: File) {
         }
         in_time
     });
-    let sent: Vec<u8> = (0..LEN)
-        .map(|index| b'a' + (index / 3 % 26) as u8)
-        .collect();
+    let sent: Vec<u8> = (0..LEN).map(|index| b'a' + (index / 3 % 26) as u8).collect();
     let reading = async {
         let mut bytes = Vec::new();
         while bytes.len() < LEN {
@@ -509,9 +442,7 @@ fn terminal_that_is_full_holds_its_writer_and_not_the_loop() {
 fn blocking_call_does_not_block_the_loop_and_its_panic_is_returned() {
     on_both("blocking", |_| async move {
         let here = std::thread::current().id();
-        let there = spawn_blocking(|| std::thread::current().id())
-            .await
-            .unwrap();
+        let there = spawn_blocking(|| std::thread::current().id()).await.unwrap();
         assert_ne!(here, there);
         let panicked = spawn_blocking(|| panic!("on purpose")).await;
         assert!(panicked.unwrap_err().to_string().contains("on purpose"));
@@ -566,10 +497,7 @@ fn tasks_that_wait_for_room_cost_the_same_however_many_there_are() {
             if many < 30 * few {
                 return;
             }
-            assert!(
-                attempt < 5,
-                "{many:?} of processor time for 8 times as many as in {few:?}"
-            );
+            assert!(attempt < 5, "{many:?} of processor time for 8 times as many as in {few:?}");
         }
     });
 }
@@ -578,10 +506,7 @@ fn tasks_that_wait_for_room_cost_the_same_however_many_there_are() {
 fn call_that_had_not_begun_when_the_runtime_ended_is_aborted() {
     let _alone = alone();
     for driver in drivers() {
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
@@ -590,9 +515,7 @@ fn call_that_had_not_begun_when_the_runtime_ended_is_aborted() {
                 let wait = wait.clone();
                 spawn_blocking(move || wait.lock().unwrap().recv().is_ok())
             };
-            (0..=ringloop::embed::limits::BLOCKING_THREADS)
-                .map(|_| call())
-                .collect::<Vec<_>>()
+            (0..=ringloop::embed::limits::BLOCKING_THREADS).map(|_| call()).collect::<Vec<_>>()
         });
         drop(runtime);
         drop(go);
@@ -614,16 +537,9 @@ fn names_and_addresses_are_looked_up() {
         let numeric = ringloop::net::lookup_host("[::1]:80").await.unwrap();
         assert_eq!(numeric, ["[::1]:80".parse().unwrap()]);
         let found = ringloop::net::lookup_host("localhost:80").await.unwrap();
-        assert!(
-            found
-                .iter()
-                .all(|addr| addr.ip().is_loopback() && addr.port() == 80)
-        );
+        assert!(found.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 80));
         assert!(!found.is_empty());
-        assert_eq!(
-            kind(ringloop::net::lookup_host("localhost").await),
-            ErrorKind::InvalidInput
-        );
+        assert_eq!(kind(ringloop::net::lookup_host("localhost").await), ErrorKind::InvalidInput);
     });
 }
 

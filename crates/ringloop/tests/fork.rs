@@ -48,9 +48,7 @@ fn run_anew(workers: usize) {
 
 /// A pair of streams, and a task that reads from one of them, in flight.
 fn reading(runtime: &Runtime) -> (UnixStream, ringloop::JoinHandle<Vec<u8>>) {
-    let (one, other) = runtime
-        .block_on(async { UnixStream::pair().unwrap() })
-        .unwrap();
+    let (one, other) = runtime.block_on(async { UnixStream::pair().unwrap() }).unwrap();
     let read = runtime.spawn(async move {
         let (count, bytes) = other.read(vec![0; 8]).await;
         bytes[..count.unwrap()].to_vec()
@@ -92,15 +90,8 @@ fn use_of_an_inherited_runtime_is_an_error_with_a_remedy() {
         let status = forked(|| {
             assert_inherited(runtime.block_on(async {}).unwrap_err());
             assert_inherited(workers.spawn_on(1, || async {}).unwrap_err());
-            assert_inherited(
-                runtime
-                    .block_on(async { reading.0.local_addr() })
-                    .unwrap_err(),
-            );
-            assert!(matches!(
-                workers.spawn_on(0, || async {}),
-                Err(Error::Inherited)
-            ));
+            assert_inherited(runtime.block_on(async { reading.0.local_addr() }).unwrap_err());
+            assert!(matches!(workers.spawn_on(0, || async {}), Err(Error::Inherited)));
         });
         assert_eq!(status, 0);
         assert_reads(&runtime, reading);
@@ -121,10 +112,7 @@ fn fork_inside_a_task_ends_the_childs_run() {
             // SAFETY: the child goes on with this task, and ends below.
             let pid = unsafe { libc::fork() };
             sender.send(pid).unwrap();
-            one.write_all(vec![b'0' + u8::from(pid == 0)])
-                .await
-                .0
-                .unwrap();
+            one.write_all(vec![b'0' + u8::from(pid == 0)]).await.0.unwrap();
             time::timeout(PATIENCE, read).await.unwrap().unwrap()
         });
         let pid = receiver.recv().unwrap();

@@ -24,12 +24,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 
 /// A ring so small that every burst overflows it.
 fn small(driver: Choice) -> Runtime {
-    let options = Options {
-        driver,
-        ring_entries: 4,
-        completion_entries: 8,
-        ..Options::default()
-    };
+    let options = Options { driver, ring_entries: 4, completion_entries: 8, ..Options::default() };
     Runtime::with_options(options).unwrap()
 }
 
@@ -155,9 +150,7 @@ fn many_futures_of_one_task_each_get_their_own_result() {
             for (number, peer) in peers.iter_mut().enumerate() {
                 peer.write_all(&[number as u8]).unwrap();
             }
-            let reads = streams
-                .iter()
-                .map(|stream| stream.read(Vec::with_capacity(8)));
+            let reads = streams.iter().map(|stream| stream.read(Vec::with_capacity(8)));
             for (number, (count, bytes)) in join_all(reads).await.into_iter().enumerate() {
                 assert_eq!((count.unwrap(), bytes), (1, vec![number as u8]));
             }
@@ -208,9 +201,7 @@ fn pattern(at: usize) -> u8 {
 impl Connection {
     fn feed(&mut self, len: usize) {
         // Bytes that do not fit are not sent.
-        let bytes: Vec<u8> = (self.fed_count..self.fed_count + len)
-            .map(pattern)
-            .collect();
+        let bytes: Vec<u8> = (self.fed_count..self.fed_count + len).map(pattern).collect();
         if let Ok(count) = self.peer.write(&bytes) {
             self.fed_count += count;
         }
@@ -218,12 +209,7 @@ impl Connection {
 
     fn arrived(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            assert_eq!(
-                *byte,
-                pattern(self.arrived_count),
-                "at {}",
-                self.arrived_count
-            );
+            assert_eq!(*byte, pattern(self.arrived_count), "at {}", self.arrived_count);
             self.arrived_count += 1;
         }
         assert!(self.arrived_count <= self.fed_count);
@@ -236,22 +222,12 @@ async fn play(steps: &[Step]) {
         .map(|_| {
             let (ours, peer) = tcp_pair();
             peer.set_nonblocking(true).unwrap();
-            Connection {
-                stream: ours.into(),
-                peer,
-                fed_count: 0,
-                arrived_count: 0,
-            }
+            Connection { stream: ours.into(), peer, fed_count: 0, arrived_count: 0 }
         })
         .collect();
     let streams: Vec<TcpStream> = connections
         .iter()
-        .map(|c| {
-            std::os::fd::AsFd::as_fd(&c.stream)
-                .try_clone_to_owned()
-                .unwrap()
-                .into()
-        })
+        .map(|c| std::os::fd::AsFd::as_fd(&c.stream).try_clone_to_owned().unwrap().into())
         .collect();
     let mut sequences: Vec<_> = streams.iter().map(TcpStream::receive).collect();
     let (mut kept, mut keeps) = (Vec::<Received>::new(), false);

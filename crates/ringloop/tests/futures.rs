@@ -24,11 +24,7 @@ fn on_both(test: impl Fn(&Runtime)) {
     let _alone = alone();
     for driver in drivers() {
         let before = open_descriptors();
-        let runtime = Runtime::with_options(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap();
+        let runtime = Runtime::with_options(Options { driver, ..Options::default() }).unwrap();
         test(&runtime);
         drop(runtime);
         assert_eq!(open_descriptors(), before, "{driver:?}: descriptors");
@@ -90,10 +86,7 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
             let foreign = Foreign::new(64);
             let (ours, mut peer) = tcp_pair();
             let received = runtime.block_on(async {
-                let recv = Recv {
-                    fd: ours.as_raw_fd(),
-                    buf: foreign.recv_buf(),
-                };
+                let recv = Recv { fd: ours.as_raw_fd(), buf: foreign.recv_buf() };
                 let mut op = Op::new(recv);
                 // 0: never polled.
                 if state >= 1 {
@@ -115,10 +108,7 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
                 // receive.
                 some_turns().await;
                 peer.write_all(b"yz").unwrap();
-                let recv = Recv {
-                    fd: ours.as_raw_fd(),
-                    buf: Vec::with_capacity(8).into(),
-                };
+                let recv = Recv { fd: ours.as_raw_fd(), buf: Vec::with_capacity(8).into() };
                 let (count, buf) = Op::new(recv).await;
                 count.unwrap();
                 // A descriptor that is closed without the runtime's knowledge.
@@ -127,12 +117,7 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
                 buf.into_vec()
             });
             foreign.assert_released_untouched();
-            assert_eq!(
-                received.unwrap(),
-                b"yz",
-                "{:?}: state {state}",
-                runtime.kind()
-            );
+            assert_eq!(received.unwrap(), b"yz", "{:?}: state {state}", runtime.kind());
             runtime.block_on(async {}).unwrap();
         }
     });
@@ -142,10 +127,7 @@ fn receive_dropped_at_any_state_releases_its_buffer_once() {
 fn connection_accepted_for_a_dropped_future_is_closed() {
     on_both(|runtime| {
         let listener = engine::listener();
-        let accept = || Accept {
-            fd: listener.as_raw_fd(),
-            multi: false,
-        };
+        let accept = || Accept { fd: listener.as_raw_fd(), multi: false };
         let mut client = None;
         runtime
             .block_on(async {
@@ -168,19 +150,13 @@ fn future_of_a_multishot_operation_takes_one_completion_and_loses_none() {
         runtime
             .block_on(async {
                 for client in &clients {
-                    let accept = Accept {
-                        fd: listener.as_raw_fd(),
-                        multi: true,
-                    };
+                    let accept = Accept { fd: listener.as_raw_fd(), multi: true };
                     let server = std::net::TcpStream::from(Op::new(accept).await.unwrap());
                     assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
                     some_turns().await;
                 }
-                let poll = Poll {
-                    fd: clients[0].as_raw_fd(),
-                    interest: Interest::WRITE,
-                    level: true,
-                };
+                let poll =
+                    Poll { fd: clients[0].as_raw_fd(), interest: Interest::WRITE, level: true };
                 assert_eq!(Op::new(poll).await.unwrap(), Interest::WRITE);
             })
             .unwrap();
@@ -191,20 +167,13 @@ fn future_of_a_multishot_operation_takes_one_completion_and_loses_none() {
 fn operations_that_were_leaked_keep_their_buffers() {
     let _alone = alone();
     for driver in drivers() {
-        let runtime = Runtime::with_options(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap();
+        let runtime = Runtime::with_options(Options { driver, ..Options::default() }).unwrap();
         let foreign = Foreign::new(64);
         let (ours, mut peer) = tcp_pair();
         runtime
             .block_on(async {
                 for polled in [false, true] {
-                    let recv = Recv {
-                        fd: ours.as_raw_fd(),
-                        buf: foreign.recv_buf(),
-                    };
+                    let recv = Recv { fd: ours.as_raw_fd(), buf: foreign.recv_buf() };
                     let mut op = Op::new(recv);
                     if polled {
                         poll_once(&mut op).await;
@@ -229,20 +198,10 @@ fn dropped_runtime_gives_back_what_its_tasks_had_in_flight() {
             (reader, std::fs::File::from(writer))
         };
         let (for_recv, for_read) = (Foreign::new(64), Foreign::new(64));
-        let nested = Runtime::with_options(Options {
-            driver: drivers()[0],
-            ..Options::default()
-        })
-        .unwrap();
-        let recv = Recv {
-            fd: ours.as_raw_fd(),
-            buf: for_recv.recv_buf(),
-        };
-        let read = Read {
-            fd: reader.as_raw_fd(),
-            buf: for_read.recv_buf(),
-            offset: None,
-        };
+        let nested =
+            Runtime::with_options(Options { driver: drivers()[0], ..Options::default() }).unwrap();
+        let recv = Recv { fd: ours.as_raw_fd(), buf: for_recv.recv_buf() };
+        let read = Read { fd: reader.as_raw_fd(), buf: for_read.recv_buf(), offset: None };
         nested.spawn(async move { Op::new(recv).await.0 });
         nested.spawn(async move { Op::new(read).await.0 });
         nested.spawn(time::sleep(Duration::from_secs(3600)));
@@ -261,10 +220,7 @@ fn aborted_task_gives_back_what_it_had_in_flight() {
     on_both(|runtime| {
         let foreign = Foreign::new(64);
         let (ours, mut peer) = tcp_pair();
-        let recv = Recv {
-            fd: ours.as_raw_fd(),
-            buf: foreign.recv_buf(),
-        };
+        let recv = Recv { fd: ours.as_raw_fd(), buf: foreign.recv_buf() };
         runtime
             .block_on(async {
                 let task = spawn(async move { Op::new(recv).await.0.is_ok() });
@@ -294,9 +250,7 @@ fn socket_dropped_outside_of_the_runtime_leaves_its_number_usable() {
                     peer
                 });
                 let read = stream.read(Vec::with_capacity(8));
-                let (count, bytes) = time::timeout(ringloop_testing::PATIENCE, read)
-                    .await
-                    .unwrap();
+                let (count, bytes) = time::timeout(ringloop_testing::PATIENCE, read).await.unwrap();
                 count.unwrap();
                 drop(write_later.await.unwrap());
                 bytes
@@ -326,9 +280,7 @@ fn stream_moves_from_one_runtime_to_another() {
         let fd = OwnedFd::from(stream);
         peer.write_all(b"3").unwrap();
         let stream = TcpStream::from(std::net::TcpStream::from(fd));
-        let (_, third) = runtime
-            .block_on(stream.read(Vec::with_capacity(8)))
-            .unwrap();
+        let (_, third) = runtime.block_on(stream.read(Vec::with_capacity(8))).unwrap();
         assert_eq!(third, b"3");
     });
 }
@@ -382,11 +334,7 @@ fn listener_dropped_while_its_accept_is_in_flight_refuses_the_next() {
                 let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
                 let addr = listener.local_addr().unwrap();
                 let accept = listener.accept();
-                assert!(
-                    time::timeout(Duration::from_millis(1), accept)
-                        .await
-                        .is_err()
-                );
+                assert!(time::timeout(Duration::from_millis(1), accept).await.is_err());
                 addr
             })
             .unwrap();

@@ -79,15 +79,10 @@ fn short_read_ends_the_link_and_leaves_its_bytes_to_be_written() {
         let (from, to) = (tempfile(b"0123456789"), tempfile(b""));
         let link = Link::new(read(from.as_raw_fd(), 8, Some(6)));
         let (count, written, buf) = link.then_write(to.as_raw_fd(), Some(0)).await;
-        assert_eq!(
-            (count.unwrap(), errno(&written)),
-            (4, Some(libc::ECANCELED))
-        );
+        assert_eq!((count.unwrap(), errno(&written)), (4, Some(libc::ECANCELED)));
         assert_eq!(buf.into_vec(), b"6789");
         assert_eq!(contents(&to), b"", "the write has not begun");
-        let ((at_end, _), nop) = Link::new(read(from.as_raw_fd(), 8, Some(10)))
-            .then(Nop)
-            .await;
+        let ((at_end, _), nop) = Link::new(read(from.as_raw_fd(), 8, Some(10))).then(Nop).await;
         assert_eq!((at_end.unwrap(), errno(&nop)), (0, Some(libc::ECANCELED)));
     });
 }
@@ -98,22 +93,14 @@ fn operations_run_in_order_and_an_error_ends_them() {
         let file = tempfile(b"");
         let fd = file.as_raw_fd();
         let first = Link::new(write(fd, b"one", 0)).then(write(fd, b"two", 1));
-        let (((a, _), (b, _)), synced) = first
-            .then(Fsync {
-                fd,
-                data_only: false,
-            })
-            .await;
+        let (((a, _), (b, _)), synced) = first.then(Fsync { fd, data_only: false }).await;
         assert_eq!((a.unwrap(), b.unwrap()), (3, 3));
         synced.unwrap();
         assert_eq!(contents(&file), b"otwo");
         let broken = Link::new(write(-1, b"x", 0)).then(write(fd, b"never", 0));
         let (((a, _), (b, back)), c) = broken.then(Nop).await;
         assert_eq!(errno(&a), Some(libc::EBADF));
-        assert_eq!(
-            (errno(&b), errno(&c)),
-            (Some(libc::ECANCELED), Some(libc::ECANCELED))
-        );
+        assert_eq!((errno(&b), errno(&c)), (Some(libc::ECANCELED), Some(libc::ECANCELED)));
         assert_eq!(back.as_slice(), b"never", "the buffer comes back");
         assert_eq!(contents(&file), b"otwo");
     });
@@ -143,21 +130,14 @@ fn operation_that_is_not_over_in_time_is_cancelled_and_its_buffer_comes_back() {
         let (in_time, buf) = Op::new(read(fd, 16, None)).timeout(LONG).await;
         assert_eq!((in_time.unwrap(), buf.filled()), (5, b"hello".as_slice()));
         // A time-out in the middle ends the operations after it.
-        let link = Link::new(Nop)
-            .then(read(fd, 1, None))
-            .timeout(SHORT)
-            .then(Nop);
+        let link = Link::new(Nop).then(read(fd, 1, None)).timeout(SHORT).then(Nop);
         let ((first, (late, _)), behind) = link.await;
         first.unwrap();
         assert_eq!(errno(&late), Some(libc::ETIMEDOUT));
         assert_eq!(errno(&behind), Some(libc::ECANCELED));
         file::write(writer.as_raw_fd(), b"mine", None).unwrap();
         let (count, buf) = Op::new(read(fd, 16, None)).await;
-        assert_eq!(
-            (count.unwrap(), buf.filled()),
-            (4, b"mine".as_slice()),
-            "nothing was taken"
-        );
+        assert_eq!((count.unwrap(), buf.filled()), (4, b"mine".as_slice()), "nothing was taken");
     });
 }
 
@@ -208,11 +188,7 @@ fn link_dropped_at_every_state_leaves_nothing_behind() {
                 let (reader, writer) = file::pipe().unwrap();
                 let foreign = Foreign::new(64);
                 let buf = foreign.recv_buf();
-                let waits = Read {
-                    fd: reader.as_raw_fd(),
-                    buf,
-                    offset: None,
-                };
+                let waits = Read { fd: reader.as_raw_fd(), buf, offset: None };
                 let link = Link::new(Nop).then(waits);
                 match limit {
                     None => give_up(link.then(Nop).into_future(), turns).await,
@@ -235,9 +211,7 @@ fn link_dropped_at_every_state_leaves_nothing_behind() {
 fn open_nulls() -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-    targets
-        .filter(|target| target == Path::new("/dev/null"))
-        .count()
+    targets.filter(|target| target == Path::new("/dev/null")).count()
 }
 
 #[test]
@@ -248,10 +222,7 @@ fn descriptors_that_a_dropped_link_has_yielded_are_closed() {
         for round in 0..3 {
             let mut client = connect_to(&listener);
             let (before, nulls_before) = (open_descriptors(), open_nulls());
-            let accept = Accept {
-                fd: listener.as_raw_fd(),
-                multi: false,
-            };
+            let accept = Accept { fd: listener.as_raw_fd(), multi: false };
             let link = Link::new(accept)
                 .then(Open {
                     dir: -1,
@@ -348,21 +319,13 @@ fn write_of_a_dropped_link_that_was_to_close_its_file_hits_no_other() {
             continue;
         }
         // The link does not fit the queue: it is run in sequence.
-        let options = Options {
-            driver,
-            ring_entries: 2,
-            ..Options::default()
-        };
+        let options = Options { driver, ring_entries: 2, ..Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         let done = runtime.block_on(async {
             let (reader, next) = file::pipe().unwrap();
             let (_reader, writer) = file::pipe().unwrap();
             let fd = writer.into_raw_fd();
-            let stray = Write {
-                fd,
-                buf: SendBuf::from(b"stray".to_vec()),
-                offset: None,
-            };
+            let stray = Write { fd, buf: SendBuf::from(b"stray".to_vec()), offset: None };
             let link = Link::new(stray).then(Close { fd }).then(Nop);
             give_up(link.into_future(), 1).await;
             let next = at_number(&next, fd);
@@ -381,11 +344,8 @@ fn datagram_of_a_link_waits_for_room_and_the_next_begins_after_it() {
         let (sender, receiver) = full_unix_datagrams();
         let (reader, writer) = file::pipe().unwrap();
         let datagram = SendDatagram::new(sender.as_raw_fd(), b"linked".to_vec().into());
-        let mark = Write {
-            fd: writer.as_raw_fd(),
-            buf: SendBuf::from(b"!".to_vec()),
-            offset: None,
-        };
+        let mark =
+            Write { fd: writer.as_raw_fd(), buf: SendBuf::from(b"!".to_vec()), offset: None };
         let linked = spawn(Link::new(datagram).then(mark).into_future());
         time::sleep(SHORT).await;
         let early = file::poll_now(reader.as_raw_fd(), Interest::READ).unwrap();
@@ -441,10 +401,7 @@ fn link_behind_an_operation_that_cannot_be_stopped_is_stopped_all_the_same() {
         let file = tempfile(&vec![7; 1 << 20]);
         for _ in 0..50 {
             let link = Link::new(read(file.as_raw_fd(), 1 << 20, Some(0)));
-            let link = link.then(Fsync {
-                fd: file.as_raw_fd(),
-                data_only: false,
-            });
+            let link = link.then(Fsync { fd: file.as_raw_fd(), data_only: false });
             let mut link = link.then(read(reader.as_raw_fd(), 1, None)).into_future();
             once(&mut link).await;
             time::yield_now().await;
@@ -463,10 +420,7 @@ fn runtime_dropped_under_a_link_gives_the_buffer_back() {
     for driver in drivers() {
         let before = open_descriptors();
         let foreign = Foreign::new(64);
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         let (reader, writer) = file::pipe().unwrap();
         let fd = reader.as_raw_fd();
@@ -489,11 +443,7 @@ fn runtime_dropped_under_a_link_gives_the_buffer_back() {
 /// Makes the driver submit its entries.
 fn hand_over() {
     let local = Local::current();
-    local
-        .engine()
-        .driver_mut()
-        .wait(Some(Duration::ZERO))
-        .unwrap();
+    local.engine().driver_mut().wait(Some(Duration::ZERO)).unwrap();
 }
 
 /// How the descriptor that a dropped link names is closed.
@@ -518,21 +468,14 @@ fn write_of_a_dropped_link_hits_no_other_file_of_its_number() {
                 let taken = owned.take_if(|_| given_up != Released);
                 let to = taken.map(ringloop::fs::File::from);
                 assert!(to.as_ref().is_none_or(|to| to.as_raw_fd() == fd));
-                let stray = Write {
-                    fd,
-                    buf: SendBuf::from(b"stray".to_vec()),
-                    offset: None,
-                };
+                let stray = Write { fd, buf: SendBuf::from(b"stray".to_vec()), offset: None };
                 // The kernel continues the link when it is next entered: no cancel finds the write
                 // before.
                 let mut link: Box<dyn Future<Output = ()> + Unpin> = if by_timer {
                     let link = Link::new(Timeout::after(SHORT)).then(stray).into_future();
                     Box::new(Box::pin(async { drop(link.await) }))
                 } else {
-                    let synced = Fsync {
-                        fd: file.as_raw_fd(),
-                        data_only: false,
-                    };
+                    let synced = Fsync { fd: file.as_raw_fd(), data_only: false };
                     let link = Link::new(synced).then(stray).into_future();
                     Box::new(Box::pin(async { drop(link.await) }))
                 };
@@ -580,10 +523,7 @@ fn send_of_a_dropped_link_goes_to_no_other_socket_of_its_number() {
     on_both(|| async {
         let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
         let near = ringloop::net::UnixStream::from(OwnedFd::from(near));
-        let stray = Send {
-            fd: near.as_raw_fd(),
-            buf: SendBuf::from(b"stray".to_vec()),
-        };
+        let stray = Send { fd: near.as_raw_fd(), buf: SendBuf::from(b"stray".to_vec()) };
         let link = Link::new(Timeout::after(SHORT)).then(stray);
         let mut link = link.into_future();
         once(&mut link).await;
@@ -620,11 +560,7 @@ fn release_of_a_descriptor_does_not_wait_for_a_link_that_goes_on() {
 async fn release_beside_a_link() -> Duration {
     let (reader, writer) = file::pipe().unwrap();
     let fd = writer.as_raw_fd();
-    let late = Write {
-        fd,
-        buf: SendBuf::from(b"late".to_vec()),
-        offset: None,
-    };
+    let late = Write { fd, buf: SendBuf::from(b"late".to_vec()), offset: None };
     let (waits, wakes) = file::pipe().unwrap();
     let link = Link::new(read(waits.as_raw_fd(), 1, None)).then(late);
     let mut link = link.into_future();

@@ -29,20 +29,14 @@ fn panics_outside_of_a_runtime_name_the_callers_line() {
         assert!(catch_unwind(AssertUnwindSafe(misuse)).is_err(), "{name}");
         let (file, said) = seen.lock().unwrap().pop().unwrap();
         assert!(file.ends_with("misuse.rs"), "{name} names {file}");
-        assert!(
-            said.contains("no ringloop runtime on this thread"),
-            "{said}"
-        );
+        assert!(said.contains("no ringloop runtime on this thread"), "{said}");
     }
     drop(panic::take_hook());
 }
 
 #[test]
 fn errors_out_of_main_are_sentences() {
-    let error = Error::NoSuchWorker {
-        worker: 7,
-        count: 2,
-    };
+    let error = Error::NoSuchWorker { worker: 7, count: 2 };
     assert_eq!(format!("{error:?}"), error.to_string());
     let refused = "kqueue".parse::<ringloop::Choice>().unwrap_err();
     assert!(format!("{refused:?}").contains("use one of auto, uring"));

@@ -97,10 +97,7 @@ async fn play(casts: Vec<Cast>) {
     }
     for (cast, task) in casts.iter().zip(tasks) {
         let ended = task.await;
-        assert!(
-            ended.is_ok() || cast.abort_us.is_some(),
-            "{cast:?}: {ended:?}"
-        );
+        assert!(ended.is_ok() || cast.abort_us.is_some(), "{cast:?}: {ended:?}");
     }
     while Local::current().engine().driver_mut().in_flight() > 0 {
         time::sleep(Duration::from_micros(100)).await;
@@ -124,9 +121,11 @@ fn errno(result: &io::Result<usize>) -> Option<i32> {
 
 async fn chain(fd: RawFd, place: usize, fails: usize) {
     let target = |step| if step == fails { -1 } else { fd };
-    let link = Link::new(write(target(0), place, 0))
-        .then(write(target(1), place, 1))
-        .then(write(target(2), place, 2));
+    let link = Link::new(write(target(0), place, 0)).then(write(target(1), place, 1)).then(write(
+        target(2),
+        place,
+        2,
+    ));
     let (((one, _), (two, _)), (three, buf)) = link.await;
     for (step, result) in [one, two, three].iter().enumerate() {
         match step.cmp(&fails) {
@@ -135,11 +134,7 @@ async fn chain(fd: RawFd, place: usize, fails: usize) {
             std::cmp::Ordering::Greater => assert_eq!(errno(result), Some(libc::ECANCELED)),
         }
     }
-    assert_eq!(
-        buf.as_slice(),
-        [3; PIECE],
-        "the buffer comes back as it was"
-    );
+    assert_eq!(buf.as_slice(), [3; PIECE], "the buffer comes back as it was");
 }
 
 /// A socket that its loop releases before it is closed, whenever its task ends.
@@ -162,15 +157,8 @@ async fn bounded(fd: RawFd, place: usize, is_fed: bool) {
     if is_fed {
         peer.write_all(b"fed").unwrap();
     }
-    let recv = Recv {
-        fd: ours.stream.as_raw_fd(),
-        buf: RecvBuf::with_capacity(PIECE),
-    };
-    let limit = if is_fed {
-        HOUR
-    } else {
-        Duration::from_micros(500)
-    };
+    let recv = Recv { fd: ours.stream.as_raw_fd(), buf: RecvBuf::with_capacity(PIECE) };
+    let limit = if is_fed { HOUR } else { Duration::from_micros(500) };
     let begun = Instant::now();
     let link = Link::new(recv).timeout(limit).then(write(fd, place, 0));
     let ((received, buf), (written, _)) = link.await;
@@ -222,10 +210,7 @@ fn assert_file(file: &std::fs::File, place: usize, cast: &Cast) {
         })
         .collect();
     let done_count = done.iter().filter(|done| **done).count();
-    assert!(
-        done[..done_count].iter().all(|done| *done),
-        "{cast:?}: {done:?}"
-    );
+    assert!(done[..done_count].iter().all(|done| *done), "{cast:?}: {done:?}");
     let expected = match cast.actor {
         Actor::Chain { fails } => fails.min(STEPS),
         Actor::Bounded { is_fed } => usize::from(is_fed),

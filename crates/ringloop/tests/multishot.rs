@@ -104,10 +104,7 @@ fn accepting_pauses_at_its_bound_and_goes_on_once_connections_are_taken() {
             turns().await;
             let untaken_count = engine::open_descriptors() - before - count;
             // The kernel may be a batch ahead.
-            assert!(
-                untaken_count < limits::UNTAKEN_CONNECTIONS_MAX + 50,
-                "{untaken_count}"
-            );
+            assert!(untaken_count < limits::UNTAKEN_CONNECTIONS_MAX + 50, "{untaken_count}");
             for client in &clients {
                 let stream = incoming.next().await.unwrap();
                 assert_eq!(stream.peer_addr().unwrap(), client.local_addr().unwrap());
@@ -274,11 +271,7 @@ fn flooded_datagrams_pause_and_those_that_were_kept_arrive_in_order() {
             assert_pending(datagrams.next()).await;
             let count = u32::from(limits::DATAGRAM_POOL_BUFFERS) * 3;
             for at in 0..count {
-                sender
-                    .send_to(at.to_ne_bytes().to_vec(), to)
-                    .await
-                    .0
-                    .unwrap();
+                sender.send_to(at.to_ne_bytes().to_vec(), to).await.0.unwrap();
             }
             turns().await;
             for at in 0..count {
@@ -304,10 +297,7 @@ fn refused_datagram_is_an_error_and_the_sequence_goes_on() {
             let error = datagrams.next().await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED));
             let back = UdpSocket::bind(peer).unwrap();
-            back.send_to(b"here".to_vec(), ours.local_addr().unwrap())
-                .await
-                .0
-                .unwrap();
+            back.send_to(b"here".to_vec(), ours.local_addr().unwrap()).await.0.unwrap();
             assert_eq!(datagrams.next().await.unwrap().payload(), b"here");
         });
     });
@@ -385,10 +375,7 @@ fn untaken_readiness_keeps_no_loop_awake() {
             turns().await;
             let started = cpu_time();
             time::sleep(Duration::from_millis(100)).await;
-            assert!(
-                cpu_time().abs_diff(started) < Duration::from_millis(50),
-                "spins"
-            );
+            assert!(cpu_time().abs_diff(started) < Duration::from_millis(50), "spins");
             readiness.next().await.unwrap();
         });
     });
@@ -467,10 +454,7 @@ async fn bring_to(
 fn forgotten_sequence_leaves_its_runtime_and_no_other_harm() {
     let _alone = engine::alone();
     for driver in ringloop_testing::drivers() {
-        let options = ringloop::Options {
-            driver,
-            ..ringloop::Options::default()
-        };
+        let options = ringloop::Options { driver, ..ringloop::Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         let (ours, mut peer) = tcp_pair();
         let stream = TcpStream::from(ours);

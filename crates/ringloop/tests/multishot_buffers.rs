@@ -70,10 +70,7 @@ fn buffer_outlives_its_sequence_its_stream_and_its_runtime() {
     let _alone = engine::alone();
     for driver in ringloop_testing::drivers() {
         let before = engine::open_descriptors();
-        let options = ringloop::Options {
-            driver,
-            ..ringloop::Options::default()
-        };
+        let options = ringloop::Options { driver, ..ringloop::Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
         let (ours, mut peer) = tcp_pair();
         let stream = TcpStream::from(ours);

@@ -19,9 +19,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(LOCAL.into()).unwrap();
-    let ours = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     (ours, listener.accept().await.unwrap())
 }
 
@@ -40,30 +38,19 @@ async fn read_to_end(stream: &TcpStream) -> Vec<u8> {
 fn options_are_what_was_set() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            for address in [
-                LOCAL.into(),
-                SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0)),
-            ] {
+            for address in [LOCAL.into(), SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0))] {
                 let listener = TcpListener::bind(address).unwrap();
-                let stream = TcpStream::connect(listener.local_addr().unwrap())
-                    .await
-                    .unwrap();
+                let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                 for on in [true, false] {
                     stream.set_nodelay(on).unwrap();
                     assert_eq!(stream.nodelay().unwrap(), on);
                 }
                 stream.set_keepalive(Some(Keepalive::default())).unwrap();
                 assert!(stream.keepalive().unwrap());
-                let longest = Keepalive {
-                    idle: Duration::MAX,
-                    interval: Duration::MAX,
-                    probes: u32::MAX,
-                };
-                let shortest = Keepalive {
-                    idle: Duration::ZERO,
-                    interval: Duration::ZERO,
-                    probes: 0,
-                };
+                let longest =
+                    Keepalive { idle: Duration::MAX, interval: Duration::MAX, probes: u32::MAX };
+                let shortest =
+                    Keepalive { idle: Duration::ZERO, interval: Duration::ZERO, probes: 0 };
                 for clamped in [longest, shortest] {
                     stream.set_keepalive(Some(clamped)).unwrap();
                 }
@@ -96,10 +83,7 @@ fn linger_of_zero_resets_the_connection() {
 fn listeners_share_an_address_only_where_both_say_so() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let options = ListenOptions {
-                reuse_port: true,
-                ..ListenOptions::default()
-            };
+            let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
             let one = TcpListener::bind_with(LOCAL.into(), options).unwrap();
             let address = one.local_addr().unwrap();
             let other = TcpListener::bind_with(address, options).unwrap();
@@ -124,18 +108,13 @@ fn connecting_is_bounded_in_time_and_tries_each_address() {
             let none = TcpStream::connect_any(&[]).await.unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
             // A listener whose backlog is full does not reply.
-            let options = ListenOptions {
-                backlog: 0,
-                ..ListenOptions::default()
-            };
+            let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
             let full = TcpListener::bind_with(LOCAL.into(), options).unwrap();
             let full_at = full.local_addr().unwrap();
             let _first = TcpStream::connect(full_at).await.unwrap();
             let limit = Duration::from_millis(20);
             let started = Instant::now();
-            let late = TcpStream::connect_timeout(full_at, limit)
-                .await
-                .unwrap_err();
+            let late = TcpStream::connect_timeout(full_at, limit).await.unwrap_err();
             assert_eq!(late.kind(), io::ErrorKind::TimedOut);
             assert!(started.elapsed() >= limit);
         });
@@ -168,17 +147,14 @@ fn vectored_writes_arrive_in_order_and_their_buffers_come_back() {
             let (ours, peer) = pair().await;
             // More than the socket takes at once, more buffers than one call takes, with empty ones
             // among them.
-            let bufs: Vec<Vec<u8>> = (0..3_000_u32)
-                .map(|at| vec![(at % 251) as u8; (at % 5) as usize * 700])
-                .collect();
+            let bufs: Vec<Vec<u8>> =
+                (0..3_000_u32).map(|at| vec![(at % 251) as u8; (at % 5) as usize * 700]).collect();
             let expected = bufs.concat();
             let reader = spawn(async move { read_to_end(&peer).await });
             let (sent, back) = ours.write_all_vectored(bufs.clone()).await;
             sent.unwrap();
             assert!(back == bufs);
-            let (count, back) = ours
-                .write_vectored(vec![b"a".to_vec(), b"bc".to_vec()])
-                .await;
+            let (count, back) = ours.write_vectored(vec![b"a".to_vec(), b"bc".to_vec()]).await;
             assert_eq!((count.unwrap(), back.len()), (3, 2));
             let (nothing, _) = ours.write_all_vectored(Vec::new()).await;
             nothing.unwrap();
@@ -287,11 +263,7 @@ fn datagrams_go_to_their_address_and_to_the_peer() {
             let (count, back) = one.send_to(b"hello".to_vec(), other_at).await;
             assert_eq!((count.unwrap(), &back[..]), (5, &b"hello"[..]));
             let (from, bytes) = other.recv_from(Vec::with_capacity(3)).await;
-            assert_eq!(
-                (from.unwrap(), &bytes[..]),
-                ((3, one_at), &b"hel"[..]),
-                "cut"
-            );
+            assert_eq!((from.unwrap(), &bytes[..]), ((3, one_at), &b"hel"[..]), "cut");
             other.connect(one_at).await.unwrap();
             assert_eq!(other.peer_addr().unwrap(), one_at);
             other.send(Vec::new()).await.0.unwrap();
@@ -317,10 +289,7 @@ fn batches_arrive_whole_while_the_receiver_keeps_up() {
             let receiver = UdpSocket::bind_reuse_port(LOCAL.into()).unwrap();
             receiver.set_receive_buffer(8 << 20).unwrap();
             let sender = UdpSocket::bind(LOCAL.into()).unwrap();
-            sender
-                .connect(receiver.local_addr().unwrap())
-                .await
-                .unwrap();
+            sender.connect(receiver.local_addr().unwrap()).await.unwrap();
             let payloads: Vec<Vec<u8>> = (0..100_u8).map(|at| vec![at; 100]).collect();
             let batch: Vec<(&[u8], Option<SocketAddr>)> =
                 payloads.iter().map(|bytes| (&bytes[..], None)).collect();
@@ -332,13 +301,8 @@ fn batches_arrive_whole_while_the_receiver_keeps_up() {
                 assert_eq!(&bytes, payload);
             }
             let too_long = vec![0; 70_000];
-            let (count, failed) = sender
-                .send_batch(&[(b"fits", None), (&too_long, None)])
-                .await;
-            assert_eq!(
-                (count, failed.unwrap_err().raw_os_error()),
-                (1, Some(libc::EMSGSIZE))
-            );
+            let (count, failed) = sender.send_batch(&[(b"fits", None), (&too_long, None)]).await;
+            assert_eq!((count, failed.unwrap_err().raw_os_error()), (1, Some(libc::EMSGSIZE)));
         });
     });
 }
@@ -347,10 +311,7 @@ fn batches_arrive_whole_while_the_receiver_keeps_up() {
 fn connect_that_is_given_up_leaves_nothing() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let options = ListenOptions {
-                backlog: 0,
-                ..ListenOptions::default()
-            };
+            let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
             let full = TcpListener::bind_with(LOCAL.into(), options).unwrap();
             let address = full.local_addr().unwrap();
             let _first = TcpStream::connect(address).await.unwrap();

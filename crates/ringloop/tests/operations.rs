@@ -23,11 +23,7 @@ const IN: i32 = libc::POLLIN as i32;
 const OUT: i32 = libc::POLLOUT as i32;
 
 fn poll(fd: RawFd, interest: Interest, level: bool) -> Request {
-    Request::Poll(Poll {
-        fd,
-        interest,
-        level,
-    })
+    Request::Poll(Poll { fd, interest, level })
 }
 
 /// Takes ownership of an accepted descriptor.
@@ -42,10 +38,7 @@ fn flags(fd: RawFd) -> (bool, bool) {
     let status = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     // SAFETY: no pointer is passed.
     let descriptor = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-    (
-        status & libc::O_NONBLOCK != 0,
-        descriptor & libc::FD_CLOEXEC != 0,
-    )
+    (status & libc::O_NONBLOCK != 0, descriptor & libc::FD_CLOEXEC != 0)
 }
 
 #[test]
@@ -63,11 +56,8 @@ fn key_and_token_of_an_event_are_those_of_its_submission() {
     on_both(|bed| {
         let submitted: Vec<_> = (0..5).map(|_| bed.submit(Request::Nop(Nop))).collect();
         bed.drain();
-        let events: Vec<_> = bed
-            .take_all()
-            .iter()
-            .map(|Event { key, token, .. }| (*key, *token))
-            .collect();
+        let events: Vec<_> =
+            bed.take_all().iter().map(|Event { key, token, .. }| (*key, *token)).collect();
         assert_eq!(events, submitted);
     });
 }
@@ -160,12 +150,7 @@ fn level_polls_of_both_directions_do_not_disturb_each_other() {
 fn accept_yields_a_nonblocking_descriptor_that_exec_closes() {
     on_both(|bed| {
         let listener = listener();
-        let accept = |multi| {
-            Request::Accept(Accept {
-                fd: listener.as_raw_fd(),
-                multi,
-            })
-        };
+        let accept = |multi| Request::Accept(Accept { fd: listener.as_raw_fd(), multi });
         let (_, token) = bed.submit(accept(false));
         bed.expect_none(token);
         let client = connect_to(&listener);
@@ -183,10 +168,8 @@ fn accept_yields_a_nonblocking_descriptor_that_exec_closes() {
 fn multi_accept_yields_every_connection_until_it_is_cancelled() {
     on_both(|bed| {
         let listener = listener();
-        let (key, token) = bed.submit(Request::Accept(Accept {
-            fd: listener.as_raw_fd(),
-            multi: true,
-        }));
+        let (key, token) =
+            bed.submit(Request::Accept(Accept { fd: listener.as_raw_fd(), multi: true }));
         let clients: Vec<_> = (0..100).map(|_| connect_to(&listener)).collect();
         let mut ports = Vec::new();
         for _ in &clients {
@@ -450,11 +433,7 @@ fn cancel_ends_every_waiting_operation_with_ecanceled_and_its_request() {
             bed.cancel(key);
             bed.cancel(key);
             let last = bed.expect(token);
-            assert_eq!(
-                (last.result, last.more),
-                (-libc::ECANCELED, false),
-                "{name}"
-            );
+            assert_eq!((last.result, last.more), (-libc::ECANCELED, false), "{name}");
             let back = last.request.unwrap();
             assert_eq!(std::mem::discriminant(&back), kind, "{name}");
             bed.expect_none(token);
@@ -531,11 +510,7 @@ fn operations_on_a_descriptor_that_is_not_open_are_ebadf() {
                 Request::SendDatagram(SendDatagram::new(fd, b"x".to_vec().into())),
                 Request::SendDatagram(SendDatagram::to(fd, b"x".to_vec().into(), addr.clone())),
                 read(fd, None),
-                Request::Write(Write {
-                    fd,
-                    buf: SendBuf::from(b"x".to_vec()),
-                    offset: None,
-                }),
+                Request::Write(Write { fd, buf: SendBuf::from(b"x".to_vec()), offset: None }),
                 Request::Close(Close { fd }),
             ];
             for request in requests {

@@ -132,20 +132,15 @@ fn writer_is_held_at_the_bound_when_the_peer_does_not_read() {
         let chunk = [7; 10_000];
         let mut taken = 0;
         loop {
-            let wrote = timeout(
-                Duration::from_millis(50),
-                poll_fn(|cx| stream.poll_write(cx, &chunk)),
-            );
+            let wrote =
+                timeout(Duration::from_millis(50), poll_fn(|cx| stream.poll_write(cx, &chunk)));
             match wrote.await {
                 Ok(count) => taken += count.unwrap(),
                 Err(_) => break,
             }
             assert!(taken < 4 << 20, "nothing held the writer");
         }
-        let flushed = timeout(
-            Duration::from_millis(5),
-            poll_fn(|cx| stream.poll_flush(cx)),
-        );
+        let flushed = timeout(Duration::from_millis(5), poll_fn(|cx| stream.poll_flush(cx)));
         assert!(flushed.await.is_err());
         let reader = spawn(async move { read_to_end(&peer).await });
         poll_fn(|cx| stream.poll_shutdown(cx)).await.unwrap();
@@ -157,11 +152,7 @@ fn writer_is_held_at_the_bound_when_the_peer_does_not_read() {
 fn several_buffers_go_out_in_order() {
     on_both(|| async {
         let (mut stream, peer) = pair();
-        let bufs = [
-            IoSlice::new(b"one "),
-            IoSlice::new(b""),
-            IoSlice::new(b"two"),
-        ];
+        let bufs = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two")];
         let count = poll_fn(|cx| stream.poll_write_vectored(cx, &bufs)).await;
         assert_eq!(count.unwrap(), 7);
         poll_fn(|cx| stream.poll_shutdown(cx)).await.unwrap();
@@ -419,11 +410,9 @@ fn stream_dropped_with_a_peer_that_never_reads_is_closed_with_its_runtime() {
                 let peer = std::net::TcpStream::connect(addr).unwrap();
                 let mut stream = Polled::<TcpStream>::new(listener.accept().await.unwrap());
                 let chunk = vec![7; 60_000];
-                while let Ok(wrote) = timeout(
-                    Duration::from_millis(20),
-                    poll_fn(|cx| stream.poll_write(cx, &chunk)),
-                )
-                .await
+                while let Ok(wrote) =
+                    timeout(Duration::from_millis(20), poll_fn(|cx| stream.poll_write(cx, &chunk)))
+                        .await
                 {
                     wrote.unwrap();
                 }

@@ -21,10 +21,7 @@ use std::time::Duration;
 const IDLE: Duration = Duration::from_millis(1);
 
 fn polled(driver: Choice) -> Options {
-    let mut options = Options {
-        driver,
-        ..Options::default()
-    };
+    let mut options = Options { driver, ..Options::default() };
     options.submission_polling = Some(IDLE);
     options
 }
@@ -78,10 +75,8 @@ fn receive_that_was_given_up_takes_no_bytes_from_the_next_descriptor() {
         for _ in 0..50 {
             let foreign = Foreign::new(64);
             let (ours, peer) = tcp_pair();
-            let request = ringloop::embed::op::Recv {
-                fd: ours.as_raw_fd(),
-                buf: foreign.recv_buf(),
-            };
+            let request =
+                ringloop::embed::op::Recv { fd: ours.as_raw_fd(), buf: foreign.recv_buf() };
             let (key, _) = bed.submit(Request::Recv(request));
             bed.forget(key);
             bed.release(&ours);
@@ -101,19 +96,12 @@ fn drop_of_the_driver_with_operations_in_flight_releases_everything() {
     on_both(|bed| {
         let (ours, _peer) = tcp_pair();
         let foreign = Foreign::new(64);
-        let request = ringloop::embed::op::Recv {
-            fd: ours.as_raw_fd(),
-            buf: foreign.recv_buf(),
-        };
+        let request = ringloop::embed::op::Recv { fd: ours.as_raw_fd(), buf: foreign.recv_buf() };
         bed.submit(Request::Recv(request));
         bed.submit(Request::RecvMulti(RecvMulti::new(ours.as_raw_fd())));
         bed.submit(recv(ours.as_raw_fd(), 10));
         bed.settle();
-        bed.engine = Engine::new(Options {
-            driver: Choice::Epoll,
-            ..Options::default()
-        })
-        .unwrap();
+        bed.engine = Engine::new(Options { driver: Choice::Epoll, ..Options::default() }).unwrap();
         foreign.assert_released_untouched();
     });
 }

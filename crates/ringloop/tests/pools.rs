@@ -21,11 +21,7 @@ fn exhaust_pool(bed: &mut Bed) -> Vec<Event> {
         write_all(&mut peer, b"x");
         let completion = bed.expect(token);
         assert!(completion.buffer.is_some());
-        held.push(Event {
-            token,
-            key,
-            completion,
-        });
+        held.push(Event { token, key, completion });
     }
     bed.forget(key);
     bed.settle();

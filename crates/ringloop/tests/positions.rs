@@ -60,9 +60,7 @@ fn pipe_and_socket_keep_their_bytes_and_are_given_none() {
 
         let (mut ours, mut peer) = UnixStream::pair().unwrap();
         peer.write_all(b"data").unwrap();
-        runtime
-            .block_on(try_all(&ours.try_clone().unwrap().into()))
-            .unwrap();
+        runtime.block_on(try_all(&ours.try_clone().unwrap().into())).unwrap();
         peer.shutdown(std::net::Shutdown::Write).unwrap();
         assert_holds(&mut ours, b"data");
         drop(ours);

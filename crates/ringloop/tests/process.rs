@@ -66,24 +66,14 @@ fn output_is_all_that_was_written_to_both_pipes() {
             for _ in 0..2 {
                 let output = command.output().await.unwrap();
                 assert_eq!(output.status.code(), Some(3));
-                assert_eq!(
-                    (output.stdout.len(), output.stderr.len()),
-                    (3_000_000, 2_000_000)
-                );
+                assert_eq!((output.stdout.len(), output.stderr.len()), (3_000_000, 2_000_000));
             }
             // Settings persist.
             let output = command.stderr(Stdio::null()).output().await.unwrap();
             assert_eq!((output.stdout.len(), output.stderr.len()), (3_000_000, 0));
             let mut echo = shell("echo $GREETING; pwd; cat");
-            echo.env_clear()
-                .env("GREETING", "hello")
-                .env("PATH", "/usr/bin:/bin");
-            let output = echo
-                .current_dir("/")
-                .args(["a", "b"])
-                .output()
-                .await
-                .unwrap();
+            echo.env_clear().env("GREETING", "hello").env("PATH", "/usr/bin:/bin");
+            let output = echo.current_dir("/").args(["a", "b"]).output().await.unwrap();
             assert_eq!(output.stdout, b"hello\n/\n");
         });
         assert_eq!(child_count(), 0);
@@ -106,11 +96,7 @@ fn mebibytes_go_both_ways_at_once() {
     in_runtimes(|runtime| {
         run(runtime, async {
             let mut command = Command::new("cat");
-            let mut child = command
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let sent: Vec<u8> = (0..8_000_000_u32).map(|at| (at % 251) as u8).collect();
             let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
             let bytes = sent.clone();
@@ -175,11 +161,7 @@ fn dropped_child_is_killed_where_asked_and_leaves_no_zombie() {
     in_runtimes(|runtime| {
         for state in 0..3 {
             run(runtime, async {
-                let mut command = shell(if state == 2 {
-                    "exit 0"
-                } else {
-                    "exec sleep 100"
-                });
+                let mut command = shell(if state == 2 { "exit 0" } else { "exec sleep 100" });
                 let mut child = command.kill_on_drop(true).spawn().unwrap();
                 if state == 1 {
                     let mut wait = Box::pin(child.wait());
@@ -213,10 +195,7 @@ fn dropped_child_that_is_not_to_be_killed_runs_on_and_is_seen_to() {
             until_childless().await;
             writer.write_all(b"end".to_vec()).await.0.unwrap();
             drop(writer);
-            assert_eq!(
-                reader.read_to_end(b"the ".to_vec()).await.unwrap(),
-                b"the end"
-            );
+            assert_eq!(reader.read_to_end(b"the ".to_vec()).await.unwrap(), b"the end");
         });
     });
 }
@@ -289,11 +268,7 @@ impl Tracer {
         // SAFETY: the child keeps to system calls and ends with _exit.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            trace(
-                traced,
-                (tells.as_raw_fd(), waits.as_raw_fd()),
-                end.as_raw_fd(),
-            );
+            trace(traced, (tells.as_raw_fd(), waits.as_raw_fd()), end.as_raw_fd());
         }
         let mut word = [0];
         answer.read_exact(&mut word).unwrap();

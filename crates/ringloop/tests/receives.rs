@@ -35,11 +35,7 @@ fn receive(stream: &UnixStream, mode: Mode) -> Receive<'_> {
 
 /// True if the kernel supports it, rather than using a plain receive.
 fn is_real(runtime: &Runtime, mode: Mode) -> bool {
-    let config = Config {
-        entries: 1,
-        cq_entries: 1,
-        polling: None,
-    };
+    let config = Config { entries: 1, cq_entries: 1, polling: None };
     let features = match runtime.kind() {
         ringloop::embed::Kind::Uring => Ring::new(&config).unwrap().features(),
         ringloop::embed::Kind::Epoll => Features::default(),
@@ -57,9 +53,7 @@ fn in_modes(test: impl AsyncFn(Mode, bool)) {
         for mode in MODES {
             let real = is_real(runtime, mode);
             let bounded = time::timeout;
-            runtime
-                .block_on(async { bounded(PATIENCE, test(mode, real)).await.unwrap() })
-                .unwrap();
+            runtime.block_on(async { bounded(PATIENCE, test(mode, real)).await.unwrap() }).unwrap();
         }
     });
 }
@@ -165,10 +159,7 @@ fn long_writes_come_in_buffers_of_the_kind_that_was_asked_for() {
             // After two full pool buffers.
             _ => limits::LARGE_BUFFER_BYTES,
         };
-        assert!(
-            longest <= bound && longest >= bound / 16,
-            "{mode:?}: {longest}"
-        );
+        assert!(longest <= bound && longest >= bound / 16, "{mode:?}: {longest}");
         drop(peer);
         assert!(sequence.next().await.is_none());
     });
@@ -338,24 +329,14 @@ async fn play(kinds: [usize; 4], steps: Vec<Step>) {
         .into_iter()
         .map(|peer| {
             peer.set_nonblocking(true).unwrap();
-            Model {
-                peer: Some(peer),
-                sent: 0,
-                taken: 0,
-            }
+            Model { peer: Some(peer), sent: 0, taken: 0 }
         })
         .collect();
-    let mut sequences: Vec<_> = streams
-        .iter()
-        .zip(kinds)
-        .map(|(stream, mode)| receive(stream, MODES[mode]))
-        .collect();
+    let mut sequences: Vec<_> =
+        streams.iter().zip(kinds).map(|(stream, mode)| receive(stream, MODES[mode])).collect();
     let mut held: Vec<(usize, usize, ringloop::embed::Received)> = Vec::new();
     let check = |(stream, from, received): &(usize, usize, ringloop::embed::Received)| {
-        assert!(
-            **received == *bytes(*stream, *from, received.len()),
-            "stream {stream} at {from}"
-        );
+        assert!(**received == *bytes(*stream, *from, received.len()), "stream {stream} at {from}");
     };
     for step in steps {
         match step {

@@ -12,10 +12,7 @@ async fn exchange(one: &UdpSocket, two: &UdpSocket) {
     let payloads: Vec<Vec<u8>> = (1..=50u8).map(|n| vec![n; usize::from(n)]).collect();
     for (from, to) in [(one, two), (two, one)] {
         let address = to.local_addr().unwrap();
-        let batch: Vec<_> = payloads
-            .iter()
-            .map(|bytes| (&**bytes, Some(address)))
-            .collect();
+        let batch: Vec<_> = payloads.iter().map(|bytes| (&**bytes, Some(address))).collect();
         let (count, sent) = from.send_batch(&batch).await;
         sent.unwrap();
         assert_eq!(count, payloads.len());
@@ -37,10 +34,7 @@ fn filtered<F: Future<Output = ()>>(body: impl Fn(i32) -> F + Send + Copy + 'sta
     for driver in drivers() {
         for errno in [libc::ENOSYS, libc::EPERM] {
             let filtered = std::thread::spawn(move || {
-                let runtime = Runtime::with_options(Options {
-                    driver,
-                    ..Options::default()
-                });
+                let runtime = Runtime::with_options(Options { driver, ..Options::default() });
                 runtime.unwrap().block_on(body(errno)).unwrap();
             });
             filtered.join().unwrap();

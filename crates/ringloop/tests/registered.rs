@@ -16,10 +16,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 fn runtime(driver: Choice) -> Runtime {
-    let options = Options {
-        driver,
-        ..Options::default()
-    };
+    let options = Options { driver, ..Options::default() };
     Runtime::with_options(options).unwrap()
 }
 
@@ -48,10 +45,7 @@ fn registered_file_and_buffer_read_and_write_as_others_do() {
         let file = RegisteredFile::new(open(&path).await);
         let buf = RegisteredBuf::with_capacity(4);
         let is_ring = driver == Choice::Uring;
-        assert_eq!(
-            (file.is_registered(), buf.is_registered()),
-            (is_ring, is_ring)
-        );
+        assert_eq!((file.is_registered(), buf.is_registered()), (is_ring, is_ring));
         let (count, mut buf) = file.read_at(buf, 2).await;
         assert_eq!((count.unwrap(), &*buf), (4, b"2345".as_slice()));
         assert_eq!(buf.fill(b"abcdef"), 4);
@@ -72,9 +66,7 @@ fn registered_file_and_buffer_read_and_write_as_others_do() {
 fn more_than_there_are_slots_work_without() {
     on_both(|driver, path| async move {
         let count = limits::REGISTERED_BUFFERS as usize + 2;
-        let mut bufs: Vec<_> = (0..count)
-            .map(|_| RegisteredBuf::with_capacity(8))
-            .collect();
+        let mut bufs: Vec<_> = (0..count).map(|_| RegisteredBuf::with_capacity(8)).collect();
         let file = RegisteredFile::new(open(&path).await);
         let without = bufs.pop().unwrap();
         assert!(!without.is_registered());
@@ -82,11 +74,7 @@ fn more_than_there_are_slots_work_without() {
         assert_eq!((count.unwrap(), &*without), (8, b"01234567".as_slice()));
         drop(bufs);
         let again = RegisteredBuf::with_capacity(8);
-        assert_eq!(
-            again.is_registered(),
-            driver == Choice::Uring,
-            "slots are used again"
-        );
+        assert_eq!(again.is_registered(), driver == Choice::Uring, "slots are used again");
     });
 }
 
@@ -168,12 +156,7 @@ fn bulk_reads_fill_the_buffer_as_far_as_the_file_goes() {
         std::fs::write(&path, &content).unwrap();
         let file = RegisteredFile::new(open(&path).await);
         let mut buf = RegisteredBuf::with_capacity(len);
-        for (offset, end) in [
-            (0, len),
-            (5, len + 5),
-            (100, len + 10),
-            (len + 10, len + 10),
-        ] {
+        for (offset, end) in [(0, len), (5, len + 5), (100, len + 10), (len + 10, len + 10)] {
             let (count, read) = file.read_at(buf, offset as u64).await;
             assert_eq!(count.unwrap(), end - offset);
             assert!(*read == content[offset..end], "at {offset}");
@@ -219,10 +202,7 @@ fn registered_buffers_begin_with_a_page() {
     on_both(|_, _| async move {
         for capacity in [1, 24, 4096, 5000, 1 << 18] {
             let mut buf = RegisteredBuf::with_capacity(capacity);
-            assert_eq!(
-                (buf.fill(&vec![7; 1 << 18]), buf.capacity()),
-                (capacity, capacity)
-            );
+            assert_eq!((buf.fill(&vec![7; 1 << 18]), buf.capacity()), (capacity, capacity));
             assert!(buf.iter().all(|byte| *byte == 7));
             assert_eq!(buf.as_ptr().addr() % 4096, 0);
         }
@@ -239,9 +219,7 @@ fn file_registered_with_one_runtime_is_used_by_its_descriptor_on_another() {
         std::fs::write(&path, b"right").unwrap();
         std::fs::write(&other, b"wrong").unwrap();
         let (first, second) = (runtime(driver), runtime(driver));
-        let file = first
-            .block_on(async { RegisteredFile::new(open(&path).await) })
-            .unwrap();
+        let file = first.block_on(async { RegisteredFile::new(open(&path).await) }).unwrap();
         second
             .block_on(async {
                 // It has the same slot in the other ring's table.

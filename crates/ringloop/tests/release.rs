@@ -17,11 +17,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 fn poll(socket: &UnixStream) -> Request {
-    Request::Poll(Poll {
-        fd: socket.as_raw_fd(),
-        interest: Interest::READ,
-        level: true,
-    })
+    Request::Poll(Poll { fd: socket.as_raw_fd(), interest: Interest::READ, level: true })
 }
 
 fn sees_the_end(mut socket: UnixStream) -> bool {

@@ -18,10 +18,7 @@ use std::time::{Duration, Instant};
 /// Run a test on each driver that exists here.
 fn on_both<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for driver in [Choice::Uring, Choice::Epoll] {
-        match Runtime::with_options(Options {
-            driver,
-            ..Options::default()
-        }) {
+        match Runtime::with_options(Options { driver, ..Options::default() }) {
             Ok(runtime) => runtime.block_on(test()).unwrap(),
             Err(error)
                 if driver == Choice::Uring
@@ -41,11 +38,8 @@ fn localhost() -> std::net::SocketAddr {
 #[test]
 fn driver_is_the_one_asked_for() {
     for (choice, kind) in [(Choice::Uring, Kind::Uring), (Choice::Epoll, Kind::Epoll)] {
-        let runtime = Runtime::with_options(Options {
-            driver: choice,
-            ..Options::default()
-        })
-        .unwrap();
+        let runtime =
+            Runtime::with_options(Options { driver: choice, ..Options::default() }).unwrap();
         assert_eq!(runtime.kind(), kind);
         assert!(runtime.reason().contains("as asked for"));
     }
@@ -54,9 +48,7 @@ fn driver_is_the_one_asked_for() {
 #[test]
 fn join_handle_yields_the_result_of_the_task() {
     on_both(|| async {
-        let handles: Vec<_> = (0..100)
-            .map(|number| spawn(async move { number * 2 }))
-            .collect();
+        let handles: Vec<_> = (0..100).map(|number| spawn(async move { number * 2 })).collect();
         for (number, handle) in handles.into_iter().enumerate() {
             assert_eq!(handle.await.unwrap(), number * 2);
         }
@@ -82,10 +74,7 @@ fn panic_in_a_task_reaches_only_its_handle() {
     on_both(|| async {
         let handle = spawn(async { panic!("on purpose") });
         let error: Result<(), JoinError> = handle.await;
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "the task panicked: on purpose"
-        );
+        assert_eq!(error.unwrap_err().to_string(), "the task panicked: on purpose");
         assert_eq!(spawn(async { 1 }).await.unwrap(), 1);
     });
 }
@@ -152,9 +141,7 @@ fn timeout_cancels_what_takes_too_long() {
         let late = time::timeout(Duration::from_millis(5), listener.accept()).await;
         assert_eq!(late.unwrap_err(), Elapsed);
         // The listener still works: the cancelled accept took no connection with it.
-        let client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let server = listener.accept().await.unwrap();
         assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
     });
@@ -204,9 +191,7 @@ fn echo_returns_every_byte_in_order() {
             }
         });
         let client = Rc::new(TcpStream::connect(addr).await.unwrap());
-        let data: Vec<u8> = (0..4_000_000_u32)
-            .map(|number| (number % 251) as u8)
-            .collect();
+        let data: Vec<u8> = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
         let writer = {
             let (client, data) = (Rc::clone(&client), data.clone());
             spawn(async move {
@@ -222,12 +207,7 @@ fn echo_returns_every_byte_in_order() {
             }
             received.extend(bytes);
         }
-        assert!(
-            received == data,
-            "{} of {} bytes",
-            received.len(),
-            data.len()
-        );
+        assert!(received == data, "{} of {} bytes", received.len(), data.len());
         writer.await.unwrap();
         server.await.unwrap();
     });
@@ -259,11 +239,7 @@ fn more_operations_than_the_submission_queue_holds_all_complete() {
 #[test]
 fn dropped_runtime_completes_its_handles() {
     for driver in [Choice::Uring, Choice::Epoll] {
-        let runtime = Runtime::with_options(Options {
-            driver,
-            ..Options::default()
-        })
-        .unwrap();
+        let runtime = Runtime::with_options(Options { driver, ..Options::default() }).unwrap();
         let handle = runtime.spawn(std::future::pending::<()>());
         runtime.block_on(time::yield_now()).unwrap();
         drop(runtime);

@@ -77,11 +77,7 @@ async fn send_to_full_socket() -> Waiting {
     while !begun.get() {
         time::sleep(Duration::ZERO).await;
     }
-    Waiting {
-        peer,
-        before,
-        sending,
-    }
+    Waiting { peer, before, sending }
 }
 
 /// Takes all buffers of the pool; returns how many there were.
@@ -190,10 +186,7 @@ fn a_send_that_fails_gives_the_message_back_with_the_error() {
         drop(waiting.peer);
         let (sent, message) = waiting.sending.await.unwrap();
         let kind = sent.unwrap_err().kind();
-        assert!(matches!(
-            kind,
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-        ));
+        assert!(matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
         assert!(*message == *pattern());
         drop(message);
         assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
@@ -204,14 +197,9 @@ fn a_send_that_fails_gives_the_message_back_with_the_error() {
 fn buffer_sent_in_place_is_not_touched_while_its_send_outlives_the_runtime() {
     let _alone = alone();
     for driver in drivers() {
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         let runtime = Runtime::with_options(options).unwrap();
-        let Waiting {
-            mut peer, before, ..
-        } = runtime.block_on(send_to_full_socket()).unwrap();
+        let Waiting { mut peer, before, .. } = runtime.block_on(send_to_full_socket()).unwrap();
         drop(runtime);
         let mut got = Vec::new();
         peer.read_to_end(&mut got).unwrap();

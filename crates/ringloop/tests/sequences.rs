@@ -85,10 +85,7 @@ fn bytes(from: usize, count: usize) -> Vec<u8> {
 }
 
 fn assert_stream(from: usize, received: &[u8]) {
-    let wrong = received
-        .iter()
-        .enumerate()
-        .find(|(offset, byte)| **byte != byte_at(from + offset));
+    let wrong = received.iter().enumerate().find(|(offset, byte)| **byte != byte_at(from + offset));
     assert!(wrong.is_none(), "wrong byte at {from} + {wrong:?}");
 }
 
@@ -244,11 +241,8 @@ impl<'a> Model<'a> {
 
     fn poll_and_forget(&mut self, at: usize, turns: u8) {
         let fd = self.connections[at].ours.as_raw_fd();
-        let (key, token) = self.bed.submit(Request::Poll(Poll {
-            fd,
-            interest: Interest::BOTH,
-            level: true,
-        }));
+        let (key, token) =
+            self.bed.submit(Request::Poll(Poll { fd, interest: Interest::BOTH, level: true }));
         for _ in 0..turns {
             self.turn(Duration::ZERO, 3);
         }

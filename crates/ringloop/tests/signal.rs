@@ -25,9 +25,7 @@ fn raise(signal: Signal) {
 /// Creates the listeners' descriptors, which are never closed.
 fn warm_up() {
     let _alone = engine::alone();
-    let listeners: Vec<_> = (0..4)
-        .map(|_| Signals::new(&[Signal::USER_1]).unwrap())
-        .collect();
+    let listeners: Vec<_> = (0..4).map(|_| Signals::new(&[Signal::USER_1]).unwrap()).collect();
     drop(listeners);
 }
 
@@ -154,8 +152,5 @@ fn what_cannot_be_listened_to_is_refused() {
         let refused = Signals::new(&[Signal::from_raw(number)]).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
     }
-    assert_eq!(
-        format!("{:?} {:?}", Signal::HANGUP, Signal::from_raw(40)),
-        "SIGHUP Signal(40)"
-    );
+    assert_eq!(format!("{:?} {:?}", Signal::HANGUP, Signal::from_raw(40)), "SIGHUP Signal(40)");
 }

@@ -55,10 +55,7 @@ fn in_time(name: &str, limits: &str, test: impl FnOnce()) {
     let mut output = String::new();
     child.stdout.unwrap().read_to_string(&mut output).unwrap();
     assert!(status.success(), "{output}");
-    assert!(
-        output.contains("1 passed"),
-        "{name} is not a test: {output}"
-    );
+    assert!(output.contains("1 passed"), "{name} is not a test: {output}");
 }
 
 fn runtime(driver: Choice) -> Runtime {
@@ -141,11 +138,8 @@ async fn accept_tcp() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let connect = || std::net::TcpStream::connect(addr).unwrap();
-        let listener: TcpListener = if by_descriptor {
-            OwnedFd::from(listener).into()
-        } else {
-            listener.into()
-        };
+        let listener: TcpListener =
+            if by_descriptor { OwnedFd::from(listener).into() } else { listener.into() };
         let listener = Rc::new(listener);
         let one = Rc::clone(&listener);
         let accept = async move { drop(one.accept().await.unwrap()) };
@@ -216,11 +210,7 @@ impl Gate {
 fn tempfile() -> std::fs::File {
     let mut options = std::fs::File::options();
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_TMPFILE);
-    options
-        .read(true)
-        .write(true)
-        .open(std::env::temp_dir())
-        .unwrap()
+    options.read(true).write(true).open(std::env::temp_dir()).unwrap()
 }
 
 /// CPU time of this thread.
@@ -240,10 +230,7 @@ async fn sync_behind_calls(idle_threads: usize) {
     let file = tempfile();
     let fd = file.as_raw_fd();
     let synced = spawn(async move {
-        let fsync = Fsync {
-            fd,
-            data_only: true,
-        };
+        let fsync = Fsync { fd, data_only: true };
         Op::new(fsync).await.unwrap();
     });
     time::sleep(SHORT).await;
@@ -260,9 +247,7 @@ async fn sync_behind_calls(idle_threads: usize) {
 fn file_operation_runs_after_the_calls_that_filled_the_pool() {
     let name = "file_operation_runs_after_the_calls_that_filled_the_pool";
     in_time(name, "", || {
-        runtime(Choice::Epoll)
-            .block_on(sync_behind_calls(0))
-            .unwrap();
+        runtime(Choice::Epoll).block_on(sync_behind_calls(0)).unwrap();
     });
 }
 
@@ -298,10 +283,7 @@ fn file_that_is_dropped_before_an_operation_no_thread_has_begun_is_closed_with_i
             gate.occupy(BLOCKING_THREADS);
             let file = File::from(tempfile());
             let fd = file.as_raw_fd();
-            let mut fsync = Op::new(Fsync {
-                fd,
-                data_only: true,
-            });
+            let mut fsync = Op::new(Fsync { fd, data_only: true });
             let begun = poll_fn(|cx| Poll::Ready(Pin::new(&mut fsync).poll(cx))).await;
             assert!(begun.is_pending());
             drop(file);
@@ -357,10 +339,7 @@ fn datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting() {
                 answers_a_client().await;
                 // A file's operation comes back from a pool thread.
                 let file = tempfile();
-                let fsync = Fsync {
-                    fd: file.as_raw_fd(),
-                    data_only: true,
-                };
+                let fsync = Fsync { fd: file.as_raw_fd(), data_only: true };
                 Op::new(fsync).await.unwrap();
                 assert!(!refused.is_finished());
                 refused.abort();
@@ -374,10 +353,7 @@ fn datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting() {
 fn run_inside<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     loop {
-        if let Poll::Ready(value) = future
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return value;
         }
     }
@@ -409,15 +385,8 @@ fn link_longer_than_the_ring_runs_all_the_same() {
             let work = async {
                 let file = tempfile();
                 let fd = file.as_raw_fd();
-                let write = Write {
-                    fd,
-                    buf: SendBuf::from(b"bytes".to_vec()),
-                    offset: Some(0),
-                };
-                let fsync = Fsync {
-                    fd,
-                    data_only: true,
-                };
+                let write = Write { fd, buf: SendBuf::from(b"bytes".to_vec()), offset: Some(0) };
+                let fsync = Fsync { fd, data_only: true };
                 let link = Link::new(write).timeout(PATIENCE).then(fsync);
                 let link = link.timeout(PATIENCE).then(Nop);
                 let (((written, _), synced), ended) = link.await;

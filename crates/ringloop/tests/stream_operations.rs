@@ -139,11 +139,7 @@ fn send_to_a_closed_peer_is_epipe_and_no_signal() {
     on_both(|bed| {
         let (ours, peer) = tcp_pair();
         reset(peer);
-        assert_eq!(
-            bed.recv(ours.as_raw_fd(), 1).0,
-            -libc::ECONNRESET,
-            "the reset has arrived"
-        );
+        assert_eq!(bed.recv(ours.as_raw_fd(), 1).0, -libc::ECONNRESET, "the reset has arrived");
         assert_eq!(bed.run(send(ours.as_raw_fd(), b"x")).result, -libc::EPIPE);
     });
 }
@@ -165,9 +161,7 @@ fn sendmsg_gathers_in_order_and_gives_every_buffer_back() {
         assert_eq!(bufs.len(), 3);
         assert_eq!(bufs[1].as_slice(), b"two ");
         // More buffers than one call takes: the rest stays unsent.
-        let many = (0..limits::SEND_VECTOR_MAX + 10)
-            .map(|n| vec![n as u8].into())
-            .collect();
+        let many = (0..limits::SEND_VECTOR_MAX + 10).map(|n| vec![n as u8].into()).collect();
         let completion = bed.run(Request::SendMsg(SendMsg::new(ours.as_raw_fd(), many)));
         assert_eq!(completion.result, limits::SEND_VECTOR_MAX as i32);
     });

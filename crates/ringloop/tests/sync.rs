@@ -486,11 +486,7 @@ fn join_polls_all_and_drops_none_early() {
             number
         }));
         assert_eq!(all.await, [0, 1, 2, 3, 4]);
-        assert!(
-            join_all(Vec::<std::future::Ready<()>>::new())
-                .await
-                .is_empty()
-        );
+        assert!(join_all(Vec::<std::future::Ready<()>>::new()).await.is_empty());
     });
 }
 

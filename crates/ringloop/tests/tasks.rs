@@ -17,10 +17,7 @@ use std::thread;
 
 fn on_both(test: impl Fn(Runtime)) {
     for driver in ringloop_testing::drivers() {
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         test(Runtime::with_options(options).unwrap());
     }
 }
@@ -195,9 +192,7 @@ fn invariant_2_turn_within_a_drop_does_not_poll_the_future_that_is_dropped() {
         for is_waiting in [false, true] {
             let is_dropped = Rc::new(Cell::new(false));
             let (waker, _handle, _) = waker_of_a_task(&runtime);
-            let task = runtime.spawn(TurnOnDrop {
-                is_dropped: Rc::clone(&is_dropped),
-            });
+            let task = runtime.spawn(TurnOnDrop { is_dropped: Rc::clone(&is_dropped) });
             if is_waiting {
                 runtime.block_on(time::yield_now()).unwrap();
             }
@@ -217,9 +212,7 @@ fn invariant_2_turn_within_a_drop_does_not_poll_the_future_that_is_dropped() {
         let woken: Rc<RefCell<Option<Waker>>> = Rc::default();
         let to = Rc::clone(&woken);
         let is_dropped = Rc::new(Cell::new(false));
-        let guard = TurnOnDrop {
-            is_dropped: Rc::clone(&is_dropped),
-        };
+        let guard = TurnOnDrop { is_dropped: Rc::clone(&is_dropped) };
         drop(runtime.spawn(poll_fn(move |cx| {
             let _guard = &guard;
             *to.borrow_mut() = Some(cx.waker().clone());
@@ -284,10 +277,7 @@ fn invariant_2_panics_in_a_poll_a_drop_and_a_result_end_one_task_each() {
                 time::yield_now().await;
                 in_drop.abort();
                 let ended = in_drop.await;
-                assert_eq!(
-                    ended.unwrap_err().to_string(),
-                    "the task panicked: dropped loudly"
-                );
+                assert_eq!(ended.unwrap_err().to_string(), "the task panicked: dropped loudly");
                 assert_eq!(spawn(async { 1 }).await.unwrap(), 1);
             })
             .unwrap();
@@ -333,11 +323,7 @@ fn invariant_4_future_stays_in_place_until_it_is_dropped() {
             }
             this.polls += 1;
             cx.waker().wake_by_ref();
-            if this.polls == 5 {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            if this.polls == 5 { Poll::Ready(()) } else { Poll::Pending }
         }
     }
     impl Drop for Pinned {
@@ -387,10 +373,8 @@ fn waiter_of_a_handle_is_the_last_to_poll() {
         }
     }
     on_both(|runtime| {
-        let (early, late) = (
-            Arc::new(Flag(AtomicBool::new(false))),
-            Arc::new(Flag(AtomicBool::new(false))),
-        );
+        let (early, late) =
+            (Arc::new(Flag(AtomicBool::new(false))), Arc::new(Flag(AtomicBool::new(false))));
         let mut handle = pin!(runtime.spawn(time::yield_now()));
         for flag in [&early, &early, &late] {
             let waker = Waker::from(Arc::clone(flag));

@@ -57,10 +57,7 @@ fn deadline_that_has_passed_is_no_wait() {
             sleep(Duration::ZERO).await;
             // A future that is ready wins against a deadline that has passed.
             assert_eq!(timeout_at(past, async { 1 }).await, Ok(1));
-            assert_eq!(
-                timeout_at(past, std::future::pending::<()>()).await,
-                Err(Elapsed)
-            );
+            assert_eq!(timeout_at(past, std::future::pending::<()>()).await, Err(Elapsed));
             let never = timeout(Duration::MAX, async { 2 }).await;
             assert_eq!(never, Ok(2));
         });
@@ -78,10 +75,7 @@ fn calls_share_one_deadline() {
                 done_count += 1;
             }
             // The last one may be due together with the deadline if the machine was late.
-            assert!(
-                started.elapsed() >= 10 * MS && done_count <= 4,
-                "{done_count}"
-            );
+            assert!(started.elapsed() >= 10 * MS && done_count <= 4, "{done_count}");
         });
     });
 }
@@ -234,10 +228,7 @@ fn expired_time_outs_do_not_starve_other_tasks() {
             while !is_done.get() {
                 let ended = timeout(Duration::ZERO, std::future::pending::<()>()).await;
                 assert_eq!(ended, Err(Elapsed));
-                assert!(
-                    begun.elapsed() < ringloop_testing::PATIENCE,
-                    "nobody else had a turn"
-                );
+                assert!(begun.elapsed() < ringloop_testing::PATIENCE, "nobody else had a turn");
             }
             other.await.unwrap();
         });

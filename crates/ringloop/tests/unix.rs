@@ -68,19 +68,11 @@ fn unix_pairs_talk_both_ways_in_halves() {
         run(runtime, async {
             let (one, other) = UnixStream::pair().unwrap();
             let (mut reader, mut writer) = one.into_split();
-            writer
-                .write_all_vectored(vec![b"he".to_vec(), b"llo".to_vec()])
-                .await
-                .0
-                .unwrap();
+            writer.write_all_vectored(vec![b"he".to_vec(), b"llo".to_vec()]).await.0.unwrap();
             drop(writer);
             assert_eq!(other.read(Vec::with_capacity(8)).await.1, b"hello");
             assert_eq!(other.read(Vec::with_capacity(8)).await.0.unwrap(), 0);
-            other
-                .write_vectored(vec![b"back".to_vec()])
-                .await
-                .0
-                .unwrap();
+            other.write_vectored(vec![b"back".to_vec()]).await.0.unwrap();
             assert_eq!(reader.read(Vec::with_capacity(8)).await.1, b"back");
         });
     });
@@ -109,10 +101,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             drop(reader);
             assert_eq!(engine::open_descriptors(), before);
             // Without descriptors it is a plain send and receive.
-            one.send_descriptors(b"none".to_vec(), Vec::new())
-                .await
-                .0
-                .unwrap();
+            one.send_descriptors(b"none".to_vec(), Vec::new()).await.0.unwrap();
             let (_, bytes, fds) = other.recv_descriptors(Vec::with_capacity(8)).await;
             assert_eq!((&bytes[..], fds.len()), (&b"none"[..], 0));
             let (nothing, ..) = one.send_descriptors(Vec::new(), Vec::new()).await;
@@ -126,10 +115,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
                 });
                 first_poll.await;
                 let null = std::fs::File::open("/dev/null").unwrap();
-                one.send_descriptors(b"x".to_vec(), vec![null.into()])
-                    .await
-                    .0
-                    .unwrap();
+                one.send_descriptors(b"x".to_vec(), vec![null.into()]).await.0.unwrap();
                 if wait {
                     time::sleep(Duration::from_millis(1)).await;
                 }
@@ -144,11 +130,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
                 }
             }
             time::sleep(Duration::from_millis(1)).await;
-            assert_eq!(
-                engine::open_descriptors(),
-                before,
-                "a descriptor for nobody"
-            );
+            assert_eq!(engine::open_descriptors(), before, "a descriptor for nobody");
         });
     });
 }
@@ -160,11 +142,7 @@ fn unix_datagrams_keep_their_bounds_and_their_sender() {
         run(runtime, async {
             let receiver = UnixDatagram::bind(UnixName::Abstract(&name)).unwrap();
             let sender = UnixDatagram::unbound().unwrap();
-            sender
-                .send_to(b"one".to_vec(), UnixName::Abstract(&name))
-                .await
-                .0
-                .unwrap();
+            sender.send_to(b"one".to_vec(), UnixName::Abstract(&name)).await.0.unwrap();
             sender.connect(UnixName::Abstract(&name)).await.unwrap();
             sender.send(b"two".to_vec()).await.0.unwrap();
             let (from, bytes) = receiver.recv_from(Vec::with_capacity(64)).await;
@@ -245,11 +223,8 @@ async fn send_numbered(sender: UnixDatagram, to: &[u8], is_connected: bool) {
     for number in 0..1000_u32 {
         let bytes = vec![number as u8; 1 + number as usize];
         let len = bytes.len();
-        let (sent, back) = if is_connected {
-            sender.send(bytes).await
-        } else {
-            sender.send_to(bytes, to).await
-        };
+        let (sent, back) =
+            if is_connected { sender.send(bytes).await } else { sender.send_to(bytes, to).await };
         assert_eq!((sent.unwrap(), back.len()), (len, len));
     }
 }
@@ -324,13 +299,9 @@ async fn send_total(stream: UnixStream, how: Sending) {
 /// Ten times a socket's buffer, received in small parts.
 #[test]
 fn sends_on_a_full_unix_stream_wait_for_room_and_arrive_whole() {
-    for how in [
-        Sending::Some,
-        Sending::All,
-        Sending::Vectored,
-        Sending::AllVectored,
-        Sending::Descriptors,
-    ] {
+    for how in
+        [Sending::Some, Sending::All, Sending::Vectored, Sending::AllVectored, Sending::Descriptors]
+    {
         in_runtimes(|runtime| {
             run(runtime, async {
                 let (one, other) = UnixStream::pair().unwrap();
@@ -389,10 +360,7 @@ fn messages_to_a_full_seqpacket_socket_wait_for_room_and_arrive_whole() {
 fn unix_datagram_that_was_forgotten_goes_to_no_other_socket_of_its_number() {
     let _alone = alone();
     for driver in drivers() {
-        let options = Options {
-            driver,
-            ..Options::default()
-        };
+        let options = Options { driver, ..Options::default() };
         // Forgotten operations keep their loop, and so its descriptors.
         run(&Runtime::with_options(options).unwrap(), async {
             let (sender, receiver) = full_unix_datagrams();
@@ -491,12 +459,7 @@ fn unix_connect_that_waits_is_given_up_refused_or_bounded_in_time() {
             drop(full);
             let refused = waiting.await.unwrap().unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-            while ringloop::embed::Local::current()
-                .engine()
-                .driver_mut()
-                .in_flight()
-                > 0
-            {
+            while ringloop::embed::Local::current().engine().driver_mut().in_flight() > 0 {
                 time::sleep(Duration::from_millis(1)).await;
             }
         });

@@ -35,23 +35,14 @@ impl Drop for Dropped {
 #[test]
 fn each_worker_is_a_thread_of_its_own_with_its_name_and_number() {
     for driver in ringloop_testing::drivers() {
-        let runtime = Runtime::builder()
-            .driver(driver)
-            .workers(3)
-            .thread_name("named")
-            .build()
-            .unwrap();
+        let runtime =
+            Runtime::builder().driver(driver).workers(3).thread_name("named").build().unwrap();
         assert_eq!(runtime.workers().count(), 3);
         let handles = runtime
             .workers()
             .spawn_on_all(|number| async move {
                 let thread = thread::current();
-                (
-                    number,
-                    worker(),
-                    thread.id(),
-                    thread.name().map(str::to_owned),
-                )
+                (number, worker(), thread.id(), thread.name().map(str::to_owned))
             })
             .unwrap();
         let here = thread::current().id();
@@ -186,19 +177,14 @@ fn wakes_from_every_thread_at_once_lose_nothing() {
 fn panic_in_a_sent_task_reaches_its_handle_and_the_worker_goes_on() {
     on_both(2, |runtime| {
         let workers = runtime.workers();
-        let inside = workers
-            .spawn_on(1, || async { panic!("in the future") })
-            .unwrap();
+        let inside = workers.spawn_on(1, || async { panic!("in the future") }).unwrap();
         let made: fn() -> std::future::Ready<()> = || panic!("while it was made");
         let making = workers.spawn_on(1, made).unwrap();
         let after = workers.spawn_on(1, || async { 7 }).unwrap();
         runtime
             .block_on(async {
                 let error: Result<(), JoinError> = inside.await;
-                assert_eq!(
-                    error.unwrap_err().to_string(),
-                    "the task panicked: in the future"
-                );
+                assert_eq!(error.unwrap_err().to_string(), "the task panicked: in the future");
                 assert_eq!(
                     making.await.unwrap_err().to_string(),
                     "the task panicked: while it was made"
@@ -261,13 +247,7 @@ fn abort_before_the_start_never_polls_the_future() {
 fn worker_that_does_not_exist_is_an_error_with_the_remedy() {
     on_both(1, |runtime| {
         let error = runtime.workers().spawn_on(1, || async {}).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::NoSuchWorker {
-                worker: 1,
-                count: 1
-            }
-        ));
+        assert!(matches!(error, Error::NoSuchWorker { worker: 1, count: 1 }));
         assert!(error.to_string().contains("workers(n)"), "{error}");
     });
 }
@@ -275,12 +255,8 @@ fn worker_that_does_not_exist_is_an_error_with_the_remedy() {
 #[test]
 fn full_inbox_is_an_error_and_has_room_again_later() {
     for driver in ringloop_testing::drivers() {
-        let runtime = Runtime::builder()
-            .driver(driver)
-            .workers(2)
-            .inbox_messages(4)
-            .build()
-            .unwrap();
+        let runtime =
+            Runtime::builder().driver(driver).workers(2).inbox_messages(4).build().unwrap();
         let (workers, gate) = (runtime.workers(), Arc::new(Barrier::new(2)));
         let (started, wait) = (Arc::clone(&gate), Arc::clone(&gate));
         let blocker = workers
@@ -295,10 +271,7 @@ fn full_inbox_is_an_error_and_has_room_again_later() {
             .map(|number| workers.spawn_on(1, move || async move { number }).unwrap())
             .collect();
         let error = workers.spawn_on(1, || async { 4 }).unwrap_err();
-        assert!(
-            matches!(error, Error::InboxFull { waiting: 4 }),
-            "{error:?}"
-        );
+        assert!(matches!(error, Error::InboxFull { waiting: 4 }), "{error:?}");
         gate.wait();
         runtime
             .block_on(async {
@@ -315,12 +288,8 @@ fn full_inbox_is_an_error_and_has_room_again_later() {
 #[test]
 fn end_drops_every_task_on_its_thread_and_completes_the_handles() {
     for driver in ringloop_testing::drivers() {
-        let runtime = Runtime::builder()
-            .driver(driver)
-            .workers(3)
-            .thread_name("ending")
-            .build()
-            .unwrap();
+        let runtime =
+            Runtime::builder().driver(driver).workers(3).thread_name("ending").build().unwrap();
         let (dropped, workers) = (Arc::new(AtomicUsize::new(0)), runtime.workers());
         let ready = Arc::new(Barrier::new(3));
         let handles: Vec<_> = (1..3)
@@ -347,26 +316,17 @@ fn end_drops_every_task_on_its_thread_and_completes_the_handles() {
         // A joined thread stays in /proc until the kernel has removed it.
         let begun = Instant::now();
         while threads_named("ending") > 0 {
-            assert!(
-                begun.elapsed() < ringloop_testing::PATIENCE,
-                "a worker is left"
-            );
+            assert!(begun.elapsed() < ringloop_testing::PATIENCE, "a worker is left");
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(matches!(
-            workers.spawn_on(1, || async {}),
-            Err(Error::Closed)
-        ));
+        assert!(matches!(workers.spawn_on(1, || async {}), Err(Error::Closed)));
     }
 }
 
 #[test]
 fn handle_that_outlives_its_runtime_is_aborted() {
     on_both(2, |runtime| {
-        let handle = runtime
-            .workers()
-            .spawn_on(1, std::future::pending::<()>)
-            .unwrap();
+        let handle = runtime.workers().spawn_on(1, std::future::pending::<()>).unwrap();
         drop(runtime);
         let other = Runtime::new().unwrap();
         let ended = other.block_on(handle).unwrap();
@@ -379,11 +339,7 @@ fn pinned_workers_run_on_one_processor_each() {
     // In a separate thread: worker 0 stays pinned.
     thread::spawn(|| {
         let allowed = ringloop::embed::sys::thread::allowed_processors().unwrap();
-        let runtime = Runtime::builder()
-            .workers(2)
-            .pin_to_processors(true)
-            .build()
-            .unwrap();
+        let runtime = Runtime::builder().workers(2).pin_to_processors(true).build().unwrap();
         let handles = runtime.workers().spawn_on_all(|_| async {
             ringloop::embed::sys::thread::allowed_processors().unwrap()
         });
@@ -422,19 +378,13 @@ fn ring_of_a_chosen_size_is_refused_only_by_the_kernel() {
 fn threads_named(start: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read(task.ok()?.path().join("comm")).ok());
-    names
-        .filter(|name| name.starts_with(start.as_bytes()))
-        .count()
+    names.filter(|name| name.starts_with(start.as_bytes())).count()
 }
 
 #[test]
 fn listeners_of_one_address_share_its_connections() {
     for driver in ringloop_testing::drivers() {
-        let runtime = Runtime::builder()
-            .driver(driver)
-            .workers(2)
-            .build()
-            .unwrap();
+        let runtime = Runtime::builder().driver(driver).workers(2).build().unwrap();
         let serving = TcpListener::serve_on_all(
             &runtime.workers(),
             ([127, 0, 0, 1], 0).into(),

@@ -22,9 +22,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let ours = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     (ours, listener.accept().await.unwrap())
 }
 
@@ -87,11 +85,7 @@ async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>
         {
             b = Some(value);
         }
-        if a.is_some() && b.is_some() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        if a.is_some() && b.is_some() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     (a.unwrap(), b.unwrap())
@@ -152,10 +146,7 @@ fn socket_that_refuses_is_sent_to_plainly() {
             let (count, bufs_back) = one.write_zero_copy(b"plain".to_vec()).await;
             assert_eq!(count.unwrap(), 5);
             let back = bufs_back.await;
-            assert_eq!(
-                (back.transfer, back.into_vec()),
-                (Transfer::Copied, b"plain".to_vec())
-            );
+            assert_eq!((back.transfer, back.into_vec()), (Transfer::Copied, b"plain".to_vec()));
             let mut bytes = [0; 5];
             other.read_exact(&mut bytes).unwrap();
             assert_eq!(&bytes, b"plain");

@@ -60,16 +60,9 @@ async fn exchange<F>(mut send: impl FnMut(Request<Full<Bytes>>) -> F)
 where
     F: Future<Output = hyper::Result<hyper::Response<hyper::body::Incoming>>>,
 {
-    let large: Bytes = (0..1 << 20)
-        .map(|index: u32| (index * 7 / 3) as u8)
-        .collect();
+    let large: Bytes = (0..1 << 20).map(|index: u32| (index * 7 / 3) as u8).collect();
     let exchanges = [
-        (
-            "/",
-            Bytes::new(),
-            StatusCode::OK,
-            Bytes::from("hello from a ring\n"),
-        ),
+        ("/", Bytes::new(), StatusCode::OK, Bytes::from("hello from a ring\n")),
         ("/echo", large.clone(), StatusCode::OK, large),
         ("/none", Bytes::new(), StatusCode::NOT_FOUND, Bytes::new()),
     ];
@@ -149,9 +142,8 @@ fn client_that_does_not_trust_the_certificate_is_refused_and_the_server_goes_on(
         runtime
             .block_on(async {
                 let stream = connect(serving.local_addr).await;
-                let refused = TlsConnector::from(Arc::new(stranger))
-                    .connect(name.clone(), stream)
-                    .await;
+                let refused =
+                    TlsConnector::from(Arc::new(stranger)).connect(name.clone(), stream).await;
                 assert!(refused.is_err());
                 let stream = connect(serving.local_addr).await;
                 let trusted = TlsConnector::from(Arc::new(client)).connect(name, stream);
@@ -199,9 +191,7 @@ fn traits_of_tokio_carry_both_directions_at_once() {
                     writer.shutdown().await.unwrap();
                 };
                 let echo = async {
-                    tokio::io::copy(&mut echo_reader, &mut echo_writer)
-                        .await
-                        .unwrap();
+                    tokio::io::copy(&mut echo_reader, &mut echo_writer).await.unwrap();
                     echo_writer.shutdown().await.unwrap();
                 };
                 let read = async { reader.read_to_end(&mut back).await.unwrap() };
@@ -223,9 +213,7 @@ fn traits_of_futures_io_carry_lines() {
                 let text = b"one\ntwo\n";
                 let count = poll_fn(|cx| AsyncWrite::poll_write(Pin::new(&mut ours), cx, text));
                 assert_eq!(count.await.unwrap(), text.len());
-                poll_fn(|cx| AsyncWrite::poll_close(Pin::new(&mut ours), cx))
-                    .await
-                    .unwrap();
+                poll_fn(|cx| AsyncWrite::poll_close(Pin::new(&mut ours), cx)).await.unwrap();
                 let line = poll_fn(|cx| {
                     AsyncBufRead::poll_fill_buf(Pin::new(&mut peer), cx)
                         .map(|filled| filled.unwrap()[..4].to_vec())

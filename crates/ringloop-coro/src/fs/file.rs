@@ -105,9 +105,7 @@ impl File {
 
     /// Another handle of the same descriptor; never fails.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self {
-            file: Arc::clone(&self.file),
-        })
+        Ok(Self { file: Arc::clone(&self.file) })
     }
 
     /// Reads some bytes at `offset`; the position stays.
@@ -192,9 +190,7 @@ impl File {
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> Self {
-        Self {
-            file: Arc::new(SharedFd::new(file)),
-        }
+        Self { file: Arc::new(SharedFd::new(file)) }
     }
 }
 

@@ -85,28 +85,14 @@ impl Drop for AbortOnUnwind {
 /// `is_drained`: the socket is known to be empty, and is polled first.
 #[inline(always)]
 pub(super) fn receive(fd: RawFd, into: &mut [u8], is_drained: bool) -> Option<io::Result<usize>> {
-    let receive = BorrowedIo {
-        fd,
-        is_send: false,
-        at: into.as_mut_ptr(),
-        len: into.len(),
-    };
-    lend(if is_drained {
-        Op::poll_first(receive)
-    } else {
-        Op::new(receive)
-    })
+    let receive = BorrowedIo { fd, is_send: false, at: into.as_mut_ptr(), len: into.len() };
+    lend(if is_drained { Op::poll_first(receive) } else { Op::new(receive) })
 }
 
 /// Parks until some bytes of the slice were sent; `None` as [`receive`].
 #[inline(always)]
 pub(super) fn send(fd: RawFd, from: &[u8]) -> Option<io::Result<usize>> {
-    lend(Op::new(BorrowedIo {
-        fd,
-        is_send: true,
-        at: from.as_ptr().cast_mut(),
-        len: from.len(),
-    }))
+    lend(Op::new(BorrowedIo { fd, is_send: true, at: from.as_ptr().cast_mut(), len: from.len() }))
 }
 
 #[inline(always)]

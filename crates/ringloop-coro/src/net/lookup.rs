@@ -91,10 +91,8 @@ pub(super) fn first<T>(
     addrs: impl ToSocketAddrs,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
 ) -> io::Result<T> {
-    let mut last = io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "could not resolve to any addresses",
-    );
+    let mut last =
+        io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
     for addr in addrs.to_socket_addrs()? {
         match attempt(addr) {
             Ok(value) => return Ok(value),

@@ -112,9 +112,7 @@ impl<S: StdFd> Socket<S> {
         if limit == Some(Duration::ZERO) {
             return Err(zero_timeout());
         }
-        let ns = limit.map_or(0, |limit| {
-            u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
-        });
+        let ns = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         self.timeout_ns(direction).store(ns, Relaxed);
         Ok(())
     }
@@ -231,10 +229,9 @@ impl<S: StdFd> Socket<S> {
                     }
                 }
             }
-            Some(limit) => wait_until(
-                *deadline.get_or_insert_with(|| Instant::now() + limit),
-                poll,
-            ),
+            Some(limit) => {
+                wait_until(*deadline.get_or_insert_with(|| Instant::now() + limit), poll)
+            }
         }
     }
 }
@@ -284,9 +281,7 @@ where
             self.wait(Direction::Read, &mut deadline)?;
         }
         coop::consume_budget();
-        self.when_ready_by(&mut deadline, Direction::Read, |mut socket| {
-            socket.read(into)
-        })
+        self.when_ready_by(&mut deadline, Direction::Read, |mut socket| socket.read(into))
     }
 
     /// Reads by an operation that borrows the caller's memory.
@@ -336,10 +331,7 @@ where
     #[cold]
     fn write_copied(&self, from: &[u8], check: UnwindCheck) -> io::Result<usize> {
         wait::unwind_if_cancelled(check);
-        let send = Send {
-            fd: self.on_loop(),
-            buf: SendBuf::from(from.to_vec()),
-        };
+        let send = Send { fd: self.on_loop(), buf: SendBuf::from(from.to_vec()) };
         block_on(Op::new(send)).0
     }
 }

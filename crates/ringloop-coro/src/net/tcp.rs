@@ -29,13 +29,7 @@ pub struct TcpListener {
 }
 
 macros::socket!(TcpListener, std::net::TcpListener);
-macros::listener!(
-    TcpListener,
-    std::net::TcpListener,
-    TcpStream,
-    SocketAddr,
-    Incoming
-);
+macros::listener!(TcpListener, std::net::TcpListener, TcpStream, SocketAddr, Incoming);
 
 impl TcpListener {
     /// Listens on the first address that is available, with `SO_REUSEADDR` and the system's largest
@@ -57,10 +51,8 @@ impl TcpListener {
     }
 
     fn listen(addr: SocketAddr, reuse_port: bool) -> io::Result<Self> {
-        let options = ringloop::net::ListenOptions {
-            reuse_port,
-            ..ringloop::net::ListenOptions::default()
-        };
+        let options =
+            ringloop::net::ListenOptions { reuse_port, ..ringloop::net::ListenOptions::default() };
         let listener = ringloop::net::TcpListener::bind_with(addr, options)?;
         let socket = Socket::new(std::net::TcpListener::from(OwnedFd::from(listener)));
         Ok(Self { socket })

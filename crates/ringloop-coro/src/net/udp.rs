@@ -81,8 +81,7 @@ impl UdpSocket {
             let message = "no addresses to send data to";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         };
-        self.socket
-            .when_ready(Direction::Write, |socket| socket.send_to(bytes, addr))
+        self.socket.when_ready(Direction::Write, |socket| socket.send_to(bytes, addr))
     }
 
     /// Receives one datagram: for `select!`.

@@ -30,13 +30,7 @@ pub struct UnixListener {
 }
 
 macros::socket!(UnixListener, std_net::UnixListener);
-macros::listener!(
-    UnixListener,
-    std_net::UnixListener,
-    UnixStream,
-    SocketAddr,
-    UnixIncoming
-);
+macros::listener!(UnixListener, std_net::UnixListener, UnixStream, SocketAddr, UnixIncoming);
 
 impl UnixListener {
     /// Listens at `path`.
@@ -137,7 +131,6 @@ impl UnixDatagram {
     /// milliseconds.
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
-        self.socket
-            .when_peer_has_room(|socket| socket.send_to(bytes, path))
+        self.socket.when_peer_has_room(|socket| socket.send_to(bytes, path))
     }
 }

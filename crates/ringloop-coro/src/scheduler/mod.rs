@@ -224,11 +224,8 @@ impl Scheduler {
     }
 
     fn insert(&self, state: &mut SchedulerState, task: Arc<dyn Runnable>) -> u32 {
-        let slot = state.insert(Coroutine {
-            task: Arc::clone(&task),
-            fiber: None,
-            phase: Phase::Ready,
-        });
+        let slot =
+            state.insert(Coroutine { task: Arc::clone(&task), fiber: None, phase: Phase::Ready });
         // A cancel that came before is seen when the task is about to begin.
         task.header().bind(Arc::clone(&self.inbox) as _, slot);
         slot
@@ -371,9 +368,7 @@ impl Scheduler {
             return;
         };
         let mut state = self.state.borrow_mut();
-        let names = state
-            .all()
-            .map(|(_, parked)| parked.task.header().to_string());
+        let names = state.all().map(|(_, parked)| parked.task.header().to_string());
         let parked = names.collect();
         drop(state);
         if detector.report_idle(self.index, parked, pool_threads) {

@@ -129,9 +129,7 @@ impl Scheduler {
         {
             let state = &mut *self.state.borrow_mut();
             let waits = state.uninterruptible.iter();
-            let in_kernel = waits
-                .filter(|(_, why)| *why == Uninterruptible::Kernel)
-                .count();
+            let in_kernel = waits.filter(|(_, why)| *why == Uninterruptible::Kernel).count();
             if in_kernel > 0 {
                 abort(&format!(
                     "the kernel has not released the memory of {in_kernel} reads and writes within {:?} of their \

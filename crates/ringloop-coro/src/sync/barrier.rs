@@ -64,10 +64,7 @@ impl BarrierWaitResult {
 impl Barrier {
     /// A barrier for `count` waits; 0 counts as 1.
     pub fn new(count: usize) -> Self {
-        Self {
-            count: count.max(1),
-            round: Mutex::default(),
-        }
+        Self { count: count.max(1), round: Mutex::default() }
     }
 
     /// Waits until `count` have arrived.
@@ -108,9 +105,7 @@ impl Barrier {
 
 impl fmt::Debug for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Barrier")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
+        f.debug_struct("Barrier").field("count", &self.count).finish_non_exhaustive()
     }
 }
 

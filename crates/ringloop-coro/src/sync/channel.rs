@@ -42,10 +42,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         sending: Waiters::default(),
         receiving: Waiters::default(),
     }));
-    let sender = Sender {
-        state: Arc::clone(&state),
-        may_wait: capacity != usize::MAX,
-    };
+    let sender = Sender { state: Arc::clone(&state), may_wait: capacity != usize::MAX };
     (sender, Receiver { state })
 }
 
@@ -109,11 +106,7 @@ impl<T> Line<ChannelState<T>> for Senders {
     /// A sender that was woken and does not send leaves its room to the next.
     fn abandon(state: &mut ChannelState<T>, was_in_line: bool) -> Option<Waker> {
         let is_full = state.queue.len() >= state.capacity;
-        if was_in_line || is_full {
-            None
-        } else {
-            state.sending.pop()
-        }
+        if was_in_line || is_full { None } else { state.sending.pop() }
     }
 }
 
@@ -127,11 +120,7 @@ impl<T> Line<ChannelState<T>> for Receivers {
     /// A receiver that was woken and does not receive leaves the value to the next.
     fn abandon(state: &mut ChannelState<T>, was_in_line: bool) -> Option<Waker> {
         let is_empty = state.queue.is_empty();
-        if was_in_line || is_empty {
-            None
-        } else {
-            state.receiving.pop()
-        }
+        if was_in_line || is_empty { None } else { state.receiving.pop() }
     }
 }
 
@@ -246,10 +235,7 @@ impl<T> Receiver<T> {
     }
 
     fn receive(&self) -> RecvFuture<'_, T> {
-        RecvFuture {
-            wait: LineWait::new(&self.state),
-            has_waited: false,
-        }
+        RecvFuture { wait: LineWait::new(&self.state), has_waited: false }
     }
 
     /// Waits for the next value, for at most `limit`; `None` if none came.
@@ -365,19 +351,14 @@ impl<T> IntoIterator for Receiver<T> {
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
         locked(&self.state).senders += 1;
-        Self {
-            state: Arc::clone(&self.state),
-            may_wait: self.may_wait,
-        }
+        Self { state: Arc::clone(&self.state), may_wait: self.may_wait }
     }
 }
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         locked(&self.state).receivers += 1;
-        Self {
-            state: Arc::clone(&self.state),
-        }
+        Self { state: Arc::clone(&self.state) }
     }
 }
 
@@ -410,16 +391,12 @@ impl<T> Drop for Receiver<T> {
 
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("is_closed", &self.is_closed())
-            .finish()
+        f.debug_struct("Sender").field("is_closed", &self.is_closed()).finish()
     }
 }
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver")
-            .field("len", &self.len())
-            .finish()
+        f.debug_struct("Receiver").field("len", &self.len()).finish()
     }
 }

@@ -50,9 +50,7 @@ impl WaitTimeoutResult {
 impl Condvar {
     /// A condition variable without waiters.
     pub const fn new() -> Self {
-        Self {
-            waiters: std::sync::Mutex::new(Waiters::new()),
-        }
+        Self { waiters: std::sync::Mutex::new(Waiters::new()) }
     }
 
     /// Unlocks the mutex, waits for a notification, and locks it again.

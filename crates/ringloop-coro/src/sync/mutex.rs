@@ -66,11 +66,7 @@ struct LockQueue {
 
 impl LockQueue {
     const fn new() -> Self {
-        Self {
-            waiters: Waiters::new(),
-            starved: None,
-            handed_to: None,
-        }
+        Self { waiters: Waiters::new(), starved: None, handed_to: None }
     }
 
     /// Whether the waiter was handed the lock, which it has from now on.
@@ -150,11 +146,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Cancel safety
     /// Cancel safe.
     pub fn lock_async(&self) -> impl Future<Output = MutexGuard<'_, T>> {
-        LockFuture {
-            mutex: self,
-            ticket: None,
-            failed_tries: 0,
-        }
+        LockFuture { mutex: self, ticket: None, failed_tries: 0 }
     }
 
     /// Locks the mutex if it is unlocked.
@@ -172,10 +164,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn guard(&self) -> MutexGuard<'_, T> {
-        MutexGuard {
-            mutex: self,
-            not_send: PhantomData,
-        }
+        MutexGuard { mutex: self, not_send: PhantomData }
     }
 
     fn with_line<R>(&self, work: impl FnOnce(&mut LockQueue) -> R) -> R {
@@ -255,9 +244,7 @@ impl<'a, T: ?Sized> Future for LockFuture<'a, T> {
 
 impl<T: ?Sized> LockFuture<'_, T> {
     fn enter(&mut self, queue: &mut LockQueue, waker: &Waker) {
-        let was_woken = self
-            .ticket
-            .is_some_and(|ticket| !queue.waiters.contains(ticket));
+        let was_woken = self.ticket.is_some_and(|ticket| !queue.waiters.contains(ticket));
         self.failed_tries += u32::from(was_woken);
         queue.waiters.enter(&mut self.ticket, waker);
         if self.failed_tries >= limits::LOCK_FAILED_TRIES_MAX
@@ -444,10 +431,7 @@ mod loom_tests {
                 thread::spawn(move || {
                     let mut locking = pin!(mutex.lock_async());
                     let mut cx = Context::from_waker(Waker::noop());
-                    let taken = locking
-                        .as_mut()
-                        .poll(&mut cx)
-                        .map(|guard| increment(&guard));
+                    let taken = locking.as_mut().poll(&mut cx).map(|guard| increment(&guard));
                     u32::from(taken.is_ready())
                 })
             };

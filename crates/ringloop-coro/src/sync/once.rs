@@ -30,10 +30,7 @@ pub struct OnceLock<T> {
 impl<T> OnceLock<T> {
     /// A cell without a value.
     pub const fn new() -> Self {
-        Self {
-            value: std::sync::OnceLock::new(),
-            permit: std::sync::OnceLock::new(),
-        }
+        Self { value: std::sync::OnceLock::new(), permit: std::sync::OnceLock::new() }
     }
 
     /// The value, if it is initialized.

@@ -37,10 +37,7 @@ pub struct RwLock<T: ?Sized> {
 impl<T> RwLock<T> {
     /// An unlocked lock.
     pub fn new(value: T) -> Self {
-        Self {
-            permits: Semaphore::new(READERS_MAX),
-            value: std::sync::RwLock::new(value),
-        }
+        Self { permits: Semaphore::new(READERS_MAX), value: std::sync::RwLock::new(value) }
     }
 
     /// Returns the value.

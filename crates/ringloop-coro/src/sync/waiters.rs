@@ -24,10 +24,7 @@ pub(super) struct Waiters {
 
 impl Waiters {
     pub const fn new() -> Self {
-        Self {
-            line: VecDeque::new(),
-            next: 0,
-        }
+        Self { line: VecDeque::new(), next: 0 }
     }
 
     /// Enters the line at its end, with a new ticket, or at the place of `ticket`, or updates the
@@ -78,8 +75,7 @@ impl Waiters {
 
     /// Where it is in the line, or would be.
     fn index_of(&self, ticket: Ticket) -> Result<usize, usize> {
-        self.line
-            .binary_search_by_key(&ticket, |(ticket, _)| *ticket)
+        self.line.binary_search_by_key(&ticket, |(ticket, _)| *ticket)
     }
 }
 
@@ -102,11 +98,7 @@ pub(super) struct LineWait<'a, S, L: Line<S>> {
 impl<'a, S, L: Line<S>> LineWait<'a, S, L> {
     #[inline]
     pub fn new(state: &'a Mutex<S>) -> Self {
-        Self {
-            state,
-            ticket: None,
-            line: PhantomData,
-        }
+        Self { state, ticket: None, line: PhantomData }
     }
 
     /// Makes an attempt with the state locked; enters the line if that has no result.

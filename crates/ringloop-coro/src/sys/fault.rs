@@ -60,10 +60,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut li
     let known = unsafe { &*info };
     // SAFETY: the information of this signal has an address.
     let address = unsafe { known.si_addr() }.addr();
-    if EXPLAIN
-        .get()
-        .is_some_and(|explain| explain(address, write_stderr))
-    {
+    if EXPLAIN.get().is_some_and(|explain| explain(address, write_stderr)) {
         // SAFETY: has no preconditions.
         unsafe { libc::abort() };
     }

@@ -146,27 +146,18 @@ pub(crate) mod tests {
         assert!(mapping.contains(low) && !mapping.contains(low + mapping.len()));
         drop(mapping);
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        assert!(
-            !maps
-                .lines()
-                .any(|line| line.starts_with(&format!("{low:x}-")))
-        );
+        assert!(!maps.lines().any(|line| line.starts_with(&format!("{low:x}-"))));
     }
 
     #[test]
     fn invariant_2_guards_and_advice_leave_other_pages_alone() {
         let mapping = Mapping::new(4 * page_len()).unwrap();
         mapping.guard(page_len()).unwrap();
-        mapping
-            .protect(mapping.low().get() + 2 * page_len(), page_len())
-            .unwrap();
+        mapping.protect(mapping.low().get() + 2 * page_len(), page_len()).unwrap();
         assert_eq!(count_at(mapping.low().get() + page_len() - 1), 0);
         assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
         mapping
-            .discard(
-                mapping.low().get() + 3 * page_len(),
-                mapping.low().get() + 4 * page_len(),
-            )
+            .discard(mapping.low().get() + 3 * page_len(), mapping.low().get() + 4 * page_len())
             .unwrap();
         assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
     }

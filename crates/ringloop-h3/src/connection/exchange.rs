@@ -177,12 +177,7 @@ impl Exchange {
                 Step::Over => return Ok(()),
                 Step::Raw(session) => {
                     self.forget();
-                    cx.events.push_back(Event::Raw {
-                        stream: self.id,
-                        session,
-                        data: input,
-                        fin,
-                    });
+                    cx.events.push_back(Event::Raw { stream: self.id, session, data: input, fin });
                     return Ok(());
                 }
             }
@@ -219,10 +214,9 @@ impl Exchange {
                 Ok(Step::Continue)
             }
             (frame::HEADERS, _) => unexpected("HEADERS behind trailers"),
-            (frame::PUSH_PROMISE, _) if cx.role == Role::Client => Err(ConnectionError::new(
-                Code::H3_ID_ERROR,
-                "PUSH_PROMISE, and no push is allowed",
-            )),
+            (frame::PUSH_PROMISE, _) if cx.role == Role::Client => {
+                Err(ConnectionError::new(Code::H3_ID_ERROR, "PUSH_PROMISE, and no push is allowed"))
+            }
             (
                 frame::PUSH_PROMISE
                 | frame::CANCEL_PUSH
@@ -278,11 +272,7 @@ impl Exchange {
             return self.fail(cx, Code::H3_MESSAGE_ERROR, "more DATA than content-length");
         }
         if self.body.is_forbidden {
-            return self.fail(
-                cx,
-                Code::H3_MESSAGE_ERROR,
-                "DATA of a response without body",
-            );
+            return self.fail(cx, Code::H3_MESSAGE_ERROR, "DATA of a response without body");
         }
         self.reader.pass();
         Ok(Step::Continue)
@@ -314,8 +304,7 @@ impl Exchange {
             Err(Malformed(reason)) => return self.fail(cx, Code::H3_MESSAGE_ERROR, reason),
         };
         let stream = self.id;
-        cx.events
-            .push_back(raw.map_or(event, |fields| Event::Fields { stream, fields }));
+        cx.events.push_back(raw.map_or(event, |fields| Event::Fields { stream, fields }));
         if let Some(code) = self.stopped.take() {
             cx.events.push_back(Event::Stopped { stream, code });
         }
@@ -375,10 +364,7 @@ impl Exchange {
         }
         let is_started = matches!(self.receiving, Receiving::Body | Receiving::Trailers);
         let received_bytes = self.body.received_bytes;
-        let is_short = self
-            .body
-            .declared_bytes
-            .is_some_and(|declared| declared != received_bytes);
+        let is_short = self.body.declared_bytes.is_some_and(|declared| declared != received_bytes);
         self.receiving = Receiving::Ended;
         match (is_started, cx.role) {
             (true, _) if !is_short => {
@@ -616,11 +602,7 @@ impl Exchange {
         reason: &'static str,
     ) -> Result<Step, ConnectionError> {
         self.cancel(cx, code);
-        cx.events.push_back(Event::Failed {
-            stream: self.id,
-            code,
-            reason,
-        });
+        cx.events.push_back(Event::Failed { stream: self.id, code, reason });
         self.count_cancelled(cx)?;
         Ok(Step::Over)
     }

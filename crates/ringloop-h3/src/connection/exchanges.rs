@@ -125,9 +125,8 @@ impl Exchanges {
     /// Ends the requests that the server does not process.
     pub(super) fn abandon_from(&mut self, shared: &mut Shared, end: StreamId) {
         let streams = self.0.keys().copied();
-        let mut streams: Vec<StreamId> = streams
-            .filter(|stream| stream.is_request() && *stream >= end)
-            .collect();
+        let mut streams: Vec<StreamId> =
+            streams.filter(|stream| stream.is_request() && *stream >= end).collect();
         streams.sort_unstable();
         for stream in streams {
             if let Some(mut exchange) = self.0.remove(&stream) {

@@ -61,12 +61,7 @@ impl Connection {
                 out.put_slice(&payload);
             }
         }
-        Self {
-            shared,
-            peer: Peer::default(),
-            exchanges: Exchanges::default(),
-            failed: None,
-        }
+        Self { shared, peer: Peer::default(), exchanges: Exchanges::default(), failed: None }
     }
 
     /// Which end this is.
@@ -99,23 +94,16 @@ impl Connection {
         data: Bytes,
         fin: bool,
     ) -> Result<(), ConnectionError> {
-        self.unless_failed(
-            |Self {
-                 shared,
-                 peer,
-                 exchanges,
-                 ..
-             }| {
-                if stream.is_bidirectional() {
-                    exchanges.receive(shared, stream, data, fin)
-                } else if stream.initiator() == shared.role {
-                    let reason = "data was delivered for a stream that is not the peer's";
-                    Err(ConnectionError::new(Code::H3_INTERNAL_ERROR, reason))
-                } else {
-                    peer.receive(shared, exchanges, stream, data, fin)
-                }
-            },
-        )
+        self.unless_failed(|Self { shared, peer, exchanges, .. }| {
+            if stream.is_bidirectional() {
+                exchanges.receive(shared, stream, data, fin)
+            } else if stream.initiator() == shared.role {
+                let reason = "data was delivered for a stream that is not the peer's";
+                Err(ConnectionError::new(Code::H3_INTERNAL_ERROR, reason))
+            } else {
+                peer.receive(shared, exchanges, stream, data, fin)
+            }
+        })
     }
 
     /// Takes `RESET_STREAM`.
@@ -123,20 +111,13 @@ impl Connection {
     /// # Errors
     /// As [`Connection::receive`].
     pub fn receive_reset(&mut self, stream: StreamId, code: Code) -> Result<(), ConnectionError> {
-        self.unless_failed(
-            |Self {
-                 shared,
-                 peer,
-                 exchanges,
-                 ..
-             }| {
-                if stream.is_bidirectional() {
-                    exchanges.receive_reset(shared, stream, code)
-                } else {
-                    peer.receive_reset(stream)
-                }
-            },
-        )
+        self.unless_failed(|Self { shared, peer, exchanges, .. }| {
+            if stream.is_bidirectional() {
+                exchanges.receive_reset(shared, stream, code)
+            } else {
+                peer.receive_reset(stream)
+            }
+        })
     }
 
     /// Takes `STOP_SENDING`. Of a stream of which nothing has arrived, it is ignored: QUIC refuses what is sent on it.
@@ -144,17 +125,13 @@ impl Connection {
     /// # Errors
     /// As [`Connection::receive`].
     pub fn receive_stop(&mut self, stream: StreamId, code: Code) -> Result<(), ConnectionError> {
-        self.unless_failed(
-            |Self {
-                 shared, exchanges, ..
-             }| {
-                let local = &shared.local;
-                if [local.control, local.encoder, local.decoder].contains(&stream) {
-                    return Err(peer::CLOSED_CRITICAL);
-                }
-                exchanges.receive_stop(shared, stream, code)
-            },
-        )
+        self.unless_failed(|Self { shared, exchanges, .. }| {
+            let local = &shared.local;
+            if [local.control, local.encoder, local.decoder].contains(&stream) {
+                return Err(peer::CLOSED_CRITICAL);
+            }
+            exchanges.receive_stop(shared, stream, code)
+        })
     }
 
     /// Takes a DATAGRAM frame. Without [`Settings::datagrams`] in our settings, it is dropped.
@@ -173,10 +150,8 @@ impl Connection {
                 Code::H3_DATAGRAM_ERROR,
                 "a datagram without a request stream",
             ))?;
-            let event = Event::Datagram {
-                stream: StreamId(quarter * 4),
-                data: datagram.slice_ref(rest),
-            };
+            let event =
+                Event::Datagram { stream: StreamId(quarter * 4), data: datagram.slice_ref(rest) };
             connection.shared.events.push_back(event);
             Ok(())
         })
@@ -208,9 +183,7 @@ impl Connection {
         let lines = fields::request_lines(parts)?;
         let exchange = Exchange::outgoing(stream, parts);
         let shared = &mut self.shared;
-        self.exchanges.open(exchange, stream, |exchange| {
-            exchange.send_request(shared, &lines, end)
-        })
+        self.exchanges.open(exchange, stream, |exchange| exchange.send_request(shared, &lines, end))
     }
 
     /// Sends a request whose field section is the caller's: no line is checked, left out or moved.
@@ -223,9 +196,7 @@ impl Connection {
         self.check_request(stream)?;
         let exchange = Exchange::outgoing_lines(stream, lines);
         let shared = &mut self.shared;
-        self.exchanges.open(exchange, stream, |exchange| {
-            exchange.send_request(shared, lines, end)
-        })
+        self.exchanges.open(exchange, stream, |exchange| exchange.send_request(shared, lines, end))
     }
 
     /// Sends another field section of the caller's: a server's interim responses (`:status` is 1xx) and its final one;
@@ -236,9 +207,7 @@ impl Connection {
         lines: &[Line<'_>],
         end: bool,
     ) -> Result<(), StreamError> {
-        self.send(stream, |exchange, shared| {
-            exchange.send_fields(shared, lines, end)
-        })
+        self.send(stream, |exchange, shared| exchange.send_fields(shared, lines, end))
     }
 
     /// Sends a response: any number of interim ones (1xx), then the final one.
@@ -251,9 +220,7 @@ impl Connection {
         if self.shared.role == Role::Client {
             return Err(StreamError::Unexpected("a client sends no responses"));
         }
-        self.send(stream, |exchange, shared| {
-            exchange.send_response(shared, parts, end)
-        })
+        self.send(stream, |exchange, shared| exchange.send_response(shared, parts, end))
     }
 
     /// Sends part of the body, which is not copied unless it is short; `end` if it is the last.
@@ -263,9 +230,7 @@ impl Connection {
         data: Bytes,
         end: bool,
     ) -> Result<(), StreamError> {
-        self.send(stream, |exchange, shared| {
-            exchange.send_data(shared, data, end)
-        })
+        self.send(stream, |exchange, shared| exchange.send_data(shared, data, end))
     }
 
     /// Sends trailers; they end the message.
@@ -274,9 +239,7 @@ impl Connection {
         stream: StreamId,
         trailers: &HeaderMap,
     ) -> Result<(), StreamError> {
-        self.send(stream, |exchange, shared| {
-            exchange.send_trailers(shared, trailers)
-        })
+        self.send(stream, |exchange, shared| exchange.send_trailers(shared, trailers))
     }
 
     /// Sends an HTTP datagram for an open request. Both ends have to have enabled them.
@@ -414,9 +377,7 @@ impl Connection {
             return Err(StreamError::Unexpected("a server sends no requests"));
         }
         if !stream.is_request() {
-            return Err(StreamError::Unexpected(
-                "a request needs a bidirectional stream",
-            ));
+            return Err(StreamError::Unexpected("a request needs a bidirectional stream"));
         }
         if self.peer.go_away.is_some_and(|end| stream.0 >= end) {
             return Err(StreamError::GoingAway);
@@ -429,7 +390,6 @@ impl Connection {
             return;
         }
         self.shared.go_away_sent = Some(id);
-        self.shared
-            .send_control(|out| frame::write_integer(out, frame::GOAWAY, id));
+        self.shared.send_control(|out| frame::write_integer(out, frame::GOAWAY, id));
     }
 }

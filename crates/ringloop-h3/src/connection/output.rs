@@ -30,11 +30,7 @@ impl Output {
         if data.len() <= COPY_BYTES_MAX {
             self.stage(stream).extend_from_slice(&data);
         } else {
-            self.push(Transmit::Stream {
-                stream,
-                data,
-                fin: false,
-            });
+            self.push(Transmit::Stream { stream, data, fin: false });
         }
     }
 
@@ -43,11 +39,13 @@ impl Output {
         self.flush();
         match self.queue.back_mut() {
             Some(Transmit::Stream { stream, fin, .. }) if *stream == of => *fin = true,
-            _ => self.queue.push_back(Transmit::Stream {
-                stream: of,
-                data: Bytes::new(),
-                fin: true,
-            }),
+            _ => {
+                self.queue.push_back(Transmit::Stream {
+                    stream: of,
+                    data: Bytes::new(),
+                    fin: true,
+                });
+            }
         }
     }
 
@@ -70,11 +68,7 @@ impl Output {
         };
         if !self.staged.is_empty() {
             let data = self.staged.split().freeze();
-            self.queue.push_back(Transmit::Stream {
-                stream,
-                data,
-                fin: false,
-            });
+            self.queue.push_back(Transmit::Stream { stream, data, fin: false });
         }
     }
 }

@@ -55,18 +55,12 @@ impl UniStream {
     }
 }
 
-pub(super) const CLOSED_CRITICAL: ConnectionError = ConnectionError::new(
-    Code::H3_CLOSED_CRITICAL_STREAM,
-    "a control or QPACK stream was closed",
-);
+pub(super) const CLOSED_CRITICAL: ConnectionError =
+    ConnectionError::new(Code::H3_CLOSED_CRITICAL_STREAM, "a control or QPACK stream was closed");
 
 impl Peer {
     fn remove(&mut self, stream: StreamId) {
-        if self
-            .streams
-            .remove(&stream)
-            .is_some_and(UniStream::is_waiting)
-        {
+        if self.streams.remove(&stream).is_some_and(UniStream::is_waiting) {
             self.untyped_count -= 1;
         }
     }
@@ -328,10 +322,9 @@ fn take_settings(shared: &mut Shared, payload: &[u8]) -> Result<(), ConnectionEr
     }
     // An encoder that was used in 0-RTT has its table already.
     if remembered.is_none_or(|remembered| remembered.qpack_table_bytes_max == 0) {
-        shared.encoder.set_peer_limits(
-            settings.qpack_table_bytes_max,
-            settings.qpack_blocked_streams_max,
-        );
+        shared
+            .encoder
+            .set_peer_limits(settings.qpack_table_bytes_max, settings.qpack_blocked_streams_max);
     }
     let event = Event::Settings(settings.clone());
     shared.peer_settings = Some(settings);

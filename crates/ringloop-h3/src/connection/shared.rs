@@ -71,9 +71,7 @@ impl Shared {
 
     /// The peer's settings, or its earlier ones from when 0-RTT was sent.
     pub(super) fn known_settings(&self) -> Option<&Settings> {
-        self.peer_settings
-            .as_ref()
-            .or(self.config.remembered.as_ref())
+        self.peer_settings.as_ref().or(self.config.remembered.as_ref())
     }
 
     pub(super) fn section_bytes_max(&self) -> u64 {
@@ -94,8 +92,7 @@ impl Shared {
             return Err(StreamError::SectionTooLong);
         }
         self.section.clear();
-        self.encoder
-            .encode_lines(stream.0, lines, &mut self.section);
+        self.encoder.encode_lines(stream.0, lines, &mut self.section);
         // First what the section refers to.
         let instructions = self.encoder.take_instructions();
         if !instructions.is_empty() {
@@ -159,9 +156,7 @@ impl Shared {
 
     /// A message or a part of one has arrived.
     pub(super) fn progress(&mut self) {
-        self.idle_frame_count = self
-            .idle_frame_count
-            .saturating_sub(IDLE_FRAMES_PER_MESSAGE);
+        self.idle_frame_count = self.idle_frame_count.saturating_sub(IDLE_FRAMES_PER_MESSAGE);
     }
 
     /// Counts a request that the peer has cancelled, or got wrong: rapid reset (CVE-2023-44487).

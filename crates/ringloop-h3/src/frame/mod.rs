@@ -44,9 +44,6 @@ pub(crate) fn write_integer(out: &mut impl BufMut, kind: u64, value: u64) {
 pub(crate) fn read_integer(mut payload: &[u8]) -> Result<u64, ConnectionError> {
     match varint::read(&mut payload) {
         Some(value) if payload.is_empty() => Ok(value),
-        _ => Err(ConnectionError::new(
-            Code::H3_FRAME_ERROR,
-            "the payload is not one integer",
-        )),
+        _ => Err(ConnectionError::new(Code::H3_FRAME_ERROR, "the payload is not one integer")),
     }
 }

@@ -57,11 +57,7 @@ impl Reader {
                     return Some(Item::Head { kind, len });
                 }
                 State::Skip { left: 0 } | State::Pass { left: 0 } => self.state = State::Kind,
-                State::Gather {
-                    kind,
-                    left: 0,
-                    gathered,
-                } => {
+                State::Gather { kind, left: 0, gathered } => {
                     let kind = *kind;
                     let payload = std::mem::take(gathered).freeze();
                     self.state = State::Kind;
@@ -78,11 +74,7 @@ impl Reader {
                     *left -= len as u64;
                     return Some(Item::Part(input.split_to(len)));
                 }
-                State::Gather {
-                    kind,
-                    left,
-                    gathered,
-                } => {
+                State::Gather { kind, left, gathered } => {
                     let len = within(*left, input);
                     if gathered.is_empty() && len as u64 == *left {
                         let kind = *kind;
@@ -107,11 +99,7 @@ impl Reader {
     /// Keeps the payload of the frame of type `kind` that has begun until it is whole.
     pub(crate) fn gather(&mut self, kind: u64) {
         if let State::Skip { left } = self.state {
-            self.state = State::Gather {
-                kind,
-                left,
-                gathered: BytesMut::new(),
-            };
+            self.state = State::Gather { kind, left, gathered: BytesMut::new() };
         }
     }
 
@@ -166,14 +154,9 @@ mod tests {
     fn frames_are_the_same_wherever_they_are_cut() {
         let mut sent = Vec::new();
         let mut expected = Frames::new();
-        for (kind, len) in [
-            (DATA, 0),
-            (HEADERS, 5),
-            (0x21, 70),
-            (DATA, 66),
-            (HEADERS, 0),
-            (0x40, 0),
-        ] {
+        for (kind, len) in
+            [(DATA, 0), (HEADERS, 5), (0x21, 70), (DATA, 66), (HEADERS, 0), (0x40, 0)]
+        {
             write_head(&mut sent, kind, len);
             let payload: Vec<u8> = (0..len as u8).collect();
             sent.extend_from_slice(&payload);
@@ -194,10 +177,7 @@ mod tests {
         let mut input = Bytes::from_static(b"\x00\x05hello");
         let payload = input.slice(2..);
         let mut reader = Reader::default();
-        assert_eq!(
-            reader.next(&mut input),
-            Some(Item::Head { kind: DATA, len: 5 })
-        );
+        assert_eq!(reader.next(&mut input), Some(Item::Head { kind: DATA, len: 5 }));
         reader.pass();
         let Some(Item::Part(part)) = reader.next(&mut input) else {
             panic!("no payload");

@@ -114,11 +114,7 @@ impl Decoder {
                 "more streams wait for insertions than SETTINGS_QPACK_BLOCKED_STREAMS",
             ));
         }
-        self.blocked.push(Blocked {
-            stream,
-            required_count: prefix.required_count,
-            section,
-        });
+        self.blocked.push(Blocked { stream, required_count: prefix.required_count, section });
         Ok(Decoded::Blocked)
     }
 
@@ -127,9 +123,7 @@ impl Decoder {
         let inserted_count = self.table.inserted_count();
         let mut blocked = self.blocked.iter();
         let index = blocked.position(|blocked| blocked.required_count <= inserted_count)?;
-        let Blocked {
-            stream, section, ..
-        } = self.blocked.remove(index);
+        let Blocked { stream, section, .. } = self.blocked.remove(index);
         let mut rest = &section[..];
         let fields = match self.prefix(&mut rest) {
             Ok(prefix) => self.fields(stream, &prefix, rest),
@@ -169,11 +163,8 @@ impl Decoder {
         let len_max = usize::try_from(self.table.capacity()).unwrap_or(usize::MAX);
         let (name, value) = if first & 0x80 != 0 {
             let index = integer::read(rest, 6)?;
-            let name = if first & 0x40 != 0 {
-                static_entry(index)?.0
-            } else {
-                self.relative(index)?.0
-            };
+            let name =
+                if first & 0x40 != 0 { static_entry(index)?.0 } else { self.relative(index)?.0 };
             (name, string::read(rest, 7, len_max)?)
         } else if first & 0x40 != 0 {
             let name = string::read(rest, 5, len_max)?;
@@ -181,9 +172,7 @@ impl Decoder {
         } else if first & 0x20 != 0 {
             let capacity = integer::read(rest, 5)?;
             if capacity > self.capacity_max {
-                return Err(Stop::Invalid(
-                    "a capacity above SETTINGS_QPACK_MAX_TABLE_CAPACITY",
-                ));
+                return Err(Stop::Invalid("a capacity above SETTINGS_QPACK_MAX_TABLE_CAPACITY"));
             }
             self.table.set_capacity(capacity);
             return Ok(());
@@ -191,11 +180,7 @@ impl Decoder {
             let index = integer::read(rest, 5)?;
             self.relative(index)?
         };
-        if self.table.insert(name, value) {
-            Ok(())
-        } else {
-            Err(Stop::TooLong)
-        }
+        if self.table.insert(name, value) { Ok(()) } else { Err(Stop::TooLong) }
     }
 
     /// The entry that an instruction names: 0 is the newest.
@@ -309,11 +294,7 @@ impl Decoder {
             let (name, _) = self.entry(prefix, Some(prefix.base + index))?;
             (name, first & 0x08 != 0)
         };
-        Ok(Field {
-            name,
-            value: string::read(rest, 7, len_max)?,
-            is_sensitive,
-        })
+        Ok(Field { name, value: string::read(rest, 7, len_max)?, is_sensitive })
     }
 
     fn entry(&self, prefix: &Prefix, number: Option<u64>) -> Result<(Bytes, Bytes), Stop> {
@@ -325,9 +306,7 @@ impl Decoder {
 }
 
 fn static_entry(index: u64) -> Result<(Bytes, Bytes), Stop> {
-    let entry = usize::try_from(index)
-        .ok()
-        .and_then(|index| ENTRIES.get(index));
+    let entry = usize::try_from(index).ok().and_then(|index| ENTRIES.get(index));
     let (name, value) = entry.ok_or(Stop::Invalid("the static table has 99 entries"))?;
     let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
     Ok((bytes(name), bytes(value)))

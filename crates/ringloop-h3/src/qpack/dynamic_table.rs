@@ -124,10 +124,7 @@ mod tests {
         assert!(table.get(3).is_none());
         let numbers: Vec<_> = table.newest_first().map(|(number, _)| number).collect();
         assert_eq!(numbers, [2, 1]);
-        assert!(!insert(
-            &mut table,
-            "much too long for a table of seventy bytes"
-        ));
+        assert!(!insert(&mut table, "much too long for a table of seventy bytes"));
         table.set_capacity(34);
         assert_eq!((table.first(), table.inserted_count()), (2, 3));
         table.set_capacity(0);

@@ -64,10 +64,7 @@ struct Draft {
 
 impl Draft {
     fn refer(&mut self, number: u64) {
-        let section = self.refers_to.get_or_insert(Section {
-            required_count: 0,
-            lowest: number,
-        });
+        let section = self.refers_to.get_or_insert(Section { required_count: 0, lowest: number });
         section.required_count = section.required_count.max(number + 1);
         section.lowest = section.lowest.min(number);
     }
@@ -117,10 +114,7 @@ impl Encoder {
         self.write_prefix(&draft, out);
         out.extend_from_slice(&self.body);
         if let Some(section) = draft.refers_to {
-            self.unacknowledged
-                .entry(stream)
-                .or_default()
-                .push_back(section);
+            self.unacknowledged.entry(stream).or_default().push_back(section);
             self.unacknowledged_count += 1;
             *self.lowest_references.entry(section.lowest).or_default() += 1;
         }
@@ -261,23 +255,16 @@ impl Encoder {
         let Some(evictions) = self.table.evictions_for(field.size()) else {
             return false;
         };
-        let used = self
-            .lowest_references
-            .first_key_value()
-            .map(|(used, _)| *used);
+        let used = self.lowest_references.first_key_value().map(|(used, _)| *used);
         let used_here = draft.refers_to.map(|section| section.lowest);
-        let evictable_end = used
-            .into_iter()
-            .chain(used_here)
-            .fold(self.known_received_count, u64::min);
+        let evictable_end =
+            used.into_iter().chain(used_here).fold(self.known_received_count, u64::min);
         if evictions > 0 && self.table.first() + evictions as u64 > evictable_end {
             return false;
         }
         let known = self.table.newest_first();
-        let known = known
-            .filter(|(_, entry)| entry.name == field.name)
-            .map(|(number, _)| number)
-            .next();
+        let known =
+            known.filter(|(_, entry)| entry.name == field.name).map(|(number, _)| number).next();
         let out = &mut self.instructions;
         match (static_name, known) {
             (Some(index), _) => integer::write(out, 0b1100_0000, 6, index),
@@ -288,10 +275,7 @@ impl Encoder {
             (None, None) => string::write(out, 0b0100_0000, 5, field.name),
         }
         string::write(out, 0, 7, &field.value);
-        self.table.insert(
-            Bytes::copy_from_slice(field.name),
-            Bytes::copy_from_slice(&field.value),
-        )
+        self.table.insert(Bytes::copy_from_slice(field.name), Bytes::copy_from_slice(&field.value))
     }
 
     fn write_indexed(&mut self, draft: &mut Draft, number: u64) {
@@ -354,10 +338,7 @@ struct Remembered {
 
 impl Default for Remembered {
     fn default() -> Self {
-        Self {
-            hashes: [0; FIELDS_REMEMBERED],
-            next: 0,
-        }
+        Self { hashes: [0; FIELDS_REMEMBERED], next: 0 }
     }
 }
 

@@ -14,10 +14,7 @@ const LEAF: u16 = 0x1000;
 
 /// How long `bytes` are encoded.
 pub(super) fn encoded_len(bytes: &[u8]) -> usize {
-    let bits: usize = bytes
-        .iter()
-        .map(|byte| usize::from(CODES[usize::from(*byte)].1))
-        .sum();
+    let bits: usize = bytes.iter().map(|byte| usize::from(CODES[usize::from(*byte)].1)).sum();
     bits.div_ceil(8)
 }
 
@@ -62,9 +59,7 @@ pub(super) fn decode(bytes: &[u8], len_max: usize) -> Result<Vec<u8>, Stop> {
     }
     // RFC 7541 §5.2: up to seven bits of EOS, all of them ones.
     if !IS_PADDING[node] {
-        return Err(Stop::Invalid(
-            "a Huffman code ends in the middle, or with a wrong padding",
-        ));
+        return Err(Stop::Invalid("a Huffman code ends in the middle, or with a wrong padding"));
     }
     Ok(out)
 }
@@ -115,10 +110,7 @@ const fn tree() -> [[u16; 2]; NODE_COUNT] {
 }
 
 const fn steps() -> [[Step; 16]; NODE_COUNT] {
-    let mut steps = [[Step {
-        node: 0,
-        symbol: Symbol::None,
-    }; 16]; NODE_COUNT];
+    let mut steps = [[Step { node: 0, symbol: Symbol::None }; 16]; NODE_COUNT];
     let mut start = 0;
     while start < NODE_COUNT {
         let mut nibble = 0;
@@ -131,18 +123,11 @@ const fn steps() -> [[Step; 16]; NODE_COUNT] {
                 node = child as usize;
                 if child >= LEAF {
                     let found = child & !LEAF;
-                    symbol = if found == EOS {
-                        Symbol::End
-                    } else {
-                        Symbol::Byte(found as u8)
-                    };
+                    symbol = if found == EOS { Symbol::End } else { Symbol::Byte(found as u8) };
                     node = 0;
                 }
             }
-            steps[start][nibble] = Step {
-                node: node as u8,
-                symbol,
-            };
+            steps[start][nibble] = Step { node: node as u8, symbol };
             nibble += 1;
         }
         start += 1;
@@ -196,12 +181,7 @@ mod tests {
         // "a" is 00011 and three ones of padding.
         assert_eq!(decode(&[0b0001_1111], 1).unwrap(), b"a");
         // Zeros, eight bits and more, EOS itself.
-        for wrong in [
-            &[0b0001_1110][..],
-            &[0b0001_1000],
-            &[0b0001_1111, 0xff],
-            &[0xff; 4],
-        ] {
+        for wrong in [&[0b0001_1110][..], &[0b0001_1000], &[0b0001_1111, 0xff], &[0xff; 4]] {
             assert!(matches!(decode(wrong, 9), Err(Stop::Invalid(_))));
         }
         assert_eq!(decode(&encoded(b"aa"), 1), Err(Stop::TooLong));

@@ -46,20 +46,13 @@ pub struct Field {
 impl Field {
     /// A field that is not sensitive.
     pub fn new(name: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
-        Self {
-            name: name.into(),
-            value: value.into(),
-            is_sensitive: false,
-        }
+        Self { name: name.into(), value: value.into(), is_sensitive: false }
     }
 
     /// The same field, marked as sensitive.
     #[must_use]
     pub fn sensitive(self) -> Self {
-        Self {
-            is_sensitive: true,
-            ..self
-        }
+        Self { is_sensitive: true, ..self }
     }
 
     /// Its size in a table and in `SETTINGS_MAX_FIELD_SECTION_SIZE`, in bytes (RFC 9204 §3.2.1, RFC 9114 §4.2.2).
@@ -89,29 +82,18 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     /// A line that is not sensitive.
     pub fn new(name: &'a [u8], value: &'a [u8]) -> Self {
-        Self {
-            name,
-            value: Cow::Borrowed(value),
-            is_sensitive: false,
-        }
+        Self { name, value: Cow::Borrowed(value), is_sensitive: false }
     }
 
     /// The same, with a value that was made for it.
     pub fn owned(name: &'a [u8], value: Vec<u8>) -> Self {
-        Self {
-            name,
-            value: Cow::Owned(value),
-            is_sensitive: false,
-        }
+        Self { name, value: Cow::Owned(value), is_sensitive: false }
     }
 
     /// The same line, marked as sensitive or not.
     #[must_use]
     pub fn sensitive(self, is_sensitive: bool) -> Self {
-        Self {
-            is_sensitive,
-            ..self
-        }
+        Self { is_sensitive, ..self }
     }
 
     /// As [`Field::size`].
@@ -139,11 +121,7 @@ fn write_line(
     value: &[u8],
     is_sensitive: bool,
 ) -> fmt::Result {
-    let value = if is_sensitive {
-        "..."
-    } else {
-        &*String::from_utf8_lossy(value)
-    };
+    let value = if is_sensitive { "..." } else { &*String::from_utf8_lossy(value) };
     write!(f, "{}: {value}", String::from_utf8_lossy(name))
 }
 

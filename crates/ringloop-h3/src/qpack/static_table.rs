@@ -59,14 +59,8 @@ pub(super) const ENTRIES: [(&str, &str); 99] = [
     ("content-type", "text/plain;charset=utf-8"),
     ("range", "bytes=0-"),
     ("strict-transport-security", "max-age=31536000"),
-    (
-        "strict-transport-security",
-        "max-age=31536000; includesubdomains",
-    ),
-    (
-        "strict-transport-security",
-        "max-age=31536000; includesubdomains; preload",
-    ),
+    ("strict-transport-security", "max-age=31536000; includesubdomains"),
+    ("strict-transport-security", "max-age=31536000; includesubdomains; preload"),
     ("vary", "accept-encoding"),
     ("vary", "origin"),
     ("x-content-type-options", "nosniff"),
@@ -93,10 +87,7 @@ pub(super) const ENTRIES: [(&str, &str); 99] = [
     ("access-control-request-method", "post"),
     ("alt-svc", "clear"),
     ("authorization", ""),
-    (
-        "content-security-policy",
-        "script-src 'none'; object-src 'none'; base-uri 'none'",
-    ),
+    ("content-security-policy", "script-src 'none'; object-src 'none'; base-uri 'none'"),
     ("early-data", "1"),
     ("expect-ct", ""),
     ("forwarded", ""),
@@ -135,10 +126,7 @@ struct Lists {
 }
 
 static BY_NAME_LEN: Lists = {
-    let mut lists = Lists {
-        first: [END; NAME_LEN_MAX + 1],
-        next: [END; ENTRIES.len()],
-    };
+    let mut lists = Lists { first: [END; NAME_LEN_MAX + 1], next: [END; ENTRIES.len()] };
     let mut index = ENTRIES.len();
     while index > 0 {
         index -= 1;
@@ -174,10 +162,7 @@ mod tests {
         assert_eq!(find(b":status", b"500"), Some(Match::Whole(71)));
         assert_eq!(find(b":status", b"200"), Some(Match::Whole(25)));
         assert_eq!(find(b":status", b"201"), Some(Match::Name(24)));
-        assert_eq!(
-            find(b"x-frame-options", b"sameorigin"),
-            Some(Match::Whole(98))
-        );
+        assert_eq!(find(b"x-frame-options", b"sameorigin"), Some(Match::Whole(98)));
         assert_eq!(find(b"x-unknown", b""), None);
         for (index, (name, value)) in ENTRIES.iter().enumerate() {
             let expected = Some(Match::Whole(index as u64));

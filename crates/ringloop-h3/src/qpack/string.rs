@@ -25,11 +25,7 @@ pub(super) fn read(bytes: &mut &[u8], prefix_bits: u8, len_max: usize) -> Result
     let mut rest = *bytes;
     let len = integer::read(&mut rest, prefix_bits)?;
     // No code has more than 30 bits, so more than that cannot become short enough.
-    let encoded_len_max = if is_huffman {
-        len_max.saturating_mul(30).div_ceil(8)
-    } else {
-        len_max
-    };
+    let encoded_len_max = if is_huffman { len_max.saturating_mul(30).div_ceil(8) } else { len_max };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     if len > encoded_len_max {
         return Err(Stop::TooLong);

@@ -49,16 +49,15 @@ const fn malformed(reason: &'static str) -> Violation {
 /// A length that the type does not have, and the types that §5.4 prohibits.
 pub(super) fn decide(kind: u64, len: u64, has_flow_control: bool) -> Result<Keep, Violation> {
     match kind {
-        CLOSE_SESSION if !(4..=4 + CLOSE_REASON_BYTES_MAX as u64).contains(&len) => Err(malformed(
-            "WT_CLOSE_SESSION has no code, or a reason of more than 1024 bytes",
-        )),
+        CLOSE_SESSION if !(4..=4 + CLOSE_REASON_BYTES_MAX as u64).contains(&len) => {
+            Err(malformed("WT_CLOSE_SESSION has no code, or a reason of more than 1024 bytes"))
+        }
         DRAIN_SESSION if len > 0 => Err(malformed("WT_DRAIN_SESSION is not empty")),
         CLOSE_SESSION | DRAIN_SESSION => Ok(Keep::Value),
         capsule::DATAGRAM if len <= DATAGRAM_CAPSULE_BYTES_MAX => Ok(Keep::Value),
-        MAX_STREAM_DATA | STREAM_DATA_BLOCKED => Err(Violation {
-            code: Code(VIOLATION),
-            reason: "limits of single streams are QUIC's",
-        }),
+        MAX_STREAM_DATA | STREAM_DATA_BLOCKED => {
+            Err(Violation { code: Code(VIOLATION), reason: "limits of single streams are QUIC's" })
+        }
         _ if resource(kind).is_none() || !has_flow_control => Ok(Keep::Nothing),
         _ if len > INTEGER_BYTES_MAX => Err(malformed("a limit is longer than an integer")),
         _ => Ok(Keep::Value),
@@ -186,10 +185,7 @@ mod tests {
             (Resource::Streams(Direction::Bidirectional), 0),
             (Resource::Streams(Direction::Unidirectional), 5000),
         ] {
-            assert_eq!(
-                read(max(resource, limit)),
-                Ok(Some(Message::Max(resource, limit)))
-            );
+            assert_eq!(read(max(resource, limit)), Ok(Some(Message::Max(resource, limit))));
             let message = Message::Blocked(resource, limit);
             assert_eq!(read(blocked(resource, limit)), Ok(Some(message)));
         }
@@ -217,17 +213,11 @@ mod tests {
             (STREAMS_BLOCKED_UNI, &[0x80, 0]),
         ] {
             let read = read_capsule(kind, value);
-            assert_eq!(
-                read.map_err(|violation| violation.code),
-                Err(Code::H3_MESSAGE_ERROR)
-            );
+            assert_eq!(read.map_err(|violation| violation.code), Err(Code::H3_MESSAGE_ERROR));
         }
         for kind in [MAX_STREAM_DATA, STREAM_DATA_BLOCKED] {
             let read = read_capsule(kind, &[0, 1]);
-            assert_eq!(
-                read.map_err(|violation| violation.code),
-                Err(Code(VIOLATION))
-            );
+            assert_eq!(read.map_err(|violation| violation.code), Err(Code(VIOLATION)));
         }
     }
 

@@ -56,14 +56,9 @@ mod tests {
         assert_eq!(to_http_code(0), 0x52e4_a40f_a8db);
         assert_eq!(to_http_code(u32::MAX), 0x52e5_ac98_3162);
         assert_eq!(to_application_code(0x52e5_ac98_3162), Some(u32::MAX));
-        for outside in [
-            0,
-            0x10c,
-            APPLICATION_FIRST - 1,
-            APPLICATION_LAST + 1,
-            SESSION_GONE,
-            u64::MAX,
-        ] {
+        for outside in
+            [0, 0x10c, APPLICATION_FIRST - 1, APPLICATION_LAST + 1, SESSION_GONE, u64::MAX]
+        {
             assert_eq!(to_application_code(outside), None);
         }
         // Draft 02 has codes of eight bits, in the same places.

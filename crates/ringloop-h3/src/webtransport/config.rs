@@ -64,10 +64,6 @@ pub enum Direction {
 
 impl Direction {
     pub(super) fn of(stream: StreamId) -> Self {
-        if stream.is_bidirectional() {
-            Self::Bidirectional
-        } else {
-            Self::Unidirectional
-        }
+        if stream.is_bidirectional() { Self::Bidirectional } else { Self::Unidirectional }
     }
 }

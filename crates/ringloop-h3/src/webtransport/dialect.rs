@@ -35,11 +35,7 @@ pub enum Dialect {
 impl Dialect {
     /// The `:protocol` of a request for a session.
     pub fn upgrade_token(self) -> &'static str {
-        if self < Self::Draft15 {
-            "webtransport"
-        } else {
-            "webtransport-h3"
-        }
+        if self < Self::Draft15 { "webtransport" } else { "webtransport-h3" }
     }
 
     fn has_flow_control(self) -> bool {
@@ -69,11 +65,7 @@ impl Config {
 
 /// The settings to send, identifiers with their values. The module's documentation says why these.
 fn settings(config: &Config) -> Vec<(u64, u64)> {
-    let sessions_max = if config.flow_control.is_some() {
-        config.sessions_max as u64
-    } else {
-        1
-    };
+    let sessions_max = if config.flow_control.is_some() { config.sessions_max as u64 } else { 1 };
     let mut settings = vec![
         (ENABLE_WEBTRANSPORT, 1),
         (MAX_SESSIONS_07, sessions_max),
@@ -151,11 +143,8 @@ pub(super) fn negotiate(
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        data: 1000,
-        bidirectional_streams: 3,
-        unidirectional_streams: 4,
-    };
+    const LIMITS: Limits =
+        Limits { data: 1000, bidirectional_streams: 3, unidirectional_streams: 4 };
 
     fn peer(others: &[(u64, u64)]) -> Settings {
         Settings {
@@ -167,11 +156,7 @@ mod tests {
     }
 
     fn config(flow_control: Option<Limits>, has_reset_stream_at: bool) -> Config {
-        Config {
-            flow_control,
-            has_reset_stream_at,
-            ..Config::default()
-        }
+        Config { flow_control, has_reset_stream_at, ..Config::default() }
     }
 
     fn dialect(role: Role, peer: &Settings) -> Option<Dialect> {
@@ -187,12 +172,7 @@ mod tests {
             (MAX_SESSIONS_13, (1 << 62) - 1),
             (WT_ENABLED, 1),
         ];
-        let dialects = [
-            Dialect::Draft02,
-            Dialect::Draft07,
-            Dialect::Draft13,
-            Dialect::Draft15,
-        ];
+        let dialects = [Dialect::Draft02, Dialect::Draft07, Dialect::Draft13, Dialect::Draft15];
         for role in [Role::Client, Role::Server] {
             assert_eq!(dialect(role, &peer(&[])), None);
             for (at, expected) in dialects.into_iter().enumerate() {
@@ -231,12 +211,9 @@ mod tests {
 
     #[test]
     fn our_settings_are_understood_by_ourselves() {
-        for (flow_control, has_reset_stream_at) in [
-            (None, false),
-            (Some(LIMITS), false),
-            (None, true),
-            (Some(LIMITS), true),
-        ] {
+        for (flow_control, has_reset_stream_at) in
+            [(None, false), (Some(LIMITS), false), (None, true), (Some(LIMITS), true)]
+        {
             let config = config(flow_control, has_reset_stream_at);
             let sent = peer(&settings(&config));
             for role in [Role::Client, Role::Server] {
@@ -267,11 +244,7 @@ mod tests {
 
     #[test]
     fn more_than_one_session_comes_with_limits_as_safari_demands() {
-        let one = [
-            (ENABLE_WEBTRANSPORT, 1),
-            (MAX_SESSIONS_07, 1),
-            (MAX_SESSIONS_13, 1),
-        ];
+        let one = [(ENABLE_WEBTRANSPORT, 1), (MAX_SESSIONS_07, 1), (MAX_SESSIONS_13, 1)];
         assert_eq!(settings(&Config::default()), one);
         let config = config(Some(LIMITS), false);
         let sent = settings(&config);

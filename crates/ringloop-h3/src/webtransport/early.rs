@@ -55,10 +55,7 @@ impl Early {
         let mut refused = Vec::new();
         while self.streams.len() >= self.streams_max || self.bytes + new.data.len() > self.bytes_max
         {
-            let unknown = self
-                .streams
-                .iter()
-                .position(|early| !is_known(early.session));
+            let unknown = self.streams.iter().position(|early| !is_known(early.session));
             if let Some(early) = unknown.and_then(|at| self.streams.remove(at)) {
                 self.bytes -= early.data.len();
                 refused.push(early.stream);

@@ -172,11 +172,8 @@ mod tests {
     use super::*;
 
     const STREAMS: Resource = Resource::Streams(Direction::Unidirectional);
-    const LIMITS: Limits = Limits {
-        data: 100,
-        bidirectional_streams: 0,
-        unidirectional_streams: 2,
-    };
+    const LIMITS: Limits =
+        Limits { data: 100, bidirectional_streams: 0, unidirectional_streams: 2 };
 
     #[test]
     fn credit_is_used_up_and_raised() {
@@ -201,10 +198,7 @@ mod tests {
         assert_eq!(flow.raise(STREAMS, (1 << 60) + 1), Err(VIOLATION));
         assert_eq!(flow.raise(STREAMS, 1 << 60), Ok(false));
         assert_eq!(flow.raise(Resource::Data, (1 << 62) - 1), Ok(false));
-        assert_eq!(
-            Flow::peer_is_blocked(STREAMS, (1 << 60) + 1),
-            Err(VIOLATION)
-        );
+        assert_eq!(Flow::peer_is_blocked(STREAMS, (1 << 60) + 1), Err(VIOLATION));
         assert_eq!(Flow::peer_is_blocked(Resource::Data, (1 << 62) - 1), Ok(()));
     }
 
@@ -217,10 +211,7 @@ mod tests {
         assert_eq!(flow.receive(Resource::Data, 51), Err(VIOLATION));
         assert_eq!(flow.receive(STREAMS, 1), Ok(()));
         assert_eq!(flow.release(STREAMS, 1), Some(3));
-        assert_eq!(
-            flow.receive(Resource::Streams(Direction::Bidirectional), 1),
-            Err(VIOLATION)
-        );
+        assert_eq!(flow.receive(Resource::Streams(Direction::Bidirectional), 1), Err(VIOLATION));
     }
 
     #[test]

@@ -50,10 +50,8 @@ pub(super) fn write_item(string: &str) -> Option<String> {
 
 /// A List of all `strings`.
 pub(super) fn write_list<S: AsRef<str>>(strings: &[S]) -> Option<String> {
-    let items: Option<Vec<String>> = strings
-        .iter()
-        .map(|string| write_item(string.as_ref()))
-        .collect();
+    let items: Option<Vec<String>> =
+        strings.iter().map(|string| write_item(string.as_ref())).collect();
     Some(items?.join(", "))
 }
 
@@ -90,10 +88,7 @@ fn take_key(rest: &mut &[u8]) -> Option<()> {
     if !matches!(take(rest)?, b'a'..=b'z' | b'*') {
         return None;
     }
-    skip_while(
-        rest,
-        |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*'),
-    );
+    skip_while(rest, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*'));
     Some(())
 }
 
@@ -103,9 +98,7 @@ fn take_bare_item(rest: &mut &[u8]) -> Option<()> {
         b'"' => take_string(rest).map(|_| ()),
         b':' => {
             take(rest)?;
-            skip_while(rest, |byte| {
-                byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
-            });
+            skip_while(rest, |byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
             skip(rest, b':')
         }
         b'%' => {
@@ -167,10 +160,7 @@ mod tests {
             (b"  \"a\" \t,\t \"b\"  ", &["a", "b"]),
             (b"\"a,b\", \"c\\\"d\\\\\"", &["a,b", "c\"d\\"]),
             (b"\"a\";q=0.5;x;y=\"z,\", \"b\"", &["a", "b"]),
-            (
-                b"\"a\";b=?1;c=:YWJj:;d=tok/en;e=-5;f=@1700000000;g=%\"x\"",
-                &["a"],
-            ),
+            (b"\"a\";b=?1;c=:YWJj:;d=tok/en;e=-5;f=@1700000000;g=%\"x\"", &["a"]),
             (b"\"a\"; b=1", &["a"]),
             (b"\"\"", &[""]),
         ];
@@ -204,12 +194,7 @@ mod tests {
             b"?1",
         ];
         for text in cases {
-            assert_eq!(
-                parse_list(text, 10),
-                None,
-                "{}",
-                String::from_utf8_lossy(text)
-            );
+            assert_eq!(parse_list(text, 10), None, "{}", String::from_utf8_lossy(text));
             assert_eq!(parse_item(text), None, "{}", String::from_utf8_lossy(text));
         }
         assert_eq!(parse_list(b"\"a\", \"b\", \"c\"", 2), None);
@@ -223,10 +208,7 @@ mod tests {
         let list = write_list(&strings).unwrap();
         assert_eq!(parse_list(list.as_bytes(), 4).unwrap(), strings);
         for string in strings {
-            assert_eq!(
-                parse_item(write_item(string).unwrap().as_bytes()).unwrap(),
-                string
-            );
+            assert_eq!(parse_item(write_item(string).unwrap().as_bytes()).unwrap(), string);
         }
         assert_eq!(write_item("ä"), None);
         assert_eq!(write_list(&["a", "\n"]), None);

@@ -65,10 +65,7 @@ impl Session {
     /// Sets the limits that both ends have announced.
     pub(super) fn set_limits(&mut self, config: &Config, terms: Option<&Negotiated>) {
         let peers = terms.and_then(|terms| terms.peer_limits);
-        self.flow = config
-            .flow_control
-            .zip(peers)
-            .map(|(ours, peers)| Flow::new(&ours, &peers));
+        self.flow = config.flow_control.zip(peers).map(|(ours, peers)| Flow::new(&ours, &peers));
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -82,9 +79,8 @@ impl Session {
     /// Takes the next thing the peer says off the front of `body`.
     pub(super) fn read(&mut self, body: &mut Bytes) -> Result<Option<Message>, Violation> {
         let has_flow_control = self.flow.is_some();
-        let capsule = self.reader.read(body, |kind, len| {
-            capsules::decide(kind, len, has_flow_control)
-        })?;
+        let capsule =
+            self.reader.read(body, |kind, len| capsules::decide(kind, len, has_flow_control))?;
         capsule.map(capsules::parse).transpose()
     }
 
@@ -138,9 +134,8 @@ impl Session {
         };
         let total = final_size.unwrap_or(0).max(counts.received);
         flow.receive(Resource::Data, total - counts.received)?;
-        let mut announced: Vec<Bytes> = release(flow, Resource::Data, total - counts.read)
-            .into_iter()
-            .collect();
+        let mut announced: Vec<Bytes> =
+            release(flow, Resource::Data, total - counts.read).into_iter().collect();
         if is_peers {
             announced.extend(release(flow, Resource::Streams(Direction::of(stream)), 1));
         }

@@ -46,11 +46,7 @@ pub fn connection(role: Role, config: Config) -> Connection {
 pub fn full_config() -> Config {
     let config = Config::default();
     Config {
-        settings: Settings {
-            extended_connect: true,
-            datagrams: true,
-            ..config.settings
-        },
+        settings: Settings { extended_connect: true, datagrams: true, ..config.settings },
         ..config
     }
 }
@@ -87,12 +83,8 @@ pub fn control(settings: &[u64]) -> Vec<u8> {
     out
 }
 
-pub const GET: &[(&str, &str)] = &[
-    (":method", "GET"),
-    (":scheme", "https"),
-    (":authority", "example.org"),
-    (":path", "/"),
-];
+pub const GET: &[(&str, &str)] =
+    &[(":method", "GET"), (":scheme", "https"), (":authority", "example.org"), (":path", "/")];
 
 pub fn get() -> Vec<u8> {
     headers(GET)

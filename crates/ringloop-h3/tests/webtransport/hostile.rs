@@ -26,10 +26,7 @@ fn code_for(from: Role, config: &Config, body: &[Bytes], fin: bool) -> Option<Co
     for (at, piece) in body.iter().enumerate() {
         let is_last = at + 1 == body.len();
         let sender = pair.end(from);
-        sender
-            .h3
-            .send_data(session, piece.clone(), fin && is_last)
-            .unwrap();
+        sender.h3.send_data(session, piece.clone(), fin && is_last).unwrap();
     }
     pair.settle();
     let reset = pair.end(from).others.iter().find_map(|event| match event {
@@ -70,12 +67,7 @@ fn nothing_may_follow_a_close() {
     for from in ROLES {
         let close = capsule(0x2843, &[0; 4]);
         let more = Bytes::from("more");
-        let code = code_for(
-            from,
-            &Config::default(),
-            &[close.clone(), more.clone()],
-            false,
-        );
+        let code = code_for(from, &Config::default(), &[close.clone(), more.clone()], false);
         assert_eq!(code, None, "its side had ended");
         let (mut pair, session) = Pair::open(1, &Config::default());
         pair.make_hostile(from);
@@ -84,13 +76,12 @@ fn nothing_may_follow_a_close() {
         assert_eq!(ending(&mut pair, other(from)), closed(0, ""));
         pair.end(from).h3.send_data(session, more, false).unwrap();
         pair.settle();
-        assert!(pair.end(from).others.iter().any(|event| matches!(
-            event,
-            H3Event::Stopped {
-                code: Code::H3_MESSAGE_ERROR,
-                ..
-            }
-        )));
+        assert!(
+            pair.end(from).others.iter().any(|event| matches!(
+                event,
+                H3Event::Stopped { code: Code::H3_MESSAGE_ERROR, .. }
+            ))
+        );
         assert_eq!(pair.end(other(from)).h3.request_count(), 0);
     }
 }
@@ -110,28 +101,18 @@ fn limits_that_make_no_sense_end_the_session() {
         ] {
             assert_eq!(code_for(from, &config, &[body], false), violation);
         }
-        let rises = [
-            limit(0x190b_4d3d, 1001),
-            limit(0x190b_4d3f, 1 << 60),
-            limit(0x190b_4d41, 7),
-        ];
+        let rises = [limit(0x190b_4d3d, 1001), limit(0x190b_4d3f, 1 << 60), limit(0x190b_4d41, 7)];
         assert_eq!(code_for(from, &config, &rises, false), None);
         let malformed = [capsule(0x190b_4d3d, &[1, 2])];
-        assert_eq!(
-            code_for(from, &config, &malformed, false),
-            Some(Code::H3_MESSAGE_ERROR)
-        );
+        assert_eq!(code_for(from, &config, &malformed, false), Some(Code::H3_MESSAGE_ERROR));
     }
 }
 
 #[test]
 fn without_flow_control_its_capsules_are_ignored() {
     for from in ROLES {
-        let body = [
-            limit(0x190b_4d3d, 0),
-            capsule(0x190b_4d3f, &[7; 3]),
-            limit(0x190b_4d44, 1 << 61),
-        ];
+        let body =
+            [limit(0x190b_4d3d, 0), capsule(0x190b_4d3f, &[7; 3]), limit(0x190b_4d44, 1 << 61)];
         assert_eq!(code_for(from, &Config::default(), &body, false), None);
     }
 }
@@ -150,16 +131,11 @@ fn past_the_limit_on_streams_or_data_the_session_ends() {
             }
             pair.settle();
             let receiver = pair.end(other(from));
-            let arrived: Vec<(StreamId, usize)> = receiver
-                .streams
-                .iter()
-                .map(|(id, r)| (*id, r.bytes.len()))
-                .collect();
+            let arrived: Vec<(StreamId, usize)> =
+                receiver.streams.iter().map(|(id, r)| (*id, r.bytes.len())).collect();
             for (stream, len) in arrived {
                 // What is behind the first bytes, the application counts.
-                receiver
-                    .sessions
-                    .received(&mut receiver.h3, session, stream, len as u64);
+                receiver.sessions.received(&mut receiver.h3, session, stream, len as u64);
             }
             pair.settle();
             let code = Code(codes::FLOW_CONTROL_ERROR);
@@ -191,22 +167,15 @@ fn capsules_before_the_answer_are_kept_up_to_a_limit() {
     let mut pair = Pair::connected(1, &Config::default());
     pair.make_hostile(Role::Client);
     let session = pair.request_by_hand("webtransport", HeaderMap::new());
-    pair.client
-        .h3
-        .send_data(session, capsule(0x78ae, &[]), false)
-        .unwrap();
+    pair.client.h3.send_data(session, capsule(0x78ae, &[]), false).unwrap();
     pair.settle();
     assert_eq!(pair.server.request(), session);
     assert!(pair.server.events.is_empty());
     crate::accept(&mut pair, session);
     pair.settle();
-    pair.server
-        .find(|event| matches!(event, Event::Draining { .. }).then_some(()));
+    pair.server.find(|event| matches!(event, Event::Draining { .. }).then_some(()));
     let server = &mut pair.server;
-    server
-        .sessions
-        .abort(&mut server.h3, session, GONE)
-        .unwrap();
+    server.sessions.abort(&mut server.h3, session, GONE).unwrap();
     pair.settle();
 
     let session = pair.request_by_hand("webtransport", HeaderMap::new());
@@ -214,29 +183,16 @@ fn capsules_before_the_answer_are_kept_up_to_a_limit() {
     pair.client.h3.send_data(session, much, false).unwrap();
     pair.settle();
     let told = ending(&mut pair, Role::Server);
-    assert!(matches!(
-        told,
-        Ending::Failed {
-            code: Code::H3_EXCESSIVE_LOAD,
-            ..
-        }
-    ));
+    assert!(matches!(told, Ending::Failed { code: Code::H3_EXCESSIVE_LOAD, .. }));
 }
 
 #[test]
 fn streams_without_a_session_are_kept_up_to_a_limit() {
-    let config = Config {
-        early_streams_max: 4,
-        ..Config::default()
-    };
+    let config = Config { early_streams_max: 4, ..Config::default() };
     let mut pair = Pair::connected(1, &config);
     pair.make_hostile(Role::Client);
     let streams = [(); 20].map(|()| {
-        pair.stream_by_hand(
-            Role::Client,
-            Direction::Bidirectional,
-            &[0x40, 0x41, 0x44, 0],
-        )
+        pair.stream_by_hand(Role::Client, Direction::Bidirectional, &[0x40, 0x41, 0x44, 0])
     });
     pair.settle();
     let rejected = streams.iter().filter(|stream| {
@@ -249,27 +205,18 @@ fn streams_without_a_session_are_kept_up_to_a_limit() {
 
 #[test]
 fn datagrams_without_a_session_are_dropped_past_a_limit() {
-    let config = Config {
-        early_datagrams_max: 4,
-        ..Config::default()
-    };
+    let config = Config { early_datagrams_max: 4, ..Config::default() };
     let mut pair = Pair::connected(1, &config);
     let session = pair.connect(&[]).unwrap();
     for byte in 0..20 {
         let client = &mut pair.client;
-        client
-            .sessions
-            .send_datagram(&mut client.h3, session, vec![byte].into())
-            .unwrap();
+        client.sessions.send_datagram(&mut client.h3, session, vec![byte].into()).unwrap();
     }
     pair.settle();
     crate::accept(&mut pair, session);
     pair.flush();
-    let datagrams = pair
-        .server
-        .events
-        .iter()
-        .filter(|event| matches!(event, Event::Datagram { .. }));
+    let datagrams =
+        pair.server.events.iter().filter(|event| matches!(event, Event::Datagram { .. }));
     assert_eq!(datagrams.count(), 4);
 }
 
@@ -297,11 +244,7 @@ fn a_session_that_is_no_request_ends_the_connection() {
         for direction in DIRECTIONS {
             let (mut pair, _) = Pair::open(1, &Config::default());
             pair.make_hostile(from);
-            let signal = if direction == Direction::Bidirectional {
-                0x41
-            } else {
-                0x54
-            };
+            let signal = if direction == Direction::Bidirectional { 0x41 } else { 0x54 };
             pair.stream_by_hand(from, direction, &[0x40, signal, 2]);
             assert_eq!(pair.settle_with_error(other(from)), Code::H3_ID_ERROR);
         }
@@ -312,11 +255,8 @@ fn a_session_that_is_no_request_ends_the_connection() {
 fn a_client_refuses_streams_of_sessions_that_it_does_not_have() {
     let (mut pair, _) = Pair::open(1, &Config::default());
     pair.make_hostile(Role::Server);
-    let stream = pair.stream_by_hand(
-        Role::Server,
-        Direction::Bidirectional,
-        &[0x40, 0x41, 0x44, 0],
-    );
+    let stream =
+        pair.stream_by_hand(Role::Server, Direction::Bidirectional, &[0x40, 0x41, 0x44, 0]);
     pair.settle();
     assert_eq!(pair.server.streams[&stream].reset, Some(GONE));
 }
@@ -326,10 +266,7 @@ fn a_peer_that_does_not_end_its_side_is_stopped() {
     let (mut pair, session) = Pair::open(1, &Config::default());
     pair.make_hostile(Role::Client);
     let server = &mut pair.server;
-    server
-        .sessions
-        .close(&mut server.h3, session, 0, "")
-        .unwrap();
+    server.sessions.close(&mut server.h3, session, 0, "").unwrap();
     pair.settle();
     let chunk = Bytes::from(vec![0; 10_000]);
     for _ in 0..limits::BYTES_AFTER_CLOSE_MAX / 10_000 + 2 {
@@ -354,10 +291,7 @@ fn ended_sessions_of_a_lazy_peer_are_bounded() {
         assert_eq!(pair.server.request(), session);
         crate::accept(&mut pair, session);
         let server = &mut pair.server;
-        server
-            .sessions
-            .close(&mut server.h3, session, 0, "")
-            .unwrap();
+        server.sessions.close(&mut server.h3, session, 0, "").unwrap();
         pair.settle();
         assert!(pair.server.h3.request_count() <= limits::SESSIONS_ENDED_MAX + 1);
     }
@@ -370,24 +304,15 @@ fn a_flood_of_sessions_leaves_nothing_behind() {
     for _ in 0..500 {
         let session = pair.request_by_hand("webtransport", HeaderMap::new());
         pair.settle();
-        pair.client
-            .h3
-            .cancel(session, Code::H3_REQUEST_CANCELLED)
-            .unwrap();
+        pair.client.h3.cancel(session, Code::H3_REQUEST_CANCELLED).unwrap();
         pair.settle();
     }
-    assert_eq!(
-        (pair.server.sessions.count(), pair.server.h3.request_count()),
-        (0, 0)
-    );
+    assert_eq!((pair.server.sessions.count(), pair.server.h3.request_count()), (0, 0));
 }
 
 #[test]
 fn half_open_sessions_count() {
-    let config = Config {
-        sessions_max: 4,
-        ..with_flow_control(100, 1)
-    };
+    let config = Config { sessions_max: 4, ..with_flow_control(100, 1) };
     let mut pair = Pair::new(1, &config, &config);
     pair.hold(Role::Client, StreamId(2));
     pair.settle();
@@ -396,10 +321,7 @@ fn half_open_sessions_count() {
         pair.request_by_hand("webtransport", HeaderMap::new());
     }
     pair.settle();
-    assert_eq!(
-        (pair.server.sessions.count(), pair.server.h3.request_count()),
-        (4, 4)
-    );
+    assert_eq!((pair.server.sessions.count(), pair.server.h3.request_count()), (4, 4));
 }
 
 #[test]
@@ -413,10 +335,7 @@ fn requests_before_settings_that_allow_fewer_are_rejected() {
     pair.settle();
     assert_eq!(pair.server.sessions.count(), 3);
     pair.deliver_all();
-    assert_eq!(
-        pair.server.sessions.ids().collect::<Vec<_>>(),
-        sessions[..1]
-    );
+    assert_eq!(pair.server.sessions.ids().collect::<Vec<_>>(), sessions[..1]);
 }
 
 #[test]
@@ -428,29 +347,23 @@ fn a_request_that_is_not_https_is_malformed() {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = http::Method::CONNECT;
     parts.uri = http::Uri::from_static("http://example.org/echo");
-    parts
-        .extensions
-        .insert(ringloop_h3::Protocol::new("webtransport"));
+    parts.extensions.insert(ringloop_h3::Protocol::new("webtransport"));
     client.h3.send_request(stream, &parts, false).unwrap();
     pair.settle();
     assert_eq!(pair.server.sessions.count(), 0);
-    assert!(pair.client.others.iter().any(|event| matches!(
-        event,
-        H3Event::Reset {
-            code: Code::H3_MESSAGE_ERROR,
-            ..
-        }
-    )));
+    assert!(
+        pair.client
+            .others
+            .iter()
+            .any(|event| matches!(event, H3Event::Reset { code: Code::H3_MESSAGE_ERROR, .. }))
+    );
 }
 
 #[test]
 fn a_sub_protocol_that_was_not_offered_ends_the_session() {
-    for (value, is_refused) in [
-        ("\"other\"", true),
-        ("\"mine\"", false),
-        ("mine", false),
-        ("7", false),
-    ] {
+    for (value, is_refused) in
+        [("\"other\"", true), ("\"mine\"", false), ("mine", false), ("7", false)]
+    {
         let mut pair = Pair::connected(1, &Config::default());
         pair.make_hostile(Role::Server);
         let session = pair.connect(&["mine"]).unwrap();
@@ -458,10 +371,7 @@ fn a_sub_protocol_that_was_not_offered_ends_the_session() {
         let (mut parts, ()) = Response::new(()).into_parts();
         let name = HeaderName::from_static("wt-protocol");
         parts.headers.insert(name, HeaderValue::from_static(value));
-        pair.server
-            .h3
-            .send_response(session, &parts, false)
-            .unwrap();
+        pair.server.h3.send_response(session, &parts, false).unwrap();
         pair.settle();
         if is_refused {
             let code = Code(codes::ALPN_ERROR);
@@ -486,13 +396,8 @@ fn a_redirection_is_told_and_not_followed() {
     pair.settle();
     let (mut parts, ()) = Response::new(()).into_parts();
     parts.status = StatusCode::PERMANENT_REDIRECT;
-    parts
-        .headers
-        .insert("location", HeaderValue::from_static("https://example.com/"));
-    pair.server
-        .h3
-        .send_response(session, &parts, false)
-        .unwrap();
+    parts.headers.insert("location", HeaderValue::from_static("https://example.com/"));
+    pair.server.h3.send_response(session, &parts, false).unwrap();
     pair.settle();
     let status = pair.client.find(|event| match event {
         Event::Rejected { parts, .. } => Some(parts.status),

@@ -41,10 +41,7 @@ fn with_flow_control(data: u64, streams: u64) -> Config {
 fn accept(pair: &mut Pair, session: StreamId) {
     let server = &mut pair.server;
     let headers = HeaderMap::new();
-    server
-        .sessions
-        .accept(&mut server.h3, session, headers, None)
-        .unwrap();
+    server.sessions.accept(&mut server.h3, session, headers, None).unwrap();
 }
 
 fn ending(pair: &mut Pair, role: Role) -> Ending {
@@ -55,28 +52,18 @@ fn ending(pair: &mut Pair, role: Role) -> Ending {
 }
 
 fn closed(code: u32, reason: &str) -> Ending {
-    Ending::Closed {
-        code,
-        reason: reason.to_owned(),
-    }
+    Ending::Closed { code, reason: reason.to_owned() }
 }
 
 #[test]
 fn each_dialect_opens_a_session() {
-    let config = Config {
-        has_reset_stream_at: true,
-        ..Config::default()
-    };
+    let config = Config { has_reset_stream_at: true, ..Config::default() };
     for (settings, dialect, token) in [
         (&[ENABLE_WEBTRANSPORT][..], Dialect::Draft02, "webtransport"),
         (&[MAX_SESSIONS_07], Dialect::Draft07, "webtransport"),
         (&[MAX_SESSIONS_13], Dialect::Draft13, "webtransport"),
         (&[WT_ENABLED], Dialect::Draft15, "webtransport-h3"),
-        (
-            &[ENABLE_WEBTRANSPORT, MAX_SESSIONS_07],
-            Dialect::Draft07,
-            "webtransport",
-        ),
+        (&[ENABLE_WEBTRANSPORT, MAX_SESSIONS_07], Dialect::Draft07, "webtransport"),
     ] {
         let mut pair = Pair::with_settings(1, &config, &config, Some(settings));
         pair.settle();
@@ -84,10 +71,7 @@ fn each_dialect_opens_a_session() {
         // The server has sent all, so the client speaks the newest: a request of the client's dialect, by hand.
         let mut headers = HeaderMap::new();
         if dialect == Dialect::Draft02 {
-            headers.insert(
-                "sec-webtransport-http3-draft02",
-                HeaderValue::from_static("1"),
-            );
+            headers.insert("sec-webtransport-http3-draft02", HeaderValue::from_static("1"));
         }
         pair.make_hostile(Role::Client);
         let session = pair.request_by_hand(token, headers);
@@ -102,19 +86,13 @@ fn each_dialect_opens_a_session() {
         let answer = answer.unwrap();
         assert_eq!(answer.status, StatusCode::OK);
         let version = answer.headers.get("sec-webtransport-http3-draft");
-        assert_eq!(
-            version.is_some_and(|v| v == "draft02"),
-            dialect == Dialect::Draft02
-        );
+        assert_eq!(version.is_some_and(|v| v == "draft02"), dialect == Dialect::Draft02);
     }
 }
 
 #[test]
 fn a_client_speaks_the_servers_dialect() {
-    let config = Config {
-        has_reset_stream_at: true,
-        ..Config::default()
-    };
+    let config = Config { has_reset_stream_at: true, ..Config::default() };
     for (settings, dialect) in [
         (&[ENABLE_WEBTRANSPORT][..], Dialect::Draft02),
         (&[MAX_SESSIONS_07], Dialect::Draft07),
@@ -128,12 +106,7 @@ fn a_client_speaks_the_servers_dialect() {
         pair.settle();
         let (protocol, is_named) = pair.server.find(|event| match event {
             Event::Request { parts, .. } => Some((
-                parts
-                    .extensions
-                    .get::<Protocol>()
-                    .unwrap()
-                    .as_str()
-                    .to_owned(),
+                parts.extensions.get::<Protocol>().unwrap().as_str().to_owned(),
                 parts.headers.contains_key("sec-webtransport-http3-draft02"),
             )),
             _ => None,
@@ -142,8 +115,7 @@ fn a_client_speaks_the_servers_dialect() {
         assert_eq!(is_named, dialect == Dialect::Draft02);
         accept(&mut pair, session);
         pair.settle();
-        pair.client
-            .find(|event| matches!(event, Event::Accepted { .. }).then_some(()));
+        pair.client.find(|event| matches!(event, Event::Accepted { .. }).then_some(()));
     }
 }
 
@@ -163,11 +135,7 @@ fn a_client_without_settings_of_webtransport_is_served_all_the_same() {
 fn a_client_does_not_connect_to_a_server_without_webtransport() {
     let config = Config::default();
     let mut pair = Pair::with_server_settings(1, &config, &[]);
-    assert_eq!(
-        pair.connect(&[]),
-        Err(Error::NotSupported),
-        "before SETTINGS"
-    );
+    assert_eq!(pair.connect(&[]), Err(Error::NotSupported), "before SETTINGS");
     pair.settle();
     let dialect = pair.client.find(|event| match event {
         Event::Settings { dialect } => Some(*dialect),
@@ -189,14 +157,9 @@ fn a_sub_protocol_is_chosen_among_those_offered() {
     assert_eq!(offered, ["moq-16", "a \"b\""]);
     let server = &mut pair.server;
     let not_offered =
-        server
-            .sessions
-            .accept(&mut server.h3, session, HeaderMap::new(), Some("other"));
+        server.sessions.accept(&mut server.h3, session, HeaderMap::new(), Some("other"));
     assert!(matches!(not_offered, Err(Error::Invalid(_))));
-    server
-        .sessions
-        .accept(&mut server.h3, session, HeaderMap::new(), Some("a \"b\""))
-        .unwrap();
+    server.sessions.accept(&mut server.h3, session, HeaderMap::new(), Some("a \"b\"")).unwrap();
     pair.settle();
     let chosen = pair.client.find(|event| match event {
         Event::Accepted { protocol, .. } => Some(protocol.clone()),
@@ -209,9 +172,7 @@ fn a_sub_protocol_is_chosen_among_those_offered() {
 fn a_rejected_session_is_forgotten_with_its_streams() {
     let mut pair = Pair::connected(1, &Config::default());
     let session = pair.connect(&[]).unwrap();
-    let stream = pair
-        .open_stream(Role::Client, session, Direction::Bidirectional)
-        .unwrap();
+    let stream = pair.open_stream(Role::Client, session, Direction::Bidirectional).unwrap();
     pair.settle();
     assert_eq!(pair.server.request(), session);
     let server = &mut pair.server;
@@ -219,12 +180,7 @@ fn a_rejected_session_is_forgotten_with_its_streams() {
     headers.insert("retry-after", HeaderValue::from_static("3"));
     server
         .sessions
-        .reject(
-            &mut server.h3,
-            session,
-            StatusCode::TOO_MANY_REQUESTS,
-            headers,
-        )
+        .reject(&mut server.h3, session, StatusCode::TOO_MANY_REQUESTS, headers)
         .unwrap();
     pair.settle();
     let parts = pair.client.find(|event| match event {
@@ -235,10 +191,7 @@ fn a_rejected_session_is_forgotten_with_its_streams() {
         (parts.status.as_u16(), &parts.headers["retry-after"]),
         (429, &"3".parse().unwrap())
     );
-    assert_eq!(
-        (pair.client.sessions.count(), pair.server.sessions.count()),
-        (0, 0)
-    );
+    assert_eq!((pair.client.sessions.count(), pair.server.sessions.count()), (0, 0));
     assert_eq!(pair.client.streams[&stream].reset, Some(GONE));
     assert_eq!(pair.client.h3.request_count(), 0);
     assert_eq!(pair.server.h3.request_count(), 0);
@@ -266,11 +219,7 @@ fn streams_of_both_kinds_and_both_ends_carry_bytes() {
         pair.settle();
         for (to, stream, data) in sent {
             let received = &pair.end(to).streams[&stream];
-            assert_eq!(
-                (&received.bytes[..], received.fin),
-                (&data[..], true),
-                "seed {seed}"
-            );
+            assert_eq!((&received.bytes[..], received.fin), (&data[..], true), "seed {seed}");
         }
     }
 }
@@ -287,9 +236,7 @@ fn datagrams_reach_their_session() {
         (Role::Client, second, "d"),
     ] {
         let end = pair.end(from);
-        end.sessions
-            .send_datagram(&mut end.h3, session, Bytes::from(text))
-            .unwrap();
+        end.sessions.send_datagram(&mut end.h3, session, Bytes::from(text)).unwrap();
         pair.settle();
         let received = pair.end(other(from)).find(|event| match event {
             Event::Datagram { session, data } => Some((*session, data.clone())),
@@ -312,14 +259,9 @@ fn a_close_carries_code_and_reason_and_resets_all_streams() {
         }
         pair.settle();
         let end = pair.end(from);
-        end.sessions
-            .close(&mut end.h3, session, 0xdead_beef, "enough")
-            .unwrap();
+        end.sessions.close(&mut end.h3, session, 0xdead_beef, "enough").unwrap();
         pair.settle();
-        assert_eq!(
-            ending(&mut pair, other(from)),
-            closed(0xdead_beef, "enough")
-        );
+        assert_eq!(ending(&mut pair, other(from)), closed(0xdead_beef, "enough"));
         for (opener, stream) in streams {
             for end in ROLES {
                 let has_output = end == opener || stream.is_bidirectional();
@@ -337,11 +279,7 @@ fn a_close_carries_code_and_reason_and_resets_all_streams() {
             assert_eq!(pair.end(end).sessions.count(), 0);
             assert_eq!(pair.end(end).h3.request_count(), 0);
             assert!(
-                !pair
-                    .end(end)
-                    .events
-                    .iter()
-                    .any(|event| matches!(event, Event::Closed { .. }))
+                !pair.end(end).events.iter().any(|event| matches!(event, Event::Closed { .. }))
             );
         }
     }
@@ -351,10 +289,7 @@ fn a_close_carries_code_and_reason_and_resets_all_streams() {
 fn a_fin_is_a_close_without_code_and_a_reset_is_told() {
     for from in ROLES {
         let (mut pair, session) = Pair::open(1, &Config::default());
-        pair.end(from)
-            .h3
-            .send_data(session, Bytes::new(), true)
-            .unwrap();
+        pair.end(from).h3.send_data(session, Bytes::new(), true).unwrap();
         pair.settle();
         assert_eq!(ending(&mut pair, other(from)), closed(0, ""));
         // The other end has ended its side too.
@@ -362,16 +297,11 @@ fn a_fin_is_a_close_without_code_and_a_reset_is_told() {
 
         let (mut pair, session) = Pair::open(1, &Config::default());
         let end = pair.end(from);
-        end.sessions
-            .abort(&mut end.h3, session, Code::H3_INTERNAL_ERROR)
-            .unwrap();
+        end.sessions.abort(&mut end.h3, session, Code::H3_INTERNAL_ERROR).unwrap();
         pair.settle();
         let code = Code::H3_INTERNAL_ERROR;
         assert_eq!(ending(&mut pair, other(from)), Ending::Reset { code });
-        assert_eq!(
-            pair.client.h3.request_count() + pair.server.h3.request_count(),
-            0
-        );
+        assert_eq!(pair.client.h3.request_count() + pair.server.h3.request_count(), 0);
     }
 }
 
@@ -388,10 +318,7 @@ fn a_close_may_be_overtaken_by_a_stop() {
         pair.settle();
         pair.deliver_all();
         assert_eq!(ending(&mut pair, other(from)), closed(5, "late"));
-        assert_eq!(
-            pair.client.h3.request_count() + pair.server.h3.request_count(),
-            0
-        );
+        assert_eq!(pair.client.h3.request_count() + pair.server.h3.request_count(), 0);
     }
 }
 
@@ -405,12 +332,9 @@ fn a_drain_is_told_once_and_ends_nothing() {
         }
         pair.settle();
         let told = &pair.end(other(from)).events;
-        let drains = told
-            .iter()
-            .filter(|event| matches!(event, Event::Draining { .. }));
+        let drains = told.iter().filter(|event| matches!(event, Event::Draining { .. }));
         assert_eq!(drains.count(), 1);
-        pair.open_stream(other(from), session, Direction::Unidirectional)
-            .unwrap();
+        pair.open_stream(other(from), session, Direction::Unidirectional).unwrap();
     }
 }
 
@@ -438,9 +362,7 @@ fn requests_wait_for_the_clients_settings() {
     pair.hold(Role::Client, StreamId(2));
     pair.settle();
     let session = pair.connect(&[]).unwrap();
-    let stream = pair
-        .open_stream(Role::Client, session, Direction::Unidirectional)
-        .unwrap();
+    let stream = pair.open_stream(Role::Client, session, Direction::Unidirectional).unwrap();
     pair.write(Role::Client, stream, Bytes::from("early"), true);
     pair.settle();
     assert!(pair.server.events.is_empty());
@@ -457,24 +379,13 @@ fn what_is_here_before_its_session_waits() {
         let mut pair = Pair::connected(seed, &Config::default());
         let session = pair.connect(&[]).unwrap();
         pair.hold(Role::Client, session);
-        let stream = pair
-            .open_stream(Role::Client, session, Direction::Bidirectional)
-            .unwrap();
+        let stream = pair.open_stream(Role::Client, session, Direction::Bidirectional).unwrap();
         let data = pair.numbers.bytes(500);
         pair.write(Role::Client, stream, data.clone(), true);
         let client = &mut pair.client;
-        client
-            .sessions
-            .send_datagram(&mut client.h3, session, Bytes::from("early"))
-            .unwrap();
+        client.sessions.send_datagram(&mut client.h3, session, Bytes::from("early")).unwrap();
         pair.settle();
-        assert!(
-            !pair
-                .server
-                .events
-                .iter()
-                .any(|event| !matches!(event, Event::Settings { .. }))
-        );
+        assert!(!pair.server.events.iter().any(|event| !matches!(event, Event::Settings { .. })));
         pair.deliver_all();
         assert_eq!(pair.server.request(), session);
         assert_eq!(pair.server.events.len(), 0, "until it is accepted");
@@ -485,8 +396,7 @@ fn what_is_here_before_its_session_waits() {
             _ => None,
         });
         assert_eq!(opened, stream);
-        pair.server
-            .find(|event| matches!(event, Event::Datagram { .. }).then_some(()));
+        pair.server.find(|event| matches!(event, Event::Datagram { .. }).then_some(()));
         pair.settle();
         let received = &pair.server.streams[&stream];
         assert_eq!(received.bytes.len(), data.len());
@@ -502,14 +412,11 @@ fn a_servers_streams_may_overtake_its_answer() {
     accept(&mut pair, session);
     pair.flush();
     pair.hold(Role::Server, session);
-    let stream = pair
-        .open_stream(Role::Server, session, Direction::Bidirectional)
-        .unwrap();
+    let stream = pair.open_stream(Role::Server, session, Direction::Bidirectional).unwrap();
     pair.settle();
     pair.client.events.clear();
     pair.deliver_all();
-    pair.client
-        .find(|event| matches!(event, Event::Accepted { .. }).then_some(()));
+    pair.client.find(|event| matches!(event, Event::Accepted { .. }).then_some(()));
     let opened = pair.client.find(|event| match event {
         Event::Stream { stream, .. } => Some(*stream),
         _ => None,
@@ -520,9 +427,7 @@ fn a_servers_streams_may_overtake_its_answer() {
 #[test]
 fn application_codes_pass_through_resets() {
     let (mut pair, session) = Pair::open(1, &Config::default());
-    let stream = pair
-        .open_stream(Role::Client, session, Direction::Bidirectional)
-        .unwrap();
+    let stream = pair.open_stream(Role::Client, session, Direction::Bidirectional).unwrap();
     pair.settle();
     let code = Code(codes::to_http_code(0xffff_0001));
     pair.signal(Role::Client, Transmit::Reset { stream, code });
@@ -539,12 +444,8 @@ fn several_sessions_are_independent() {
     let config = with_flow_control(1 << 20, 10);
     let (mut pair, first) = Pair::open(1, &config);
     let second = pair.open_session();
-    let kept = pair
-        .open_stream(Role::Server, second, Direction::Bidirectional)
-        .unwrap();
-    let gone = pair
-        .open_stream(Role::Server, first, Direction::Bidirectional)
-        .unwrap();
+    let kept = pair.open_stream(Role::Server, second, Direction::Bidirectional).unwrap();
+    let gone = pair.open_stream(Role::Server, first, Direction::Bidirectional).unwrap();
     pair.settle();
     let client = &mut pair.client;
     client.sessions.close(&mut client.h3, first, 1, "").unwrap();
@@ -556,10 +457,7 @@ fn several_sessions_are_independent() {
 
 #[test]
 fn the_number_of_sessions_is_limited_at_both_ends() {
-    let config = Config {
-        sessions_max: 3,
-        ..with_flow_control(1000, 10)
-    };
+    let config = Config { sessions_max: 3, ..with_flow_control(1000, 10) };
     let mut pair = Pair::connected(1, &config);
     for _ in 0..3 {
         pair.connect(&[]).unwrap();
@@ -583,10 +481,7 @@ fn without_flow_control_draft_13_has_one_session() {
     let session = pair.open_session();
     assert_eq!(pair.connect(&[]), Err(Error::TooManySessions));
     let client = &mut pair.client;
-    client
-        .sessions
-        .close(&mut client.h3, session, 0, "")
-        .unwrap();
+    client.sessions.close(&mut client.h3, session, 0, "").unwrap();
     pair.settle();
     pair.open_session();
 }
@@ -597,14 +492,10 @@ fn stream_limits_hold_and_are_raised() {
         for direction in DIRECTIONS {
             let (mut pair, session) = Pair::open(1, &with_flow_control(1000, 2));
             let streams = [(); 2].map(|()| pair.open_stream(from, session, direction).unwrap());
-            assert_eq!(
-                pair.open_stream(from, session, direction),
-                Err(Error::Blocked)
-            );
+            assert_eq!(pair.open_stream(from, session, direction), Err(Error::Blocked));
             pair.settle();
             let peer = pair.end(other(from));
-            peer.sessions
-                .stream_ended(&mut peer.h3, session, streams[0], None);
+            peer.sessions.stream_ended(&mut peer.h3, session, streams[0], None);
             pair.settle();
             let unblocked = pair.end(from).find(|event| match event {
                 Event::StreamsUnblocked { direction, .. } => Some(*direction),
@@ -612,10 +503,7 @@ fn stream_limits_hold_and_are_raised() {
             });
             assert_eq!(unblocked, direction);
             pair.open_stream(from, session, direction).unwrap();
-            assert_eq!(
-                pair.open_stream(from, session, direction),
-                Err(Error::Blocked)
-            );
+            assert_eq!(pair.open_stream(from, session, direction), Err(Error::Blocked));
             pair.settle();
         }
     }
@@ -624,16 +512,9 @@ fn stream_limits_hold_and_are_raised() {
 #[test]
 fn data_limits_hold_and_are_raised_as_data_is_read() {
     let (mut pair, session) = Pair::open(1, &with_flow_control(100, 10));
-    let stream = pair
-        .open_stream(Role::Client, session, Direction::Unidirectional)
-        .unwrap();
+    let stream = pair.open_stream(Role::Client, session, Direction::Unidirectional).unwrap();
     let client = &mut pair.client;
-    let mut reserve = |wanted| {
-        client
-            .sessions
-            .reserve(&mut client.h3, session, wanted)
-            .unwrap()
-    };
+    let mut reserve = |wanted| client.sessions.reserve(&mut client.h3, session, wanted).unwrap();
     assert_eq!(reserve(60), 60);
     assert_eq!(reserve(60), 40);
     client.sessions.unreserve(session, 10);
@@ -644,18 +525,12 @@ fn data_limits_hold_and_are_raised_as_data_is_read() {
         Event::Stream { data, .. } => Some(data.len() as u64),
         _ => None,
     });
-    server
-        .sessions
-        .received(&mut server.h3, session, stream, 90 - first);
+    server.sessions.received(&mut server.h3, session, stream, 90 - first);
     server.sessions.read(&mut server.h3, session, stream, 70);
     pair.settle();
-    pair.client
-        .find(|event| matches!(event, Event::DataUnblocked { .. }).then_some(()));
+    pair.client.find(|event| matches!(event, Event::DataUnblocked { .. }).then_some(()));
     let client = &mut pair.client;
-    assert_eq!(
-        client.sessions.reserve(&mut client.h3, session, 1000),
-        Ok(80)
-    );
+    assert_eq!(client.sessions.reserve(&mut client.h3, session, 1000), Ok(80));
 }
 
 #[test]
@@ -664,60 +539,33 @@ fn calls_in_the_wrong_state_change_nothing() {
     let server = &mut pair.server;
     let unknown = StreamId(400);
     let headers = HeaderMap::new;
-    let again = server
-        .sessions
-        .accept(&mut server.h3, session, headers(), None);
+    let again = server.sessions.accept(&mut server.h3, session, headers(), None);
     assert!(matches!(again, Err(Error::Unexpected(_))));
-    let late = server
-        .sessions
-        .reject(&mut server.h3, session, StatusCode::NOT_FOUND, headers());
+    let late = server.sessions.reject(&mut server.h3, session, StatusCode::NOT_FOUND, headers());
     assert!(matches!(late, Err(Error::Unexpected(_))));
     let not_ours = server.sessions.open(&mut server.h3, session, StreamId(0));
     assert!(matches!(not_ours, Err(Error::Unexpected(_))));
-    let datagram = server
-        .sessions
-        .send_datagram(&mut server.h3, unknown, Bytes::new());
+    let datagram = server.sessions.send_datagram(&mut server.h3, unknown, Bytes::new());
     assert_eq!(datagram, Err(Error::UnknownSession));
-    assert_eq!(
-        server.sessions.close(&mut server.h3, unknown, 0, ""),
-        Err(Error::UnknownSession)
-    );
-    assert_eq!(
-        server.sessions.abort(&mut server.h3, unknown, GONE),
-        Err(Error::UnknownSession)
-    );
-    assert_eq!(
-        server.sessions.drain(&mut server.h3, unknown),
-        Err(Error::UnknownSession)
-    );
+    assert_eq!(server.sessions.close(&mut server.h3, unknown, 0, ""), Err(Error::UnknownSession));
+    assert_eq!(server.sessions.abort(&mut server.h3, unknown, GONE), Err(Error::UnknownSession));
+    assert_eq!(server.sessions.drain(&mut server.h3, unknown), Err(Error::UnknownSession));
     let uri = http::Uri::from_static("https://example.org/");
-    let connect = server
-        .sessions
-        .connect(&mut server.h3, StreamId(9), &uri, headers(), &[]);
+    let connect = server.sessions.connect(&mut server.h3, StreamId(9), &uri, headers(), &[]);
     assert!(matches!(connect, Err(Error::Unexpected(_))));
-    server
-        .sessions
-        .close(&mut server.h3, session, 0, "")
-        .unwrap();
-    assert_eq!(
-        server.sessions.close(&mut server.h3, session, 0, ""),
-        Err(Error::UnknownSession)
-    );
+    server.sessions.close(&mut server.h3, session, 0, "").unwrap();
+    assert_eq!(server.sessions.close(&mut server.h3, session, 0, ""), Err(Error::UnknownSession));
     pair.settle();
 
     let mut pair = Pair::connected(1, &Config::default());
     let client = &mut pair.client;
     for uri in ["http://example.org/", "/path"] {
         let uri = http::Uri::from_static(uri);
-        let connect = client
-            .sessions
-            .connect(&mut client.h3, StreamId(0), &uri, headers(), &[]);
+        let connect = client.sessions.connect(&mut client.h3, StreamId(0), &uri, headers(), &[]);
         assert!(matches!(connect, Err(Error::Invalid(_))));
     }
     let uri = http::Uri::from_static("https://example.org/");
-    let connect = client
-        .sessions
-        .connect(&mut client.h3, StreamId(0), &uri, headers(), &["ä"]);
+    let connect = client.sessions.connect(&mut client.h3, StreamId(0), &uri, headers(), &["ä"]);
     assert!(matches!(connect, Err(Error::Invalid(_))));
     assert_eq!(client.sessions.count(), 0);
     let session = pair.connect(&[]).unwrap();
@@ -725,9 +573,7 @@ fn calls_in_the_wrong_state_change_nothing() {
     let server = &mut pair.server;
     let early = server.sessions.open(&mut server.h3, session, StreamId(1));
     assert!(matches!(early, Err(Error::Unexpected(_))));
-    let ok = server
-        .sessions
-        .reject(&mut server.h3, session, StatusCode::OK, headers());
+    let ok = server.sessions.reject(&mut server.h3, session, StatusCode::OK, headers());
     assert!(matches!(ok, Err(Error::Invalid(_))));
 }
 
@@ -736,10 +582,7 @@ fn plain_requests_pass_by() {
     let mut pair = Pair::connected(1, &Config::default());
     let client = &mut pair.client;
     let stream = client.quic_stream(Direction::Bidirectional);
-    let (mut parts, ()) = http::Request::get("https://example.org/")
-        .body(())
-        .unwrap()
-        .into_parts();
+    let (mut parts, ()) = http::Request::get("https://example.org/").body(()).unwrap().into_parts();
     parts.headers.insert("x", HeaderValue::from_static("y"));
     client.h3.send_request(stream, &parts, true).unwrap();
     pair.settle();

@@ -72,11 +72,8 @@ pub fn run(input: &[u8]) {
         early_datagrams_max: 3,
         early_bytes_max: 200,
     };
-    let (victim, hostile) = if setup & 4 != 0 {
-        (Role::Client, Role::Server)
-    } else {
-        (Role::Server, Role::Client)
-    };
+    let (victim, hostile) =
+        if setup & 4 != 0 { (Role::Client, Role::Server) } else { (Role::Server, Role::Client) };
     let mut pair = Pair::new(u64::from(setup), &config, &config);
     if setup & 8 != 0 {
         // SETTINGS come when they like.
@@ -131,9 +128,7 @@ impl Scene<'_> {
                 parts.status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
                 let value = [&b"\"a\""[..], b"\"c\"", b"?"][self.choices.below(3)];
                 if let Ok(value) = HeaderValue::from_bytes(value) {
-                    parts
-                        .headers
-                        .insert(HeaderName::from_static("wt-protocol"), value);
+                    parts.headers.insert(HeaderName::from_static("wt-protocol"), value);
                 }
                 let end = self.choices.below(4) == 0;
                 let hostile = self.pair.end(self.hostile);
@@ -168,10 +163,7 @@ impl Scene<'_> {
         match self.choices.below(3) {
             0 => {
                 let mut value = Vec::new();
-                varint::write(
-                    &mut value,
-                    u64::from(self.choices.byte()) << self.choices.below(54),
-                );
+                varint::write(&mut value, u64::from(self.choices.byte()) << self.choices.below(54));
                 capsule::write(&mut body, kind, &value);
             }
             1 => capsule::write(&mut body, kind, self.choices.some()),
@@ -187,19 +179,14 @@ impl Scene<'_> {
         } else {
             Direction::Unidirectional
         };
-        let signal = if direction == Direction::Bidirectional {
-            0x41
-        } else {
-            0x54
-        };
+        let signal = if direction == Direction::Bidirectional { 0x41 } else { 0x54 };
         let mut bytes = vec![0x40, signal];
         varint::write(&mut bytes, self.session().0);
         bytes.extend_from_slice(self.choices.some());
         let stream = self.pair.stream_by_hand(self.hostile, direction, &bytes);
         if self.choices.below(3) == 0 {
             let code = Code(u64::from(self.choices.byte()));
-            self.pair
-                .signal(self.hostile, Transmit::Reset { stream, code });
+            self.pair.signal(self.hostile, Transmit::Reset { stream, code });
         }
     }
 
@@ -240,10 +227,7 @@ impl Scene<'_> {
                     sessions.stream_ended(h3, session, stream, Some(len));
                 }
             }
-            _ => drop(
-                self.pair
-                    .open_stream(self.victim, session, Direction::Bidirectional),
-            ),
+            _ => drop(self.pair.open_stream(self.victim, session, Direction::Bidirectional)),
         }
     }
 

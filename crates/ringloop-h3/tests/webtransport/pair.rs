@@ -25,9 +25,7 @@ impl Numbers {
     }
 
     pub fn bytes(&mut self, len_max: u64) -> Bytes {
-        (0..self.below(len_max))
-            .map(|_| self.below(256) as u8)
-            .collect()
+        (0..self.below(len_max)).map(|_| self.below(256) as u8).collect()
     }
 }
 
@@ -143,10 +141,7 @@ impl End {
             }
         }
         while let Some(event) = self.sessions.poll_event() {
-            if let Event::Stream {
-                stream, data, fin, ..
-            } = &event
-            {
+            if let Event::Stream { stream, data, fin, .. } = &event {
                 let received = self.streams.entry(*stream).or_default();
                 received.bytes.extend_from_slice(data);
                 received.fin |= fin;
@@ -380,9 +375,7 @@ impl Pair {
         let client = &mut self.client;
         let stream = client.quic_stream(Direction::Bidirectional);
         let uri = Uri::from_static("https://example.org/echo");
-        client
-            .sessions
-            .connect(&mut client.h3, stream, &uri, HeaderMap::new(), protocols)?;
+        client.sessions.connect(&mut client.h3, stream, &uri, HeaderMap::new(), protocols)?;
         Ok(stream)
     }
 
@@ -391,10 +384,7 @@ impl Pair {
         self.settle();
         assert_eq!(self.server.request(), session);
         let server = &mut self.server;
-        server
-            .sessions
-            .accept(&mut server.h3, session, HeaderMap::new(), None)
-            .unwrap();
+        server.sessions.accept(&mut server.h3, session, HeaderMap::new(), None).unwrap();
         self.settle();
         self.client.find(|event| match event {
             Event::Accepted { session: id, .. } => (*id == session).then_some(()),

@@ -55,9 +55,7 @@ impl Simulation {
                     }
                     self.pair.flush();
                 }
-                Event::Stream {
-                    session, stream, ..
-                } => {
+                Event::Stream { session, stream, .. } => {
                     self.opened += 1;
                     self.application(role).streams.insert(stream, session);
                 }
@@ -116,17 +114,14 @@ impl Simulation {
             }
             9 if self.pair.numbers.below(4) == 0 => {
                 let end = self.pair.end(role);
-                end.sessions
-                    .abort(&mut end.h3, session, Code::H3_INTERNAL_ERROR)
-                    .ok();
+                end.sessions.abort(&mut end.h3, session, Code::H3_INTERNAL_ERROR).ok();
                 self.forget(role, session);
             }
             _ => {
                 let streams = std::mem::take(&mut self.application(role).streams);
                 let end = self.pair.end(role);
                 for (stream, session) in streams {
-                    end.sessions
-                        .stream_ended(&mut end.h3, session, stream, None);
+                    end.sessions.stream_ended(&mut end.h3, session, stream, None);
                 }
             }
         }
@@ -160,17 +155,8 @@ fn simulate(seed: u64, config: &Config) {
         simulation.react(role);
     }
     simulation.pair.settle();
-    let Simulation {
-        pair,
-        requested,
-        accepted,
-        opened,
-        ..
-    } = &mut simulation;
-    assert!(
-        *requested > 0 && *accepted > 0 && *opened > 0,
-        "seed {seed}"
-    );
+    let Simulation { pair, requested, accepted, opened, .. } = &mut simulation;
+    assert!(*requested > 0 && *accepted > 0 && *opened > 0, "seed {seed}");
     for role in ROLES {
         let ids: Vec<StreamId> = pair.end(role).sessions.ids().collect();
         for session in ids {
@@ -180,10 +166,7 @@ fn simulate(seed: u64, config: &Config) {
         pair.settle();
     }
     for role in ROLES {
-        let counts = (
-            pair.end(role).sessions.count(),
-            pair.end(role).h3.request_count(),
-        );
+        let counts = (pair.end(role).sessions.count(), pair.end(role).h3.request_count());
         assert_eq!(counts, (0, 0), "seed {seed}, {role:?}");
         for (stream, received) in &pair.end(role).streams {
             for code in [received.reset, received.stop].into_iter().flatten() {

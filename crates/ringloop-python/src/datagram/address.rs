@@ -54,12 +54,7 @@ pub(super) fn from_python(address: Borrowed<'_, '_, PyAny>, family: i32) -> Opti
     }
     let tuple = address.cast_exact::<PyTuple>().ok()?;
     let host = tuple.get_borrowed_item(0).ok()?;
-    let host = host
-        .cast_exact::<PyString>()
-        .ok()?
-        .to_str()
-        .ok()?
-        .to_owned();
+    let host = host.cast_exact::<PyString>().ok()?.to_str().ok()?.to_owned();
     let port = u16::try_from(number(tuple, 1)?).ok()?;
     match (family, tuple.len()) {
         (libc::AF_INET, 2) => {

@@ -38,10 +38,7 @@ impl Rules {
     /// Both came with 3.13 ("Changed in version 3.13" of `DatagramTransport.sendto`).
     fn of_this_python(py: Python<'_>) -> Self {
         let is_new = py.version_info() >= (3, 13);
-        Self {
-            header_len: if is_new { 8 } else { 0 },
-            sends_empty: is_new,
-        }
+        Self { header_len: if is_new { 8 } else { 0 }, sends_empty: is_new }
     }
 }
 

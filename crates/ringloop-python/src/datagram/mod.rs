@@ -91,11 +91,7 @@ impl Completes for Datagram {
 fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     let completion = &event.completion;
     let is_read = handlers::role(event.token) == Role::Read as u8;
-    let armed = if is_read {
-        this.read.armed()
-    } else {
-        this.write.armed()
-    };
+    let armed = if is_read { this.read.armed() } else { this.write.armed() };
     if !completion.more {
         armed.set(Armed::Nothing);
     }
@@ -111,11 +107,7 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
         return handled;
     }
     // A stop that was undone meanwhile.
-    let again = if is_read {
-        read::arm(this)
-    } else {
-        write::arm(this)
-    };
+    let again = if is_read { read::arm(this) } else { write::arm(this) };
     let closed = socket::close_if_lost(this);
     let rested = socket::rest_if_idle(this);
     handled.and(again).and(closed).and(rested)

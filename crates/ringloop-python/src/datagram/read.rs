@@ -70,16 +70,8 @@ pub(super) struct ReadSide {
 
 impl ReadSide {
     pub fn new(may_use_gro: bool) -> Self {
-        let gro = if may_use_gro {
-            Gro::Possible
-        } else {
-            Gro::Never
-        };
-        Self {
-            batch_count: Cell::new(1),
-            gro: Cell::new(gro),
-            ..Self::default()
-        }
+        let gro = if may_use_gro { Gro::Possible } else { Gro::Never };
+        Self { batch_count: Cell::new(1), gro: Cell::new(gro), ..Self::default() }
     }
 
     pub fn armed(&self) -> &Cell<Armed> {
@@ -250,11 +242,7 @@ fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
     let told = with_protocol(this, |protocol| {
         ffi::call_method(py, intern!(py, "error_received"), &[protocol, &exception])
     });
-    rested.and(lifecycle::report_callback(
-        this,
-        told.map(drop),
-        "_read_ready",
-    ))
+    rested.and(lifecycle::report_callback(this, told.map(drop), "_read_ready"))
 }
 
 /// Pauses polling when errors repeat.
@@ -262,11 +250,7 @@ fn rest_where_it_persists(this: Datagram_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let is_readable =
         file::poll_now(this.socket.fd(py), Interest::READ).is_ok_and(|ready| !ready.is_none());
-    let errors = if is_readable {
-        this.read.errors.get().saturating_add(1)
-    } else {
-        0
-    };
+    let errors = if is_readable { this.read.errors.get().saturating_add(1) } else { 0 };
     this.read.errors.set(errors);
     let Some(doublings) = errors.checked_sub(limits::RECEIVE_ERRORS_BEFORE_PAUSE) else {
         return Ok(());

@@ -92,10 +92,7 @@ pub(super) struct WriteSide {
 
 impl WriteSide {
     pub fn new(is_udp: bool) -> Self {
-        Self {
-            segmented: Cell::new(is_udp),
-            ..Self::default()
-        }
+        Self { segmented: Cell::new(is_udp), ..Self::default() }
     }
 
     pub fn armed(&self) -> &Cell<Armed> {
@@ -104,11 +101,7 @@ impl WriteSide {
 
     /// Bytes waiting for room.
     pub fn size(&self) -> usize {
-        if self.blocked.get() {
-            self.queued_bytes.get()
-        } else {
-            0
-        }
+        if self.blocked.get() { self.queued_bytes.get() } else { 0 }
     }
 
     pub fn is_blocked(&self) -> bool {
@@ -209,11 +202,7 @@ fn enqueue(
 ) -> PyResult<()> {
     let buf = ffi::take_over(data)?;
     let counted = buf.len() + this.rules.header_len;
-    this.write
-        .queue
-        .borrow_mut()
-        .try_reserve(1)
-        .map_err(ffi::no_memory)?;
+    this.write.queue.borrow_mut().try_reserve(1).map_err(ffi::no_memory)?;
     let queued_bytes = this.write.queued_bytes.get() + counted;
     this.write.queued_bytes.set(queued_bytes);
     this.write.queue.borrow_mut().push_back(Queued { buf, to });
@@ -237,11 +226,7 @@ pub(super) fn turn_ends(this: Datagram_<'_, '_>) -> PyResult<()> {
     let sent = send_gathered(this);
     // An interrupt from `error_received` leaves the loop, with the rest unsent.
     let is_over = this.write.blocked.get() || this.write.is_empty();
-    let rest = if is_over {
-        Ok(())
-    } else {
-        socket::flush_later(this)
-    };
+    let rest = if is_over { Ok(()) } else { socket::flush_later(this) };
     sent.and(rest)
 }
 
@@ -335,11 +320,7 @@ fn settle(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     this.write.blocked.set(false);
     socket::disarm(this, &this.write.armed)?;
-    if this.base.is_closing() {
-        socket::lose(this, None)
-    } else {
-        Ok(())
-    }
+    if this.base.is_closing() { socket::lose(this, None) } else { Ok(()) }
 }
 
 /// Sends from the front of the queue; returns how many were sent.
@@ -347,10 +328,9 @@ fn send_front(this: Datagram_<'_, '_>) -> Result<usize, Sent> {
     let py = this.py();
     let queue = this.write.queue.borrow();
     let foreign = match queue.front() {
-        Some(Queued {
-            buf,
-            to: Destination::Foreign(to),
-        }) => Some((ffi::copy_bytes(py, buf.as_slice()), to.clone_ref(py))),
+        Some(Queued { buf, to: Destination::Foreign(to) }) => {
+            Some((ffi::copy_bytes(py, buf.as_slice()), to.clone_ref(py)))
+        }
         _ => None,
     };
     if let Some((data, to)) = foreign {
@@ -394,13 +374,8 @@ fn take_front(this: Datagram_<'_, '_>, count: usize) -> Vec<Queued> {
     let mut queue = this.write.queue.borrow_mut();
     let count = count.min(queue.len());
     let taken: Vec<Queued> = queue.drain(..count).collect();
-    let bytes: usize = taken
-        .iter()
-        .map(|queued| queued.buf.len() + this.rules.header_len)
-        .sum();
-    this.write
-        .queued_bytes
-        .set(this.write.queued_bytes.get().saturating_sub(bytes));
+    let bytes: usize = taken.iter().map(|queued| queued.buf.len() + this.rules.header_len).sum();
+    this.write.queued_bytes.set(this.write.queued_bytes.get().saturating_sub(bytes));
     taken
 }
 

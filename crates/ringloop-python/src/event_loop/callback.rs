@@ -74,10 +74,7 @@ impl<'a> Callback<'a> {
     #[inline]
     pub fn of<T: AsHandle>(this: This<'a, '_, T>) -> Self {
         let state = this.payload().state();
-        Self {
-            cells: this.base_slots(),
-            state,
-        }
+        Self { cells: this.base_slots(), state }
     }
 
     /// Fills a new handle.
@@ -188,9 +185,7 @@ impl<'a> Callback<'a> {
         let argument_count = self.state.argument_count.get();
         let argument = |index: usize| {
             let given = index < usize::from(argument_count);
-            given
-                .then(|| self.cells[ARGUMENTS[index]].get(py))
-                .flatten()
+            given.then(|| self.cells[ARGUMENTS[index]].get(py)).flatten()
         };
         Ok(Some(Call {
             callable,
@@ -218,10 +213,7 @@ impl<'a> Callback<'a> {
 
     /// Drops callable and arguments, and keeps the handle's repr; the context stays.
     pub fn empty(self, repr: Option<Obj>) {
-        let old = (
-            self.cells[CALLABLE].take(),
-            ARGUMENTS.map(|word| self.cells[word].take()),
-        );
+        let old = (self.cells[CALLABLE].take(), ARGUMENTS.map(|word| self.cells[word].take()));
         self.state.argument_count.set(0);
         let none = self.cells[REPR].replace(repr);
         drop((old, none));
@@ -376,21 +368,9 @@ impl<'a, 'py> Parts<'a, 'py> {
         loop_: Obj,
     ) -> PyResult<Self> {
         let many = args.len() > skip + ARGUMENTS.len();
-        let tuple = if many {
-            Some(args.tuple(skip)?.into())
-        } else {
-            None
-        };
+        let tuple = if many { Some(args.tuple(skip)?.into()) } else { None };
         let source_traceback = None;
-        Ok(Self {
-            callable,
-            args,
-            skip,
-            tuple,
-            context,
-            loop_,
-            source_traceback,
-        })
+        Ok(Self { callable, args, skip, tuple, context, loop_, source_traceback })
     }
 
     /// With the stack that scheduled it.

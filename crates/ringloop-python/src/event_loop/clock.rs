@@ -24,8 +24,7 @@ impl LoopCore {
             Some(attributes) => attributes.contains(name)?,
             None => false,
         };
-        self.foreign_clock
-            .store(!inherited || on_the_object, Relaxed);
+        self.foreign_clock.store(!inherited || on_the_object, Relaxed);
         Ok(())
     }
 
@@ -49,7 +48,5 @@ impl LoopCore {
 /// Reads the application's clock, in seconds.
 #[cold]
 pub fn foreign_time(loop_: &Bound<'_, LoopCore>) -> PyResult<f64> {
-    loop_
-        .call_method0(intern!(loop_.py(), "time"))?
-        .extract::<f64>()
+    loop_.call_method0(intern!(loop_.py(), "time"))?.extract::<f64>()
 }

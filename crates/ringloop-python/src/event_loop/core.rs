@@ -102,11 +102,7 @@ impl LoopCore {
 
     #[inline]
     pub fn check_open(&self) -> PyResult<()> {
-        if self.is_closed() {
-            Err(self.why_closed())
-        } else {
-            Ok(())
-        }
+        if self.is_closed() { Err(self.why_closed()) } else { Ok(()) }
     }
 
     #[cold]
@@ -125,11 +121,7 @@ impl LoopCore {
     /// The number of the current turn; zero while the loop does not run.
     #[inline]
     pub fn turn_number(&self) -> u64 {
-        if self.is_running() {
-            self.turns.load(Relaxed)
-        } else {
-            0
-        }
+        if self.is_running() { self.turns.load(Relaxed) } else { 0 }
     }
 
     #[inline]
@@ -173,8 +165,7 @@ impl LoopCore {
         // Keeps the order of all calls on the loop's own thread, and of any thread while the loop
         // does not run.
         if self.is_running_here() || !self.is_running() {
-            self.ready
-                .with(|ready| ready.try_push(Entry::Handle(handle)))??;
+            self.ready.with(|ready| ready.try_push(Entry::Handle(handle)))??;
             if cfg!(Py_GIL_DISABLED) {
                 self.wake_if_running_elsewhere();
             }
@@ -311,8 +302,7 @@ impl LoopCore {
         self.timers.visit(|timers| timers.visit(visitor))?;
         self.handlers.visit(|handlers| handlers.visit(visitor))?;
         self.watchers.visit(|watchers| watchers.visit(visitor))?;
-        self.owed
-            .visit(|list| list.iter().try_for_each(|owed| owed.visit(visitor)))?;
+        self.owed.visit(|list| list.iter().try_for_each(|owed| owed.visit(visitor)))?;
         self.task_factory
             .visit(|factory| factory.iter().try_for_each(|object| visitor.visit(object)))
     }
@@ -402,8 +392,7 @@ impl LoopCore {
         let _ = self.driver.set((opened.driver, opened.reason));
         self.exact.store(exact, Relaxed);
         // Without audit events, deferred writes would not be flushed in time.
-        self.writes_eagerly
-            .store(eager || !outward::watch(), Relaxed);
+        self.writes_eagerly.store(eager || !outward::watch(), Relaxed);
         self.closed.store(false, Relaxed);
         Ok(Fallible(opened.fell_back))
     }
@@ -448,9 +437,7 @@ impl LoopCore {
         let Ok(fd) = fd.extract::<RawFd>() else {
             return Ok(None);
         };
-        Ok(self
-            .transport_of(py, fd)?
-            .map(|transport| transport.into_bound(py).unbind()))
+        Ok(self.transport_of(py, fd)?.map(|transport| transport.into_bound(py).unbind()))
     }
 
     /// Ask the running loop to end after its current pass.
@@ -460,8 +447,7 @@ impl LoopCore {
 
     /// Queue a handle of asyncio's own, or of ours.
     fn _add_callback(&self, handle: Bound<'_, PyAny>) -> PyResult<()> {
-        self.ready
-            .with(|ready| ready.try_push(Entry::Handle(handle.into())))?
+        self.ready.with(|ready| ready.try_push(Entry::Handle(handle.into())))?
     }
 
     /// Queue a handle from any thread.
@@ -570,27 +556,21 @@ impl LoopCore {
 
     #[getter]
     fn _task_factory(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let factory = self
-            .task_factory
-            .with(|cell| cell.as_ref().map(|object| object.clone_ref(py)))?;
+        let factory =
+            self.task_factory.with(|cell| cell.as_ref().map(|object| object.clone_ref(py)))?;
         Ok(factory.map(|object| object.into_bound(py).unbind()))
     }
 
     #[setter(_task_factory)]
     fn set_task_factory(&self, factory: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         self.has_task_factory.store(factory.is_some(), Relaxed);
-        let old = self
-            .task_factory
-            .with(|cell| std::mem::replace(cell, factory.map(Obj::from)))?;
+        let old = self.task_factory.with(|cell| std::mem::replace(cell, factory.map(Obj::from)))?;
         drop(old);
         Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let mut adapter = Adapter {
-            visit: &visit,
-            stopped: None,
-        };
+        let mut adapter = Adapter { visit: &visit, stopped: None };
         let _ = self.visit(&mut adapter);
         adapter.stopped.map_or(Ok(()), Err)
     }

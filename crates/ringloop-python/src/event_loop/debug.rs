@@ -70,9 +70,7 @@ fn tell_if_slow<'py>(
 ) -> PyResult<()> {
     let py = loop_.py();
     let seconds = taken_ns as f64 / 1e9;
-    let limit: f64 = loop_
-        .getattr(intern!(py, "slow_callback_duration"))?
-        .extract()?;
+    let limit: f64 = loop_.getattr(intern!(py, "slow_callback_duration"))?.extract()?;
     if seconds >= limit {
         // Looked up where asyncio's own loop finds it, so that a replaced logger gets this line
         // too.

@@ -103,11 +103,8 @@ impl EngineCell {
 
     /// Binds the engine to the calling thread.
     pub fn bind(&self) -> PyResult<()> {
-        self.with(Engine::bind)?
-            .map_err(|error| error::from_io(&error))?;
-        Ok(self
-            .thread_id
-            .with(|id| *id = Some(thread::current().id()))?)
+        self.with(Engine::bind)?.map_err(|error| error::from_io(&error))?;
+        Ok(self.thread_id.with(|id| *id = Some(thread::current().id()))?)
     }
 
     /// Whether the engine is a ring that another thread has used: the kernel ties a ring to the
@@ -121,13 +118,12 @@ impl EngineCell {
     /// Polls for completions without waiting.
     pub fn look(&self) -> PyResult<()> {
         self.submitted.store(false, Relaxed);
-        let looked = self.with(|engine| {
-            if engine.has_work() {
-                engine.park(Some(Duration::ZERO))
-            } else {
-                Ok(())
-            }
-        })?;
+        let looked =
+            self.with(
+                |engine| {
+                    if engine.has_work() { engine.park(Some(Duration::ZERO)) } else { Ok(()) }
+                },
+            )?;
         looked.map_err(|error| error::from_io(&error))
     }
 
@@ -137,20 +133,14 @@ impl EngineCell {
         self.submitted.store(false, Relaxed);
         let park = |cell: &mut Option<Engine>| {
             let has_visitors = self.visitors.load(SeqCst) > 0;
-            let timeout = if has_visitors {
-                Some(Duration::ZERO)
-            } else {
-                timeout
-            };
+            let timeout = if has_visitors { Some(Duration::ZERO) } else { timeout };
             cell.as_mut().map(|engine| engine.park(timeout))
         };
         let waited = self.cell.with_detached(py, park)?;
         if self.visitors.load(Relaxed) > 0 {
             self.let_visitors_in(py);
         }
-        waited
-            .ok_or_else(error::closed)?
-            .map_err(|error| error::from_io(&error))
+        waited.ok_or_else(error::closed)?.map_err(|error| error::from_io(&error))
     }
 
     /// Waits until visitors have left, up to a limit.
@@ -249,11 +239,7 @@ impl EngineCell {
     /// Fails after a fork.
     #[inline]
     pub fn check_process(&self) -> PyResult<()> {
-        if self.is_of_another_process() {
-            Err(forked())
-        } else {
-            Ok(())
-        }
+        if self.is_of_another_process() { Err(forked()) } else { Ok(()) }
     }
 
     #[inline]

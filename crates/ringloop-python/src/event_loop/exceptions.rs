@@ -88,16 +88,12 @@ pub(crate) fn log<'py>(
     exception: Option<&Bound<'py, PyBaseException>>,
 ) -> PyResult<()> {
     let py = level.py();
-    let logger = py
-        .import(intern!(py, "asyncio.log"))?
-        .getattr(intern!(py, "logger"))?;
+    let logger = py.import(intern!(py, "asyncio.log"))?.getattr(intern!(py, "logger"))?;
     let keywords = ffi::new_dict(py)?;
     if let Some(exception) = exception {
         keywords.set_item(intern!(py, "exc_info"), exception)?;
     }
-    logger
-        .call_method(level, arguments, Some(&keywords))
-        .map(drop)
+    logger.call_method(level, arguments, Some(&keywords)).map(drop)
 }
 
 /// Logs one of asyncio's warnings.
@@ -174,10 +170,7 @@ fn describe<'py>(
         .contains(intern!(py, "debug"))
         .unwrap_or(false)
     {
-        keywords.set_item(
-            intern!(py, "debug"),
-            loop_.call_method0(intern!(py, "get_debug"))?,
-        )?;
+        keywords.set_item(intern!(py, "debug"), loop_.call_method0(intern!(py, "get_debug"))?)?;
     }
     describe.call((callable, arguments?), Some(&keywords))
 }

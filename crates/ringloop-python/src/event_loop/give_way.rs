@@ -32,11 +32,7 @@ pub(super) struct Looks {
 
 impl Default for Looks {
     fn default() -> Self {
-        Self {
-            left: limits::READY_CALLBACKS_UNCLOCKED,
-            step: 1,
-            looked_ns: 0,
-        }
+        Self { left: limits::READY_CALLBACKS_UNCLOCKED, step: 1, looked_ns: 0 }
     }
 }
 
@@ -55,11 +51,7 @@ impl Looks {
     fn look(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
         let now_ns = clock::monotonic_ns();
         let is_quick = now_ns - self.looked_ns < limits::LOOK_NANOSECONDS;
-        self.step = if is_quick {
-            (self.step * 2).min(limits::LOOK_CALLBACKS_MAX)
-        } else {
-            1
-        };
+        self.step = if is_quick { (self.step * 2).min(limits::LOOK_CALLBACKS_MAX) } else { 1 };
         (self.left, self.looked_ns) = (self.step, now_ns);
         core.give_way_at(py, now_ns)
     }

@@ -80,16 +80,9 @@ pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
         return Ok(());
     }
     let py = this.py();
-    let debug = callback
-        .loop_(py)
-        .cast::<LoopCore>()
-        .is_ok_and(|core| core.get().debug());
+    let debug = callback.loop_(py).cast::<LoopCore>().is_ok_and(|core| core.get().debug());
     // For a later log line: "Executing <Handle …> took 2.5 seconds".
-    let repr = if debug {
-        Some(this.object().repr()?.into())
-    } else {
-        None
-    };
+    let repr = if debug { Some(this.object().repr()?.into()) } else { None };
     callback.empty(repr);
     Ok(())
 }

@@ -95,10 +95,7 @@ pub struct Handler {
 impl Handler {
     /// For an instance of a native type.
     pub(crate) fn of<T: Completes>(this: This<'_, '_, T>) -> Self {
-        Self {
-            object: Obj::from_borrowed(this.object()),
-            behaviour: T::BEHAVIOUR,
-        }
+        Self { object: Obj::from_borrowed(this.object()), behaviour: T::BEHAVIOUR }
     }
 
     /// Passes a completion on.
@@ -106,11 +103,8 @@ impl Handler {
     fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
         let object = self.object.bind(loop_.py());
         let run = || ffi::locked(object, || (self.behaviour.completed)(loop_, object, event));
-        let done = if loop_.get().debug() {
-            debug::complete_timed(loop_, object, run)
-        } else {
-            run()
-        };
+        let done =
+            if loop_.get().debug() { debug::complete_timed(loop_, object, run) } else { run() };
         contained(loop_, object, done)
     }
 
@@ -129,10 +123,7 @@ impl Handler {
     }
 
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self {
-            object: self.object.clone_ref(py),
-            behaviour: self.behaviour,
-        }
+        Self { object: self.object.clone_ref(py), behaviour: self.behaviour }
     }
 }
 
@@ -155,9 +146,8 @@ fn contained(
 pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
     let py = loop_.py();
     // Our own reference: the handler may remove itself.
-    let handler = core
-        .handlers
-        .with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
+    let handler =
+        core.handlers.with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
     match handler {
         Some(handler) => handler.complete(loop_, event),
         None => Ok(()),

@@ -25,11 +25,7 @@ pub(crate) struct Watch {
 
 /// A level-triggered poll.
 pub(crate) fn poll(fd: RawFd, interest: Interest) -> Request {
-    Request::Poll(Poll {
-        fd,
-        interest,
-        level: true,
-    })
+    Request::Poll(Poll { fd, interest, level: true })
 }
 
 impl LoopCore {
@@ -41,11 +37,7 @@ impl LoopCore {
         context: Obj,
     ) -> PyResult<()> {
         self.check_open()?;
-        let step = Entry::Step {
-            callable,
-            argument,
-            context,
-        };
+        let step = Entry::Step { callable, argument, context };
         self.ready.with(|ready| ready.try_push(step))?
     }
 
@@ -54,11 +46,7 @@ impl LoopCore {
     pub(crate) fn bring_step(&self, callable: Obj, context: Obj) -> PyResult<()> {
         self.check_open()?;
         Ok(self.ready.with(|ready| {
-            ready.bring(Entry::Step {
-                callable,
-                argument: None,
-                context,
-            });
+            ready.bring(Entry::Step { callable, argument: None, context });
         })?)
     }
 
@@ -74,11 +62,7 @@ impl LoopCore {
     ) -> PyResult<()> {
         match step {
             Ok((callable, context)) => self.call_soon_step(callable, argument, context),
-            Err(_) => self.owe(Owed {
-                object: Obj::from_borrowed(object),
-                argument,
-                pay,
-            }),
+            Err(_) => self.owe(Owed { object: Obj::from_borrowed(object), argument, pay }),
         }
     }
 
@@ -111,15 +95,9 @@ impl LoopCore {
     /// Keeps a transport alive, registers it for completions, and records its descriptor.
     pub(crate) fn add_transport(&self, handler: Handler, fd: RawFd) -> PyResult<Token> {
         self.check_open()?;
-        self.transport_fds
-            .with(|fds| fds.try_reserve(1))?
-            .map_err(ffi::no_memory)?;
+        self.transport_fds.with(|fds| fds.try_reserve(1))?.map_err(ffi::no_memory)?;
         let token = self.handlers.with(|slab| slab.register(handler))??;
-        if self
-            .transport_fds
-            .with(|fds| fds.insert(fd, token))?
-            .is_some()
-        {
+        if self.transport_fds.with(|fds| fds.insert(fd, token))?.is_some() {
             // The application has closed another transport's socket, and this one got its number:
             // epoll's entry is gone with the old file.
             self.engine.driver(|driver| driver.release(fd))?;
@@ -157,11 +135,7 @@ impl LoopCore {
         if self.is_closed() || !matches!(is_own, Ok(true)) {
             return;
         }
-        if self
-            .engine
-            .driver_if_free(|driver| driver.release(fd))
-            .is_ok()
-        {
+        if self.engine.driver_if_free(|driver| driver.release(fd)).is_ok() {
             drop(self.transport_fds.with(|fds| fds.remove(&fd)));
         }
     }
@@ -181,9 +155,7 @@ impl LoopCore {
         let Some(token) = self.transport_fds.with(|fds| fds.get(&fd).copied())? else {
             return Ok(None);
         };
-        Ok(self
-            .handlers
-            .with(|slab| slab.get(token).map(|found| found.object.clone_ref(py)))?)
+        Ok(self.handlers.with(|slab| slab.get(token).map(|found| found.object.clone_ref(py)))?)
     }
 
     /// Removes a handler whose operations have ended and whose descriptor is about to be closed.
@@ -296,9 +268,7 @@ impl LoopCore {
         let py = loop_.py();
         for index in 0.. {
             let next = |unflushed: &mut Vec<Handler>| {
-                unflushed
-                    .get(index)
-                    .map(|transport| transport.clone_ref(py))
+                unflushed.get(index).map(|transport| transport.clone_ref(py))
             };
             let Some(transport) = self.unflushed.with(next)? else {
                 break;

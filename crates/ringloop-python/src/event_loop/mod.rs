@@ -59,10 +59,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let base = events.getattr(intern!(py, "Handle"))?;
     module.add("Handle", Handle::native().create(py, base.cast()?)?)?;
     let base = events.getattr(intern!(py, "TimerHandle"))?;
-    module.add(
-        "TimerHandle",
-        TimerHandle::native().create(py, base.cast()?)?,
-    )?;
+    module.add("TimerHandle", TimerHandle::native().create(py, base.cast()?)?)?;
     // From 3.14 on.
     if let Some(base) = events.getattr_opt(intern!(py, "_ThreadSafeHandle"))? {
         let class = ThreadSafeHandle::native().create(py, base.cast()?)?;

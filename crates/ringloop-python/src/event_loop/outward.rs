@@ -19,10 +19,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Py<LoopCore>>> = const { RefCell::new(None) };
 }
 
-static WATCH: ffi::AuditWatch = ffi::AuditWatch {
-    is_wanted,
-    about: send_gathered,
-};
+static WATCH: ffi::AuditWatch = ffi::AuditWatch { is_wanted, about: send_gathered };
 
 /// Registers for the events; whether that succeeded.
 pub(super) fn watch() -> bool {

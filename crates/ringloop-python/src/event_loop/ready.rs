@@ -142,9 +142,7 @@ impl Ready {
     /// Puts them after the rest: an exception that left the loop has ended the turn.
     pub fn append_io_callbacks(&mut self) {
         let all = [&mut self.brought, &mut self.ends, &mut self.due];
-        self.is_split = !all
-            .into_iter()
-            .all(|brought| append(&mut self.queue, brought))
+        self.is_split = !all.into_iter().all(|brought| append(&mut self.queue, brought))
             && !self.brought.is_empty();
     }
 
@@ -159,13 +157,7 @@ impl Ready {
 
     /// Moves everything out, to be dropped outside the cell.
     pub fn take(&mut self) -> impl Iterator<Item = Entry> + use<> {
-        let Self {
-            queue,
-            brought,
-            ends,
-            due,
-            ..
-        } = std::mem::take(self);
+        let Self { queue, brought, ends, due, .. } = std::mem::take(self);
         brought.into_iter().chain(ends).chain(due).chain(queue)
     }
 
@@ -174,11 +166,7 @@ impl Ready {
         for entry in brought.chain(&self.queue) {
             match entry {
                 Entry::Handle(handle) => visitor.visit(handle)?,
-                Entry::Step {
-                    callable,
-                    argument,
-                    context,
-                } => {
+                Entry::Step { callable, argument, context } => {
                     visitor.visit(callable)?;
                     if let Some(argument) = argument {
                         visitor.visit(argument)?;

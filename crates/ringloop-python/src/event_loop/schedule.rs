@@ -101,9 +101,7 @@ fn by_keyword(
         given.del_item(name)?;
     }
     let leading = ffi::new_tuple(py, leading.into_iter())?;
-    loop_
-        .call_method(ffi::new_str(py, function)?, leading, Some(&given))
-        .map(Obj::from)
+    loop_.call_method(ffi::new_str(py, function)?, leading, Some(&given)).map(Obj::from)
 }
 
 fn call_soon(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
@@ -141,13 +139,9 @@ fn new_handle(
     skip: usize,
     call: Call<'_, '_>,
 ) -> PyResult<Obj> {
-    let parts = loop_
-        .get()
-        .parts(&loop_, call.callback, args, skip, call.context)?;
+    let parts = loop_.get().parts(&loop_, call.callback, args, skip, call.context)?;
     let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
-    Handle::native()
-        .instantiate_with(loop_.py(), Handle::default(), fill)
-        .map(Obj::from)
+    Handle::native().instantiate_with(loop_.py(), Handle::default(), fill).map(Obj::from)
 }
 
 /// Before 3.14 such a handle is an ordinary one.
@@ -159,9 +153,7 @@ fn new_threadsafe_handle(
     if !ThreadSafeHandle::native().is_created() {
         return new_handle(loop_, args, 1, call);
     }
-    let parts = loop_
-        .get()
-        .parts(&loop_, call.callback, args, 1, call.context)?;
+    let parts = loop_.get().parts(&loop_, call.callback, args, 1, call.context)?;
     let fill = |this: This<'_, '_, ThreadSafeHandle>| Callback::of(this).fill(parts);
     ThreadSafeHandle::native()
         .instantiate_with(loop_.py(), ThreadSafeHandle::default(), fill)
@@ -205,13 +197,7 @@ fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     let now_ns = clock::monotonic_ns();
     let when = now_ns as f64 / 1e9 + delay;
     let due_at_once = delay == 0.0;
-    schedule_timer(
-        loop_,
-        args,
-        call,
-        when,
-        due_at_once.then_some(now_ns as i64),
-    )
+    schedule_timer(loop_, args, call, when, due_at_once.then_some(now_ns as i64))
 }
 
 fn call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
@@ -235,9 +221,7 @@ fn seconds(value: Borrowed<'_, '_, PyAny>, name: &str) -> PyResult<f64> {
     value.extract::<f64>().or_else(|error| {
         if error.is_instance_of::<PyTypeError>(value.py()) {
             let kind = value.get_type().name()?;
-            return Err(PyTypeError::raise(format!(
-                "{name} must be a number, not {kind}"
-            )));
+            return Err(PyTypeError::raise(format!("{name} must be a number, not {kind}")));
         }
         Err(error)
     })
@@ -271,12 +255,7 @@ fn schedule_timer(
 fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
-    let class = global(
-        py,
-        &MODULE,
-        intern!(py, "asyncio.futures"),
-        intern!(py, "Future"),
-    )?;
+    let class = global(py, &MODULE, intern!(py, "asyncio.futures"), intern!(py, "Future"))?;
     if loop_.get().is_running_here() && !loop_.get().debug() {
         // Without `loop=` it looks up the running loop, which is cheaper than a keyword dictionary.
         return class.call0();
@@ -296,12 +275,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     let (Some(coroutine), true) = (coroutine, plain) else {
         return inherited_create_task(loop_, args);
     };
-    let class = global(
-        py,
-        &MODULE,
-        intern!(py, "asyncio.tasks"),
-        intern!(py, "Task"),
-    )?;
+    let class = global(py, &MODULE, intern!(py, "asyncio.tasks"), intern!(py, "Task"))?;
     if !core.steps.is_task_type(&class) {
         // A replaced method expects the arguments that this version of asyncio passes.
         return inherited_create_task(loop_, args);

@@ -66,11 +66,7 @@ impl Timers {
 
     /// Adds a timer that is due at `now_ns`.
     pub fn push_due(&mut self, now_ns: i64, handle: Obj) -> PyResult<()> {
-        if self
-            .lane
-            .back()
-            .is_some_and(|last| last.deadline_ns > now_ns)
-        {
+        if self.lane.back().is_some_and(|last| last.deadline_ns > now_ns) {
             return self.push(now_ns, handle);
         }
         self.lane.try_reserve(1).map_err(ffi::no_memory)?;
@@ -82,11 +78,7 @@ impl Timers {
     fn timer(&mut self, deadline_ns: i64, handle: Obj) -> Timer {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        Timer {
-            deadline_ns,
-            sequence,
-            handle,
-        }
+        Timer { deadline_ns, sequence, handle }
     }
 
     #[inline]
@@ -109,11 +101,7 @@ impl Timers {
 
     /// Takes the earliest timer if it is due.
     pub fn pop_due(&mut self, now_ns: i64) -> Option<Obj> {
-        if self.next_deadline_ns()? > now_ns {
-            None
-        } else {
-            self.pop()
-        }
+        if self.next_deadline_ns()? > now_ns { None } else { self.pop() }
     }
 
     pub fn pop(&mut self) -> Option<Obj> {

@@ -84,9 +84,8 @@ impl LoopCore {
         let dispatched = self.dispatch(loop_);
         // What the pass has scheduled goes after watchers and timers, and before what the
         // completions' callbacks have scheduled.
-        let (brought, waiting) = self
-            .ready
-            .with(|ready| (ready.prepend_io_callbacks(), ready.len()))?;
+        let (brought, waiting) =
+            self.ready.with(|ready| (ready.prepend_io_callbacks(), ready.len()))?;
         let had_events = dispatched?;
         let second = if scheduled == 0 { waiting } else { brought };
         self.run_pass(loop_, second)?;
@@ -138,9 +137,7 @@ impl LoopCore {
         let py = loop_.py();
         loop {
             let cancelled = self.timers.with(|timers| {
-                let in_front = timers
-                    .peek()
-                    .is_some_and(|handle| is_cancelled_timer(py, handle));
+                let in_front = timers.peek().is_some_and(|handle| is_cancelled_timer(py, handle));
                 if !in_front {
                     return None;
                 }
@@ -154,9 +151,7 @@ impl LoopCore {
             return Ok(None);
         };
         let left_ns = deadline_ns.saturating_sub(self.now_ns(loop_)?).max(0) as u64;
-        Ok(Some(
-            Duration::from_nanos(left_ns).min(Duration::from_secs(limits::WAIT_SECONDS_MAX)),
-        ))
+        Ok(Some(Duration::from_nanos(left_ns).min(Duration::from_secs(limits::WAIT_SECONDS_MAX))))
     }
 
     /// Moves due timers into the ready ring, after the callbacks of the wait.
@@ -176,8 +171,7 @@ impl LoopCore {
                 continue;
             }
             unschedule(py, &handle);
-            self.ready
-                .with(|ready| ready.bring_due(Entry::Handle(handle)))?;
+            self.ready.with(|ready| ready.bring_due(Entry::Handle(handle)))?;
         }
         Ok(())
     }
@@ -267,9 +261,7 @@ impl LoopCore {
         }
         budget.unclocked = 0;
         let now_ns = clock::monotonic_ns();
-        let end_ns = *budget
-            .end_ns
-            .get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
+        let end_ns = *budget.end_ns.get_or_insert(now_ns + limits::READY_NANOSECONDS_MAX);
         Ok(budget.callbacks > limits::READY_CALLBACKS_MAX
             || now_ns >= end_ns
             // An overridden clock is read once per turn, by `collect_timers`.
@@ -281,11 +273,9 @@ impl LoopCore {
     fn run_entry(&self, loop_: &Bound<'_, LoopCore>, entry: Entry) -> PyResult<()> {
         let py = loop_.py();
         match entry {
-            Entry::Step {
-                callable,
-                argument,
-                context,
-            } => Self::run_step(loop_, callable, argument, context),
+            Entry::Step { callable, argument, context } => {
+                Self::run_step(loop_, callable, argument, context)
+            }
             Entry::Handle(object) => {
                 let object = object.into_bound(py);
                 if let Some(this) = Handle::native().get(&object) {
@@ -360,9 +350,7 @@ fn run_foreign(handle: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 fn is_cancelled_timer(py: Python<'_>, handle: &Obj) -> bool {
-    TimerHandle::native()
-        .get(handle.bind(py))
-        .is_some_and(|this| this.state().is_cancelled())
+    TimerHandle::native().get(handle.bind(py)).is_some_and(|this| this.state().is_cancelled())
 }
 
 fn unschedule(py: Python<'_>, handle: &Obj) {

@@ -69,9 +69,7 @@ impl Watchers {
     }
 
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.objects
-            .values()
-            .try_for_each(|object| visitor.visit(object))
+        self.objects.values().try_for_each(|object| visitor.visit(object))
     }
 
     fn add(&mut self, fd: RawFd, direction: Direction, watch: Watch, object: Option<Obj>) {
@@ -84,35 +82,26 @@ impl Watchers {
     /// The caller drops the object outside the cell.
     fn remove(&mut self, fd: RawFd, direction: Direction) -> Option<(Watch, Option<Obj>)> {
         let watch = self.polls.remove(&(fd, direction))?;
-        let object = if self.has(fd) {
-            None
-        } else {
-            self.objects.remove(&fd)
-        };
+        let object = if self.has(fd) { None } else { self.objects.remove(&fd) };
         Some((watch, object))
     }
 
     fn descriptor_of(&self, object: Borrowed<'_, '_, PyAny>) -> Option<RawFd> {
         let mut all = self.objects.iter();
-        all.find(|(_, known)| known.as_py().is(&*object))
-            .map(|(&fd, _)| fd)
+        all.find(|(_, known)| known.as_py().is(&*object)).map(|(&fd, _)| fd)
     }
 }
 
 /// Submits every poll again, to a new engine.
 pub fn resubmit(core: &LoopCore) -> PyResult<()> {
     let all = core.watchers.with(|watchers| {
-        let tokens = watchers
-            .polls
-            .iter()
-            .map(|(&place, watch)| (place, watch.token));
+        let tokens = watchers.polls.iter().map(|(&place, watch)| (place, watch.token));
         tokens.collect::<Vec<_>>()
     })?;
     for ((fd, direction), token) in all {
         let key = submit(core, fd, direction, token)?;
         let watch = Watch { token, key };
-        core.watchers
-            .with(|watchers| watchers.polls.insert((fd, direction), watch))?;
+        core.watchers.with(|watchers| watchers.polls.insert((fd, direction), watch))?;
     }
     Ok(())
 }
@@ -123,14 +112,9 @@ fn submit(core: &LoopCore, fd: RawFd, direction: Direction, token: Token) -> PyR
     let poll = if kind == Kind::Uring && direction == Direction::Read && is_listener() {
         op::Request::PollListener(op::PollListener::new(fd, kind, true))
     } else {
-        op::Request::Poll(op::Poll {
-            fd,
-            interest: direction.interest(),
-            level: true,
-        })
+        op::Request::Poll(op::Poll { fd, interest: direction.interest(), level: true })
     };
-    core.engine
-        .driver(|driver| driver.submit(poll, Sink::Handler(token)))
+    core.engine.driver(|driver| driver.submit(poll, Sink::Handler(token)))
 }
 
 /// Watches `args[0]`, a descriptor, and calls `args[1]` with the rest; returns the handle.
@@ -144,35 +128,23 @@ pub fn add<'py>(
     let core = loop_.get();
     core.check_open()?;
     let (Some(object), Some(callback)) = (args.get(0), args.get(1)) else {
-        return Err(pyo3::exceptions::PyTypeError::raise(
-            "a descriptor and a callback are needed",
-        ));
+        return Err(pyo3::exceptions::PyTypeError::raise("a descriptor and a callback are needed"));
     };
     let fd = watched_descriptor(core, object)?;
     let context = current_context(py)?;
     let parts = core.parts(&loop_, callback, args, 2, context)?;
     let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
     let handle = Handle::native().instantiate_with(py, Handle::default(), fill)?;
-    let known = core
-        .watchers
-        .with(|watchers| watchers.polls.get(&(fd, direction)).copied())?;
+    let known = core.watchers.with(|watchers| watchers.polls.get(&(fd, direction)).copied())?;
     if let Some(watch) = known {
-        let handler = Handler {
-            object: handle.clone().into(),
-            behaviour,
-        };
-        let old = core
-            .handlers
-            .with(|slab| slab.replace(watch.token, handler))?;
+        let handler = Handler { object: handle.clone().into(), behaviour };
+        let old = core.handlers.with(|slab| slab.replace(watch.token, handler))?;
         cancel(py, old)?;
         return Ok(handle);
     }
     // The kernel reports a wrong descriptor later; asyncio's callers expect it here.
     check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
-    let handler = Handler {
-        object: handle.clone().into(),
-        behaviour,
-    };
+    let handler = Handler { object: handle.clone().into(), behaviour };
     let token = core.handlers.with(|slab| slab.register(handler))??;
     let key = match submit(core, fd, direction, token) {
         Ok(key) => key,
@@ -182,8 +154,7 @@ pub fn add<'py>(
         }
     };
     let object = (!object.is_instance_of::<PyInt>()).then(|| Obj::from_borrowed(object));
-    core.watchers
-        .with(|watchers| watchers.add(fd, direction, Watch { token, key }, object))?;
+    core.watchers.with(|watchers| watchers.add(fd, direction, Watch { token, key }, object))?;
     Ok(handle)
 }
 
@@ -214,9 +185,7 @@ pub fn remove(
         Err(error) if error.is_instance_of::<PyOverflowError>(loop_.py()) => return Ok(false),
         Err(error) => return Err(error),
     };
-    let Some((watch, object)) = core
-        .watchers
-        .with(|watchers| watchers.remove(fd, direction))?
+    let Some((watch, object)) = core.watchers.with(|watchers| watchers.remove(fd, direction))?
     else {
         return Ok(false);
     };
@@ -251,9 +220,7 @@ fn ready(
     event: &Event,
     bring: fn(&mut Ready, Entry),
 ) -> PyResult<()> {
-    let cancelled = Handle::native()
-        .get(handle)
-        .is_some_and(|this| this.state().is_cancelled());
+    let cancelled = Handle::native().get(handle).is_some_and(|this| this.state().is_cancelled());
     if cancelled || event.completion.result == -libc::ECANCELED {
         return Ok(());
     }
@@ -274,9 +241,7 @@ fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
 /// The descriptor of a number or file object; a file object closed since is known by its identity.
 fn watched_descriptor(core: &LoopCore, object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {
     descriptor(object).or_else(|error| {
-        let known = core
-            .watchers
-            .with(|watchers| watchers.descriptor_of(object))?;
+        let known = core.watchers.with(|watchers| watchers.descriptor_of(object))?;
         known.ok_or(error)
     })
 }
@@ -297,9 +262,7 @@ fn descriptor(object: Borrowed<'_, '_, PyAny>) -> PyResult<RawFd> {
             .map_err(|_| PyValueError::raise(format!("Invalid file object: {}", *object)))?,
     };
     if fd < 0 {
-        return Err(PyValueError::raise(format!(
-            "Invalid file descriptor: {fd}"
-        )));
+        return Err(PyValueError::raise(format!("Invalid file descriptor: {fd}")));
     }
     Ok(fd)
 }

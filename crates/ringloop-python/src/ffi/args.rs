@@ -71,10 +71,7 @@ impl<'a, 'py> Args<'a, 'py> {
             // SAFETY: invariant 1: the tuple has one name for each keyword argument.
             let name = unsafe { ffi::PyTuple_GET_ITEM(this.keyword_names, index as isize) };
             // SAFETY: invariant 1: the tuple keeps the name alive for 'a.
-            (
-                unsafe { Borrowed::from_ptr(this.py, name) },
-                this.at(this.positional_count + index),
-            )
+            (unsafe { Borrowed::from_ptr(this.py, name) }, this.at(this.positional_count + index))
         })
     }
 
@@ -144,9 +141,7 @@ impl<'a, 'py> Args<'a, 'py> {
     /// Rejects keywords and any other number of positional arguments than `count`.
     pub fn expect_positional(&self, function: &str, count: usize) -> PyResult<()> {
         if self.keyword_count() != 0 {
-            return Err(PyTypeError::raise(format!(
-                "{function}() takes no keyword arguments"
-            )));
+            return Err(PyTypeError::raise(format!("{function}() takes no keyword arguments")));
         }
         if self.len() != count {
             let given = self.len();
@@ -183,7 +178,5 @@ fn too_many(function: &str, most: usize, given: usize) -> PyErr {
 #[doc(hidden)]
 #[cold]
 pub fn missing(function: &str, name: &str) -> PyErr {
-    PyTypeError::raise(format!(
-        "{function}() missing 1 required positional argument: '{name}'"
-    ))
+    PyTypeError::raise(format!("{function}() missing 1 required positional argument: '{name}'"))
 }

@@ -35,9 +35,7 @@ unsafe extern "C" {
 /// Receives into a new `bytes` of at most `size` bytes; the inner error is the socket's.
 pub fn receive_bytes(py: Python<'_>, fd: RawFd, size: usize) -> PyResult<io::Result<Obj>> {
     // An application's own socket may be blocking; the loop must not block in it.
-    fill_new_bytes(py, size, |memory| {
-        socket::recv(fd, memory, libc::MSG_DONTWAIT)
-    })
+    fill_new_bytes(py, size, |memory| socket::recv(fd, memory, libc::MSG_DONTWAIT))
 }
 
 /// Reads into a new `bytes` of at most `size` bytes; the inner error is the file's.
@@ -65,9 +63,7 @@ fn fill_new_bytes(
 /// Receives at most `size` bytes into `memory`, which keeps its capacity for the next call.
 pub fn receive_scratch(memory: &mut Vec<u8>, fd: RawFd, size: usize) -> io::Result<&[u8]> {
     memory.clear();
-    memory
-        .try_reserve(size)
-        .map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+    memory.try_reserve(size).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
     let room = &mut memory.spare_capacity_mut()[..size];
     let count = socket::recv(fd, room, libc::MSG_DONTWAIT)?;
     // SAFETY: the kernel has written `count` bytes from the start of the room.
@@ -93,11 +89,7 @@ impl Filling {
         if object.is_null() {
             return Err(PyErr::fetch(py));
         }
-        Ok(Self {
-            object,
-            len: 0,
-            capacity,
-        })
+        Ok(Self { object, len: 0, capacity })
     }
 
     #[inline]
@@ -338,20 +330,12 @@ pub fn bytes_len(bytes: &Obj) -> usize {
 
 /// The content of a `bytes` object from `start` on.
 pub fn bytes_from<'a>(py: Python<'a>, bytes: &'a Obj, start: usize) -> &'a [u8] {
-    let content = bytes
-        .bind(py)
-        .cast::<PyBytes>()
-        .map_or(&[][..], |bytes| bytes.as_bytes());
+    let content = bytes.bind(py).cast::<PyBytes>().map_or(&[][..], |bytes| bytes.as_bytes());
     content.get(start..).unwrap_or_default()
 }
 
 /// The error for an object that is not bytes-like, with asyncio's message.
 fn not_bytes_like(object: Borrowed<'_, '_, PyAny>) -> PyErr {
-    let name = object
-        .get_type()
-        .name()
-        .map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    PyTypeError::raise(format!(
-        "data argument must be a bytes-like object, not '{name}'"
-    ))
+    let name = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    PyTypeError::raise(format!("data argument must be a bytes-like object, not '{name}'"))
 }

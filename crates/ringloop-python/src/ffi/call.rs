@@ -76,10 +76,7 @@ pub const CALL_ARGUMENTS_MAX: usize = 6;
 
 /// Calls with the arguments of a tuple.
 pub fn call_tuple(callable: &Obj, arguments: &Bound<'_, PyTuple>) -> PyResult<Obj> {
-    callable
-        .bind(arguments.py())
-        .call1(arguments.clone())
-        .map(Obj::from)
+    callable.bind(arguments.py()).call1(arguments.clone()).map(Obj::from)
 }
 
 /// Runs the Python handlers of signals that arrived.

@@ -58,10 +58,7 @@ unsafe impl<T> Send for Confined<T> {}
 
 impl<T> Confined<T> {
     pub const fn new(value: T) -> Self {
-        Self {
-            state: AtomicU8::new(FREE),
-            value: UnsafeCell::new(value),
-        }
+        Self { state: AtomicU8::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// The value, through exclusive access to the cell.

@@ -93,10 +93,7 @@ mod without_lock {
             }
         }
 
-        let mut section = Section {
-            raw: MaybeUninit::zeroed(),
-            object: object.as_ptr(),
-        };
+        let mut section = Section { raw: MaybeUninit::zeroed(), object: object.as_ptr() };
         section.begin();
         let section = ptr::from_mut(&mut section);
         let outer = INNERMOST.replace(section);

@@ -19,7 +19,5 @@ pub fn check_main_interpreter(_py: Python<'_>) -> PyResult<()> {
     if std::ptr::eq(here, main) {
         return Ok(());
     }
-    Err(PyImportError::raise(
-        "module ringloop._native does not support loading in subinterpreters",
-    ))
+    Err(PyImportError::raise("module ringloop._native does not support loading in subinterpreters"))
 }

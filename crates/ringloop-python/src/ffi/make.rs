@@ -269,10 +269,8 @@ pub fn fill_template<'py>(
 macro_rules! imported {
     ($py:expr, $type:ty, $module:literal, $attribute:literal) => {{
         static PLACE: ::pyo3::sync::PyOnceLock<::pyo3::Py<$type>> = ::pyo3::sync::PyOnceLock::new();
-        let (module, attribute) = (
-            $crate::ffi::intern!($py, $module),
-            $crate::ffi::intern!($py, $attribute),
-        );
+        let (module, attribute) =
+            ($crate::ffi::intern!($py, $module), $crate::ffi::intern!($py, $attribute));
         $crate::ffi::import_once(&PLACE, module, attribute)
     }};
 }

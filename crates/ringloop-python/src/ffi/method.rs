@@ -92,16 +92,11 @@ impl<T: Target> Method<T> {
     /// `entry` must treat `self` as an instance of `T`.
     pub unsafe fn new(name: &'static CStr, entry: Entry, doc: &'static CStr) -> Self {
         let (ml_meth, ml_flags) = match entry {
-            Entry::NoArgs(function) => (
-                ffi::PyMethodDefPointer {
-                    PyCFunction: function,
-                },
-                ffi::METH_NOARGS,
-            ),
+            Entry::NoArgs(function) => {
+                (ffi::PyMethodDefPointer { PyCFunction: function }, ffi::METH_NOARGS)
+            }
             Entry::Args(function) => (
-                ffi::PyMethodDefPointer {
-                    PyCFunctionFastWithKeywords: function,
-                },
+                ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: function },
                 ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
             ),
         };
@@ -209,9 +204,7 @@ fn panic_to_error(panic: &(dyn std::any::Any + Send)) -> PyErr {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
-    PyRuntimeError::raise(format!(
-        "internal error of ringloop (please report it): {message}"
-    ))
+    PyRuntimeError::raise(format!("internal error of ringloop (please report it): {message}"))
 }
 
 /// Entry of a method; the body of what [`method!`] makes.
@@ -245,12 +238,7 @@ pub unsafe fn entry<T: Target>(
             // SAFETY: invariant 2: `count` positional values, then one per keyword name.
             unsafe { std::slice::from_raw_parts(arguments, total) }
         };
-        let args = Args {
-            all,
-            positional_count: count as usize,
-            keyword_names,
-            py,
-        };
+        let args = Args { all, positional_count: count as usize, keyword_names, py };
         // SAFETY: invariants 1 and 2.
         unsafe { receive_alone::<T, _>(py, object, |receiver| body(py, receiver, args)) }
     })
@@ -287,11 +275,7 @@ unsafe fn receive_alone<'py, T: Target, R>(
     let instance = unsafe { Borrowed::from_ptr(py, object) };
     // SAFETY: the caller has checked the type.
     let receiver = || unsafe { T::receive(py, object) };
-    if T::LOCKED {
-        locked(&instance, || body(receiver()))
-    } else {
-        body(receiver())
-    }
+    if T::LOCKED { locked(&instance, || body(receiver())) } else { body(receiver()) }
 }
 
 /// Passes a receiver to a function or closure, fixing its parameter type.

@@ -172,10 +172,7 @@ impl<T: Payload> Definition<T> {
     }
 
     /// Add a property.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a property is installed once"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "a property is installed once")]
     pub fn property(&mut self, property: Property<T>) {
         self.properties.push(property.definition);
     }
@@ -186,10 +183,7 @@ impl<T: Payload> Definition<T> {
     }
 
     fn slot(&mut self, slot: i32, function: *mut std::ffi::c_void) {
-        self.slots.push(ffi::PyType_Slot {
-            slot,
-            pfunc: function,
-        });
+        self.slots.push(ffi::PyType_Slot { slot, pfunc: function });
     }
 }
 
@@ -229,22 +223,15 @@ impl<T: Payload> Native<T> {
         base: &Bound<'py, PyType>,
     ) -> PyResult<Bound<'py, PyType>> {
         if !self.type_object.load(Ordering::Relaxed).is_null() {
-            return Err(PySystemError::raise(
-                "a native type is created once a process",
-            ));
+            return Err(PySystemError::raise("a native type is created once a process"));
         }
         const {
-            assert!(
-                align_of::<T>() <= WORD,
-                "payloads are aligned like pointers"
-            );
+            assert!(align_of::<T>() <= WORD, "payloads are aligned like pointers");
         };
         let base_size = basic_size(base);
         let base_slots = slots_of_bases(base)?;
         if !begins_without_gap(&base_slots, T::BASE_SLOTS) {
-            return Err(PyTypeError::raise(format!(
-                "the slots of {base} are not where expected"
-            )));
+            return Err(PyTypeError::raise(format!("the slots of {base} are not where expected")));
         }
         let payload_offset = base_size.next_multiple_of(WORD);
         let mut end = payload_offset + size_of::<T>().next_multiple_of(WORD);
@@ -258,18 +245,11 @@ impl<T: Payload> Native<T> {
         let type_object = build::<T>(py, base, end, members)?;
         make_immortal(&type_object);
         self.payload_offset.store(payload_offset, Ordering::Relaxed);
-        let layout = Layout {
-            base_slots: base_slots.into(),
-            dict,
-            weak_list,
-        };
+        let layout = Layout { base_slots: base_slots.into(), dict, weak_list };
         if self.layout.set(layout).is_err() {
-            return Err(PySystemError::raise(
-                "a native type is created once a process",
-            ));
+            return Err(PySystemError::raise("a native type is created once a process"));
         }
-        self.type_object
-            .store(type_object.clone().into_ptr().cast(), Ordering::Release);
+        self.type_object.store(type_object.clone().into_ptr().cast(), Ordering::Release);
         Ok(type_object)
     }
 
@@ -309,8 +289,7 @@ impl<T: Payload> Native<T> {
     #[inline]
     pub fn get<'a, 'py>(&self, object: &'a Bound<'py, PyAny>) -> Option<This<'a, 'py, T>> {
         // SAFETY: the type check above `then` makes it an instance; the borrow keeps it alive.
-        self.is_exactly(object)
-            .then(|| unsafe { T::receive(object.py(), object.as_ptr()) })
+        self.is_exactly(object).then(|| unsafe { T::receive(object.py(), object.as_ptr()) })
     }
 
     /// Runs `body` with the payload of `object`, if it is of this type.
@@ -337,10 +316,7 @@ impl<T: Payload> Native<T> {
 
     #[inline]
     pub(super) fn payload_ptr(&self, object: *mut ffi::PyObject) -> *mut T {
-        object
-            .cast::<u8>()
-            .wrapping_add(self.payload_offset.load(Ordering::Relaxed))
-            .cast()
+        object.cast::<u8>().wrapping_add(self.payload_offset.load(Ordering::Relaxed)).cast()
     }
 
     #[inline]
@@ -381,12 +357,8 @@ fn build<'py, T: Payload>(
     size: usize,
     mut members: Vec<ffi::PyMemberDef>,
 ) -> PyResult<Bound<'py, PyType>> {
-    let mut definition = Definition::<T> {
-        methods: vec![],
-        properties: vec![],
-        slots: vec![],
-        marker: PhantomData,
-    };
+    let mut definition =
+        Definition::<T> { methods: vec![], properties: vec![], slots: vec![], marker: PhantomData };
     T::define(&mut definition);
     definition.methods.push(ffi::PyMethodDef::zeroed());
     if T::DICT {
@@ -397,10 +369,7 @@ fn build<'py, T: Payload>(
     members.push(unsafe { std::mem::zeroed() });
 
     let mut add = |slot, pointer: *mut std::ffi::c_void| {
-        definition.slots.push(ffi::PyType_Slot {
-            slot,
-            pfunc: pointer,
-        });
+        definition.slots.push(ffi::PyType_Slot { slot, pfunc: pointer });
     };
     add(ffi::Py_tp_doc, T::DOC.as_ptr().cast_mut().cast());
     add(ffi::Py_tp_dealloc, lifecycle::dealloc::<T> as *mut _);
@@ -409,14 +378,8 @@ fn build<'py, T: Payload>(
     if T::FINALIZER {
         add(ffi::Py_tp_finalize, lifecycle::finalize::<T> as *mut _);
     }
-    add(
-        ffi::Py_tp_methods,
-        Vec::leak(definition.methods).as_mut_ptr().cast(),
-    );
-    add(
-        ffi::Py_tp_getset,
-        Vec::leak(definition.properties).as_mut_ptr().cast(),
-    );
+    add(ffi::Py_tp_methods, Vec::leak(definition.methods).as_mut_ptr().cast());
+    add(ffi::Py_tp_getset, Vec::leak(definition.properties).as_mut_ptr().cast());
     add(ffi::Py_tp_members, Vec::leak(members).as_mut_ptr().cast());
     definition.slots.push(ffi::PyType_Slot::default());
 
@@ -466,9 +429,8 @@ fn begins_without_gap(offsets: &[usize], count: usize) -> bool {
 /// Finds the slots of all bases; rejects a base with other data.
 fn slots_of_bases(base: &Bound<'_, PyType>) -> PyResult<Vec<usize>> {
     let py = base.py();
-    let member_descriptor = py
-        .import(intern!(py, "types"))?
-        .getattr(intern!(py, "MemberDescriptorType"))?;
+    let member_descriptor =
+        py.import(intern!(py, "types"))?.getattr(intern!(py, "MemberDescriptorType"))?;
     let mut offsets = Vec::new();
     for class in base.mro() {
         let class = class.cast::<PyType>()?;

@@ -41,9 +41,7 @@ impl Obj {
         // SAFETY: invariant 1: the pointer is alive, and the token proves that we are attached.
         unsafe { ffi::Py_INCREF(pointer) };
         // SAFETY: the new value owns the reference made above.
-        Self(ManuallyDrop::new(unsafe {
-            std::ptr::from_ref(&*self.0).read()
-        }))
+        Self(ManuallyDrop::new(unsafe { std::ptr::from_ref(&*self.0).read() }))
     }
 
     /// The address, for identity and for calls that borrow.
@@ -144,8 +142,7 @@ impl ObjCell {
     }
 
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.peek()
-            .map_or(Visited::Continue(()), |object| visitor.visit(object))
+        self.peek().map_or(Visited::Continue(()), |object| visitor.visit(object))
     }
 
     /// Borrows the content; `body` must not access the cell again.

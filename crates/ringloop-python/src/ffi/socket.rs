@@ -39,11 +39,7 @@ impl SocketCell {
         let fd = fileno(socket)?;
         // SAFETY: invariant 1: the class was checked.
         let direct = is_native(socket)? && unsafe { read_fd(socket.as_ptr()) } == fd;
-        Ok(Self {
-            socket: ObjCell::new(Some(socket.clone().into())),
-            fd,
-            direct,
-        })
+        Ok(Self { socket: ObjCell::new(Some(socket.clone().into())), fd, direct })
     }
 
     /// The original descriptor: for names and records, never for a system call.
@@ -96,9 +92,7 @@ impl SocketCell {
 }
 
 fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
-    socket
-        .call_method0(intern!(socket.py(), "fileno"))?
-        .extract()
+    socket.call_method0(intern!(socket.py(), "fileno"))?.extract()
 }
 
 /// Whether an object has the layout of `_socket.socket`.

@@ -61,11 +61,7 @@ impl Default for &'static StepTypes {
 
 impl StepTypes {
     const fn nothing() -> Self {
-        Self {
-            step: None,
-            task: None,
-            wakeup: AtomicPtr::new(ptr::null_mut()),
-        }
+        Self { step: None, task: None, wakeup: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// The types of this interpreter.
@@ -91,18 +87,14 @@ impl StepTypes {
     /// Whether a class is the C task's, and not a replacement.
     #[inline]
     pub fn is_task_type(&self, class: &Bound<'_, PyAny>) -> bool {
-        self.task
-            .as_ref()
-            .is_some_and(|task| task.as_ptr() == class.as_ptr())
+        self.task.as_ref().is_some_and(|task| task.as_ptr() == class.as_ptr())
     }
 
     /// Whether the handle of a `call_soon(callable)` cannot be kept.
     #[inline]
     pub fn is_step(&self, callable: Borrowed<'_, '_, PyAny>) -> bool {
         let class = callable.get_type_ptr();
-        self.step
-            .as_ref()
-            .is_some_and(|step| step.as_ptr().cast() == class)
+        self.step.as_ref().is_some_and(|step| step.as_ptr().cast() == class)
             || self.is_wakeup(callable)
     }
 
@@ -134,15 +126,10 @@ impl StepTypes {
         let (Some(receiver), Some(task)) = (receiver, &self.task) else {
             return false;
         };
-        let found = receiver
-            .is_instance(task.bind(callable.py()))
-            .unwrap_or(false)
+        let found = receiver.is_instance(task.bind(callable.py())).unwrap_or(false)
             && callable
                 .getattr(intern!(callable.py(), "__name__"))
-                .is_ok_and(|name| {
-                    name.eq(intern!(callable.py(), "task_wakeup"))
-                        .unwrap_or(false)
-                });
+                .is_ok_and(|name| name.eq(intern!(callable.py(), "task_wakeup")).unwrap_or(false));
         if found {
             self.wakeup.store(function, Ordering::Relaxed);
         }

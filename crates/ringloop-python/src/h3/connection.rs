@@ -58,17 +58,9 @@ impl Connection {
         webtransport: bool,
     ) -> PyResult<Self> {
         ffi::spare()?;
-        let role = if is_client {
-            Role::Client
-        } else {
-            Role::Server
-        };
+        let role = if is_client { Role::Client } else { Role::Server };
         let default = Config::default();
-        let mut settings = Settings {
-            extended_connect: true,
-            datagrams,
-            ..default.settings
-        };
+        let mut settings = Settings { extended_connect: true, datagrams, ..default.settings };
         if webtransport {
             settings.others.push((ENABLE_WEBTRANSPORT, 1));
         }
@@ -189,10 +181,7 @@ impl Connection {
     fn reset(&self, stream_id: u64, error_code: u64) -> PyResult<()> {
         ffi::spare()?;
         // Others are not HTTP/3's, or over.
-        let _ = self
-            .lock()
-            .http
-            .reset(StreamId(stream_id), Code(error_code));
+        let _ = self.lock().http.reset(StreamId(stream_id), Code(error_code));
         Ok(())
     }
 
@@ -290,20 +279,11 @@ fn event_tuple<'py>(
         }
         Event::Data { stream, data } => (intern!(py, "data"), stream, bytes(data)?, none()),
         Event::Datagram { stream, data } => (intern!(py, "datagram"), stream, bytes(data)?, none()),
-        Event::Raw {
-            stream,
-            session,
-            data,
-            ..
-        } => {
+        Event::Raw { stream, session, data, .. } => {
             let session = session.0.into_object(py)?;
             (intern!(py, "webtransport"), stream, bytes(data)?, session)
         }
-        Event::Failed {
-            stream,
-            code,
-            reason,
-        } => {
+        Event::Failed { stream, code, reason } => {
             let reason = reason.into_object(py)?;
             let code = code.0.into_object(py)?;
             (intern!(py, "failed"), stream, reason, code)
@@ -316,13 +296,8 @@ fn event_tuple<'py>(
         Event::End { stream } => (intern!(py, "data"), stream, bytes(b"")?, none()),
         _ => return Ok(None),
     };
-    let items = [
-        kind.clone().into_any(),
-        stream.0.into_object(py)?,
-        what,
-        ended.into_object(py)?,
-        number,
-    ];
+    let items =
+        [kind.clone().into_any(), stream.0.into_object(py)?, what, ended.into_object(py)?, number];
     ffi::new_tuple(py, items.into_iter()).map(Some)
 }
 
@@ -333,12 +308,9 @@ fn transmit_tuple<'py>(py: Python<'py>, transmit: &Transmit) -> PyResult<Bound<'
             let data = ffi::new_bytes(py, data)?.into_any();
             (intern!(py, "data"), *stream, data, *fin)
         }
-        Transmit::Reset { stream, code } => (
-            intern!(py, "reset"),
-            *stream,
-            code.0.into_object(py)?,
-            false,
-        ),
+        Transmit::Reset { stream, code } => {
+            (intern!(py, "reset"), *stream, code.0.into_object(py)?, false)
+        }
         Transmit::Stop { stream, code } => {
             (intern!(py, "stop"), *stream, code.0.into_object(py)?, false)
         }
@@ -347,12 +319,7 @@ fn transmit_tuple<'py>(py: Python<'py>, transmit: &Transmit) -> PyResult<Bound<'
             (intern!(py, "datagram"), StreamId(0), data, false)
         }
     };
-    let items = [
-        kind.clone().into_any(),
-        stream.0.into_object(py)?,
-        what,
-        end.into_object(py)?,
-    ];
+    let items = [kind.clone().into_any(), stream.0.into_object(py)?, what, end.into_object(py)?];
     ffi::new_tuple(py, items.into_iter())
 }
 
@@ -360,27 +327,15 @@ fn transmit_tuple<'py>(py: Python<'py>, transmit: &Transmit) -> PyResult<Bound<'
 fn shown<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bound<'py, PyAny>> {
     let shown = ffi::new_dict(py)?;
     let known = [
-        (
-            settings::QPACK_MAX_TABLE_CAPACITY,
-            settings.qpack_table_bytes_max,
-        ),
-        (
-            settings::QPACK_BLOCKED_STREAMS,
-            settings.qpack_blocked_streams_max,
-        ),
-        (
-            settings::ENABLE_CONNECT_PROTOCOL,
-            settings.extended_connect.into(),
-        ),
+        (settings::QPACK_MAX_TABLE_CAPACITY, settings.qpack_table_bytes_max),
+        (settings::QPACK_BLOCKED_STREAMS, settings.qpack_blocked_streams_max),
+        (settings::ENABLE_CONNECT_PROTOCOL, settings.extended_connect.into()),
         (settings::H3_DATAGRAM, settings.datagrams.into()),
     ];
     let known = known.into_iter().filter(|(_, value)| *value != 0);
     let bytes_max = settings.field_section_bytes_max;
     let bytes_max = bytes_max.map(|bytes_max| (settings::MAX_FIELD_SECTION_SIZE, bytes_max));
-    for (id, value) in known
-        .chain(bytes_max)
-        .chain(settings.others.iter().copied())
-    {
+    for (id, value) in known.chain(bytes_max).chain(settings.others.iter().copied()) {
         shown.set_item(Fallible(id), Fallible(value))?;
     }
     Ok(shown.into_any())

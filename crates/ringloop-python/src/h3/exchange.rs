@@ -150,9 +150,7 @@ impl Exchange {
     #[getter]
     fn trailers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let trailers = lock(&self.received).trailers.clone();
-        trailers
-            .map(|trailers| pairs(py, trailers.headers()))
-            .transpose()
+        trailers.map(|trailers| pairs(py, trailers.headers())).transpose()
     }
 
     /// Whether all of the peer's message was read.
@@ -190,9 +188,7 @@ impl Exchange {
     #[pyo3(signature = (code=Code(HttpCode::H3_NO_ERROR.0)), text_signature = "($self, code=256)")]
     fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         lock(&self.received).stop();
-        self.end_with(py, |driver, stream| {
-            driver.connection.stop(stream, HttpCode(code.0))
-        })?;
+        self.end_with(py, |driver, stream| driver.connection.stop(stream, HttpCode(code.0)))?;
         let woken = Wake::For(self.route().handle, Wait::Read(self.stream));
         self.route().shared.finish(py, vec![woken])
     }
@@ -202,18 +198,14 @@ impl Exchange {
     /// Send a datagram that belongs to the exchange; the oldest of a full queue are dropped.
     fn send_datagram(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
-        self.send_with(py, false, |driver, stream| {
-            driver.connection.send_datagram(stream, data)
-        })?;
+        self.send_with(py, false, |driver, stream| driver.connection.send_datagram(stream, data))?;
         Ok(())
     }
 
     /// Take a datagram that has come; None where there is none. Past 256 KiB the oldest are dropped.
     fn take_datagram<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let datagram = lock(&self.received).take_datagram();
-        datagram
-            .map(|datagram| ffi::new_bytes(py, &datagram))
-            .transpose()
+        datagram.map(|datagram| ffi::new_bytes(py, &datagram)).transpose()
     }
 
     /// What to await for the moment when a datagram has come.
@@ -257,9 +249,8 @@ impl Exchange {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
-        let is_full = this.send_with(py, end, |driver, stream| {
-            driver.connection.send_data(stream, data, end)
-        })?;
+        let is_full = this
+            .send_with(py, end, |driver, stream| driver.connection.send_data(stream, data, end))?;
         if is_full {
             return slf.call_method0(intern!(py, "_drain"));
         }
@@ -273,17 +264,11 @@ impl Exchange {
         if let Some(code) = lock(&self.received).stopped {
             return Err(exception::exception(py, "StreamStoppedError", (code,)));
         }
-        let is_full = is_full(
-            &mut self.route().shared.state(py),
-            self.route(),
-            self.stream,
-        );
+        let is_full = is_full(&mut self.route().shared.state(py), self.route(), self.stream);
         if !is_full {
             return Ok(None);
         }
-        self.route()
-            .wait_for(py, Wait::Write(self.stream))
-            .map(Some)
+        self.route().wait_for(py, Wait::Write(self.stream)).map(Some)
     }
 
     /// Give up both messages. Nothing happens where they are complete.
@@ -291,9 +276,7 @@ impl Exchange {
     fn cancel(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         lock(&self.received).stop();
         self.has_ended.store(true, Ordering::Relaxed);
-        self.end_with(py, |driver, stream| {
-            driver.connection.cancel(stream, HttpCode(code.0))
-        })?;
+        self.end_with(py, |driver, stream| driver.connection.cancel(stream, HttpCode(code.0)))?;
         let waits = [Wait::Read(self.stream), Wait::Write(self.stream)];
         let woken = waits.map(|wait| Wake::For(self.route().handle, wait));
         self.route().shared.finish(py, woken.into())
@@ -318,9 +301,7 @@ impl Exchange {
     fn pseudo<'py>(&self, py: Python<'py>, name: &[u8]) -> PyResult<Option<Bound<'py, PyString>>> {
         let head = self.head();
         let value = head.as_deref().and_then(|head| head.pseudo(name));
-        value
-            .map(|value| ffi::new_str(py, &String::from_utf8_lossy(value)))
-            .transpose()
+        value.map(|value| ffi::new_str(py, &String::from_utf8_lossy(value))).transpose()
     }
 
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
@@ -393,12 +374,10 @@ impl Exchange {
             let mut state = self.route().shared.state(py);
             let stream = self.stream;
             // An error has closed the connection, and is raised behind what was read.
-            let _resumed = with_http(
-                &mut state,
-                self.route(),
-                &mut woken,
-                |driver, state, woken| driver.resume(state, stream, woken),
-            );
+            let _resumed =
+                with_http(&mut state, self.route(), &mut woken, |driver, state, woken| {
+                    driver.resume(state, stream, woken)
+                });
         }
         self.route().shared.finish(py, woken)
     }

@@ -20,9 +20,7 @@ pub fn drive(py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<()>
     if is_wanted || route.lost().is_some() {
         return Ok(());
     }
-    Err(PyRuntimeError::raise(
-        "the handshake is complete, or the endpoint reports events",
-    ))
+    Err(PyRuntimeError::raise("the handshake is complete, or the endpoint reports events"))
 }
 
 /// Send a request on a new stream; returns its number, None while the handshake is under way or the peer allows no

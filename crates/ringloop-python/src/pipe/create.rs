@@ -104,9 +104,7 @@ fn schedule<T: Pipe>(
     let call_soon = |callback: Bound<'_, PyAny>, argument: Option<Bound<'_, PyAny>>| {
         let context = ffi::context_copy_current(py)?;
         let argument = argument.map(Into::into);
-        loop_
-            .get()
-            .call_soon_step(callback.into(), argument, context)
+        loop_.get().call_soon_step(callback.into(), argument, context)
     };
     let made = protocol.getattr(intern!(py, "connection_made"))?;
     call_soon(made, Some(transport.clone()))?;

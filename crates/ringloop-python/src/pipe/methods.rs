@@ -90,11 +90,7 @@ fn repr<'py, T: Pipe>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let End { base, pipe, fd, .. } = this.end();
     let name = this.object().get_type().name()?;
-    let state = if base.appears_closing() {
-        " closing"
-    } else {
-        ""
-    };
+    let state = if base.appears_closing() { " closing" } else { "" };
     let text = if !pipe.is_some() {
         format!("<{name} closed fd={fd} closed>")
     } else if base.core(this.py())?.get().is_closed() {

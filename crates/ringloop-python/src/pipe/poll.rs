@@ -93,9 +93,7 @@ pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> 
         epoll::check_waits(end.fd).map_err(|error| error::from_io(&error))?;
     }
     let core = end.base.core(this.py())?;
-    let watch = core
-        .get()
-        .watch(Handler::of(this), role as u8, end.fd, role.interest())?;
+    let watch = core.get().watch(Handler::of(this), role as u8, end.fd, role.interest())?;
     poller.watch.set(Some(watch));
     Ok(())
 }

@@ -36,11 +36,8 @@ const FATAL: &str = "Fatal read error on pipe transport";
 impl ReadPipe {
     pub(super) fn new(end: End) -> Self {
         // A message is read whole or truncated to asyncio's maximum.
-        let chunk_len = if end.keeps_messages {
-            limits::READ_CHUNK_MAX
-        } else {
-            limits::READ_CHUNK_MIN
-        };
+        let chunk_len =
+            if end.keeps_messages { limits::READ_CHUNK_MAX } else { limits::READ_CHUNK_MIN };
         Self {
             end,
             reader: Poller::default(),
@@ -168,8 +165,7 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     let protocol = this.end.base.protocol.get_or_none(py);
     let step = step_here(&protocol, intern!(py, "eof_received"));
     let core = this.end.base.core(py)?;
-    core.get()
-        .call_soon_or_owe(step, this.object(), None, tell_end)?;
+    core.get().call_soon_or_owe(step, this.object(), None, tell_end)?;
     logged.and(lifecycle::lose(this, None))
 }
 

@@ -28,11 +28,7 @@ pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
         IpAddr::V4(_) => SocketAddr::new(ip, port),
         IpAddr::V6(v6) => {
             let number = |at: usize| {
-                if tuple.len() > at {
-                    tuple.get_item(at)?.extract::<u32>()
-                } else {
-                    Ok(0)
-                }
+                if tuple.len() > at { tuple.get_item(at)?.extract::<u32>() } else { Ok(0) }
             };
             let scope_id = match number(3)? {
                 0 if scope.is_empty() => 0,
@@ -50,9 +46,7 @@ fn zone(py: Python<'_>, scope: &str) -> PyResult<u32> {
         return Ok(number);
     }
     let socket = py.import(intern!(py, "socket"))?;
-    socket
-        .call_method1(intern!(py, "if_nametoindex"), (scope,))?
-        .extract()
+    socket.call_method1(intern!(py, "if_nametoindex"), (scope,))?.extract()
 }
 
 /// A name as in certificates and DNS: non-ASCII is encoded as A-labels, as in `ssl` (RFC 5890). An

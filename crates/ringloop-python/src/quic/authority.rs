@@ -83,11 +83,7 @@ fn refused(error: rcgen::Error) -> ConfigError {
 /// The name of the CA with this key.
 fn name_of(signer: &KeyPair) -> String {
     let id = CertificateParams::default().key_identifier(signer);
-    let digits: Vec<String> = id
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits: Vec<String> = id.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     format!("ringloop authority {}", digits.concat())
 }
 
@@ -115,10 +111,8 @@ fn leaf_for(
     params.not_after = date_time_ymd(1970, 1, 1) + end;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![
-        ExtendedKeyUsagePurpose::ServerAuth,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    ];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     // Required by strict verification (`ssl.VERIFY_X509_STRICT`, the default of CPython 3.13).
     params.use_authority_key_identifier_extension = true;
     Ok(params)

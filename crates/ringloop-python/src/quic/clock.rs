@@ -13,22 +13,14 @@ pub struct Clock {
 impl Clock {
     pub fn new() -> Self {
         let origin = Instant::now();
-        Self {
-            origin,
-            first: None,
-            last: origin,
-        }
+        Self { origin, first: None, last: origin }
     }
 
     /// An instant of the caller's clock; `None`: its last reading, or the system clock if there is
     /// none. Readings before the first count as the first, and time does not go back.
     pub fn moment(&mut self, now: Option<f64>) -> Instant {
         let Some(now) = now else {
-            return if self.first.is_some() {
-                self.last
-            } else {
-                Instant::now()
-            };
+            return if self.first.is_some() { self.last } else { Instant::now() };
         };
         let first = *self.first.get_or_insert(now);
         let passed = Duration::try_from_secs_f64(now - first).unwrap_or_default();

@@ -100,11 +100,7 @@ impl ClientConfig {
         if let Some(tokens) = tokens {
             inner = inner.tokens(Some(directory(py, tokens)?));
         }
-        Ok(Self {
-            inner,
-            listener,
-            memory: None,
-        })
+        Ok(Self { inner, listener, memory: None })
     }
 }
 
@@ -136,10 +132,7 @@ impl ServerConfig {
         name: Option<&str>,
         password: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let key = Key {
-            object: private_key,
-            password,
-        };
+        let key = Key { object: private_key, password };
         let certificate = material::certificate(Some(certificate), key)?;
         match (certificate, name) {
             (Some(certificate), Some(name)) => {
@@ -196,11 +189,7 @@ impl ServerConfig {
         inner = made.map_err(refused)?;
         let (transport, qlog) = (transport(keywords)?, qlog(keywords)?);
         let inner = inner.transport(&transport).map_err(refused)?.qlog(qlog);
-        Ok(Self {
-            inner,
-            listener,
-            certificates,
-        })
+        Ok(Self { inner, listener, certificates })
     }
 }
 
@@ -220,10 +209,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
         for item in keywords.named("sni", named.cast::<PyMapping>())?.items()? {
             let pair: PyResult<(String, Pair<'_>)> = item.extract();
             let (name, (chain, object)) = keywords.named("sni", pair)?;
-            let key = Key {
-                object,
-                password: None,
-            };
+            let key = Key { object, password: None };
             if let Some(certificate) = keywords.named("sni", certificate(Some(chain), key))? {
                 certificates.set(&address::sni_name(py, &name)?, certificate);
             }
@@ -270,9 +256,7 @@ fn protocols(keywords: &Keywords<'_>) -> PyResult<Vec<Vec<u8>>> {
         || given.is_instance_of::<PyMemoryView>();
     let names = given.try_iter().ok().filter(|_| !is_one);
     let Some(names) = names else {
-        return Err(PyTypeError::raise(
-            "alpn is a list of protocols: alpn=[\"h3\"]",
-        ));
+        return Err(PyTypeError::raise("alpn is a list of protocols: alpn=[\"h3\"]"));
     };
     let name = |name: Bound<'_, PyAny>| {
         bytes(&name).map_err(|error| {
@@ -303,9 +287,7 @@ fn version(name: &str, number: u32) -> PyResult<Version> {
 /// Parses several versions.
 pub fn versions(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<Version>> {
     let numbers = numbers.try_iter()?;
-    numbers
-        .map(|number| version("versions", number?.extract()?))
-        .collect()
+    numbers.map(|number| version("versions", number?.extract()?)).collect()
 }
 
 fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
@@ -361,8 +343,7 @@ fn qlog(keywords: &Keywords<'_>) -> PyResult<Option<Qlog>> {
     let path = place.extract::<PathBuf>();
     let path = path.map_err(|error| keywords.explained("qlog", error))?;
     let made = Qlog::in_directory(&path);
-    made.map(Some)
-        .map_err(|error| error::with_path(place.py(), &error, &path))
+    made.map(Some).map_err(|error| error::with_path(place.py(), &error, &path))
 }
 
 /// A store shared by processes.
@@ -400,9 +381,7 @@ fn preferred(
         vec![one]
     } else {
         let given = addresses.try_iter()?;
-        given
-            .map(|one| address::from_python(&one?))
-            .collect::<PyResult<_>>()?
+        given.map(|one| address::from_python(&one?)).collect::<PyResult<_>>()?
     };
     let (mut v4, mut v6) = (None, None);
     for address in all {

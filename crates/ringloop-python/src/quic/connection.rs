@@ -29,11 +29,7 @@ pub struct Connection {
 }
 
 pub fn direction(unidirectional: bool) -> Direction {
-    if unidirectional {
-        Direction::Uni
-    } else {
-        Direction::Bi
-    }
+    if unidirectional { Direction::Uni } else { Direction::Bi }
 }
 
 #[pymethods]
@@ -49,14 +45,7 @@ impl Connection {
         let (end, untaken) = kept.ok_or_else(|| {
             PyValueError::raise(format!("the endpoint has no connection with the key {key}"))
         })?;
-        Ok(Self {
-            route: Route {
-                shared: Arc::clone(shared),
-                handle,
-                end,
-                untaken,
-            },
-        })
+        Ok(Self { route: Route { shared: Arc::clone(shared), handle, end, untaken } })
     }
 
     /// Its number in the endpoint, which is not given again.
@@ -76,9 +65,7 @@ impl Connection {
     fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let address = match self.route.end.last_address() {
             Some(address) => address,
-            None => self
-                .route
-                .look(py, |connection, _| connection.remote_address())?,
+            None => self.route.look(py, |connection, _| connection.remote_address())?,
         };
         address::to_python(py, address)
     }
@@ -122,9 +109,7 @@ impl Connection {
         &self,
         py: Python<'py>,
     ) -> PyResult<Fallible<Vec<Bound<'py, PyBytes>>>> {
-        let chain = self
-            .route
-            .look(py, |connection, _| connection.peer_certificates())?;
+        let chain = self.route.look(py, |connection, _| connection.peer_certificates())?;
         let chain = chain.unwrap_or_default();
         let made = chain.iter().map(|der| ffi::new_bytes(py, der));
         made.collect::<PyResult<_>>().map(Fallible)
@@ -135,19 +120,15 @@ impl Connection {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let encoded = self
-            .route
-            .look(py, |connection, _| connection.peer_transport_parameters())?;
-        encoded
-            .map(|encoded| ffi::new_bytes(py, &encoded))
-            .transpose()
+        let encoded =
+            self.route.look(py, |connection, _| connection.peer_transport_parameters())?;
+        encoded.map(|encoded| ffi::new_bytes(py, &encoded)).transpose()
     }
 
     /// Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed.
     #[getter]
     fn is_confirmed(&self, py: Python<'_>) -> PyResult<bool> {
-        self.route
-            .look(py, |connection, _| connection.is_confirmed())
+        self.route.look(py, |connection, _| connection.is_confirmed())
     }
 
     /// Bytes that only both ends of this connection can know (RFC 8446 §7.5).
@@ -174,10 +155,7 @@ impl Connection {
 
     /// Figures.
     fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
-        Ok(self
-            .route
-            .look(py, |connection, _| connection.stats())?
-            .into())
+        Ok(self.route.look(py, |connection, _| connection.stats())?.into())
     }
 
     /// The smoothed round-trip time in seconds.
@@ -190,8 +168,7 @@ impl Connection {
     /// Whether early data may be sent, or was.
     #[getter]
     fn has_early_data(&self, py: Python<'_>) -> PyResult<bool> {
-        self.route
-            .look(py, |connection, _| connection.has_early_data())
+        self.route.look(py, |connection, _| connection.has_early_data())
     }
 
     /// Close it with the program's code and reason, behind what was written and may be sent now; the rest is dropped.
@@ -221,9 +198,7 @@ impl Connection {
     /// How many pings were acknowledged, in order.
     #[getter(_answered_pings)]
     fn answered_pings(&self, py: Python<'_>) -> PyResult<Fallible<u64>> {
-        self.route
-            .look(py, |_, session| session.attached.pings.answered_count)
-            .map(Fallible)
+        self.route.look(py, |_, session| session.attached.pings.answered_count).map(Fallible)
     }
 
     /// Change the keys.
@@ -251,15 +226,13 @@ impl Connection {
     /// How many bytes the peer may send ahead of the readers, all streams together.
     fn set_max_data(&self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<()> {
         let count = numbers::whole("max_data", count, &(0..=limits::NUMBER_MAX), "")?;
-        self.route
-            .act(py, |connection| connection.set_receive_window(count))
+        self.route.act(py, |connection| connection.set_receive_window(count))
     }
 
     /// How many bytes may be written and not acknowledged, all streams together.
     fn set_send_window(&self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<()> {
         let count = numbers::whole("send_window", count, &(0..=limits::NUMBER_MAX), "")?;
-        self.route
-            .act(py, |connection| connection.set_send_window(count))
+        self.route.act(py, |connection| connection.set_send_window(count))
     }
 
     /// Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that wait the longest
@@ -307,17 +280,13 @@ impl Connection {
     /// The longest datagram that may be sent now; None: the peer takes none.
     #[getter]
     fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Fallible<Option<usize>>> {
-        self.route
-            .look(py, |connection, _| connection.max_datagram_len())
-            .map(Fallible)
+        self.route.look(py, |connection, _| connection.max_datagram_len()).map(Fallible)
     }
 
     /// Bytes of datagrams that may be sent now without waiting.
     #[getter]
     fn datagram_room(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
-        self.route
-            .look(py, |connection, _| connection.datagram_room())
-            .map(Fallible)
+        self.route.look(py, |connection, _| connection.datagram_room()).map(Fallible)
     }
 
     /// Open a stream; None while the peer allows no more.

@@ -45,15 +45,9 @@ impl Connection {
         let mut rest = datagrams.try_iter()?;
         let mut sent_count = 0;
         loop {
-            let room = self
-                .route
-                .look(py, |connection, _| connection.datagram_room());
+            let room = self.route.look(py, |connection, _| connection.datagram_room());
             // If the connection is closed, sending reports that.
-            let room = if drop_oldest {
-                usize::MAX
-            } else {
-                room.unwrap_or_default()
-            };
+            let room = if drop_oldest { usize::MAX } else { room.unwrap_or_default() };
             let copies = Copies::new(&mut rest, room, count)?;
             let is_all = copies.bytes.len() <= room;
             let copied_count = copies.lens.len();
@@ -123,10 +117,7 @@ impl Copies {
                 break;
             }
         }
-        Ok(Self {
-            bytes: bytes.freeze(),
-            lens: lens.into_iter(),
-        })
+        Ok(Self { bytes: bytes.freeze(), lens: lens.into_iter() })
     }
 }
 

@@ -45,12 +45,7 @@ type Keys = (Vec<u64>, Vec<u64>, Vec<u64>);
 
 fn keys(notifications: Notifications) -> Option<Keys> {
     let is_empty = notifications.is_empty();
-    let Notifications {
-        accepted,
-        eventful,
-        gone,
-        ..
-    } = notifications;
+    let Notifications { accepted, eventful, gone, .. } = notifications;
     (!is_empty).then_some((accepted, eventful, gone))
 }
 
@@ -158,15 +153,8 @@ impl Endpoint {
     /// The socket's address.
     #[getter]
     fn local_address<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let address = self
-            .shared
-            .state(py)
-            .socket
-            .as_ref()
-            .and_then(Socket::local_addr);
-        address
-            .map(|address| address::to_python(py, address))
-            .transpose()
+        let address = self.shared.state(py).socket.as_ref().and_then(Socket::local_addr);
+        address.map(|address| address::to_python(py, address)).transpose()
     }
 
     /// Go on with another socket; connections that were made here move with it.
@@ -196,9 +184,7 @@ impl Endpoint {
         let methods = Methods {
             thread: std::thread::current().id(),
             call_soon: r#loop.getattr(intern!(py, "call_soon"))?.unbind(),
-            call_soon_threadsafe: r#loop
-                .getattr(intern!(py, "call_soon_threadsafe"))?
-                .unbind(),
+            call_soon_threadsafe: r#loop.getattr(intern!(py, "call_soon_threadsafe"))?.unbind(),
             call_later: r#loop.getattr(intern!(py, "call_later"))?.unbind(),
             loop_: r#loop.clone().unbind(),
             flush: slf.getattr(intern!(py, "flush"))?.unbind(),
@@ -343,12 +329,7 @@ impl Endpoint {
             let now = state.clock.moment(Some(now));
             let mut woken = Vec::new();
             if !bytes.is_empty() {
-                let datagram = Datagram {
-                    source,
-                    local_ip: None,
-                    ecn,
-                    bytes,
-                };
+                let datagram = Datagram { source, local_ip: None, ecn, bytes };
                 state.sessions.core.receive(now, datagram);
                 state.dispatch(now, &mut woken);
             }
@@ -364,17 +345,10 @@ impl Endpoint {
             let mut state = self.shared.state_detached();
             let now = state.clock.moment(Some(now));
             let (mut packets, mut made) = (Vec::new(), Vec::new());
-            while let Some(transmit) = state
-                .sessions
-                .core
-                .transmit(now, SEGMENTS_MAX, &mut packets)
+            while let Some(transmit) = state.sessions.core.transmit(now, SEGMENTS_MAX, &mut packets)
             {
                 let segment_len = transmit.segment_len.unwrap_or(packets.len()).max(1);
-                made.push((
-                    std::mem::take(&mut packets),
-                    segment_len,
-                    transmit.destination,
-                ));
+                made.push((std::mem::take(&mut packets), segment_len, transmit.destination));
             }
             state.note_sent_pings(now);
             let mut woken = Vec::new();
@@ -450,11 +424,7 @@ impl Endpoint {
         let server = keywords.take_some("server")?;
         let server = server.map(Bound::cast_into::<ServerConfig>);
         let server = keywords.named("server", server.transpose())?;
-        let style = if keywords.take_or("events", false)? {
-            Style::Events
-        } else {
-            Style::Futures
-        };
+        let style = if keywords.take_or("events", false)? { Style::Events } else { Style::Futures };
         let admission = admission(keywords)?;
         let (config, settings) = endpoint_config(py, keywords)?;
         let fd: Option<RawFd> = keywords.take_or("fd", None)?;
@@ -469,10 +439,7 @@ impl Endpoint {
         let has_http = keywords.take_or("http", false)?;
         state.serves_http = has_http && style == Style::Futures;
         state.has_http = state.serves_http;
-        Ok(Self {
-            shared: Shared::new(py, state)?,
-            listeners,
-        })
+        Ok(Self { shared: Shared::new(py, state)?, listeners })
     }
 
     /// Wakes waiters and calls callbacks; whether the loop's queue now has something of theirs.
@@ -591,8 +558,7 @@ fn endpoint_config(
 /// panic would leave the loop: it becomes an error of the call, which the loop reports, and the
 /// connection loses a packet or ends.
 fn without_panics<T: Send>(py: Python<'_>, body: impl FnOnce() -> T + Send) -> PyResult<T> {
-    py.detach(|| panic::catch_unwind(AssertUnwindSafe(body)))
-        .map_err(|_| {
-            PyRuntimeError::raise("the QUIC engine has failed, perhaps for want of memory")
-        })
+    py.detach(|| panic::catch_unwind(AssertUnwindSafe(body))).map_err(|_| {
+        PyRuntimeError::raise("the QUIC engine has failed, perhaps for want of memory")
+    })
 }

@@ -52,15 +52,7 @@ pub fn close_of(end: &End) -> Option<Close> {
         ConnectionError::Transport { code, reason }
         | ConnectionError::TransportByPeer { code, reason } => {
             let is_alert = ALERTS.contains(code);
-            close(
-                *code,
-                reason,
-                if is_alert {
-                    "TlsError"
-                } else {
-                    "TransportError"
-                },
-            )
+            close(*code, reason, if is_alert { "TlsError" } else { "TransportError" })
         }
         error @ ConnectionError::Unreachable { .. } => {
             close(NO_CODE, &error.to_string(), "Unreachable")
@@ -70,11 +62,9 @@ pub fn close_of(end: &End) -> Option<Close> {
         }
         ConnectionError::TimedOut => close(NO_CODE, "Idle timeout", "IdleTimeout"),
         ConnectionError::Reset => close(NO_CODE, "Stateless reset", "StatelessReset"),
-        ConnectionError::VersionMismatch => close(
-            NO_CODE,
-            "Could not find a common protocol version",
-            "VersionMismatch",
-        ),
+        ConnectionError::VersionMismatch => {
+            close(NO_CODE, "Could not find a common protocol version", "VersionMismatch")
+        }
         other => close(NO_CODE, &other.to_string(), "TransportError"),
     })
 }
@@ -101,13 +91,7 @@ pub fn connection(py: Python<'_>, end: &End) -> PyErr {
                 _ => close.reason,
             };
             let in_handshake = unfinished.is_some();
-            let arguments = (
-                close.code,
-                reason,
-                by_peer,
-                close.is_application,
-                in_handshake,
-            );
+            let arguments = (close.code, reason, by_peer, close.is_application, in_handshake);
             exception(py, close.class, arguments)
         }
         None => exception(py, "ConnectionClosed", (0, "", false, true)),

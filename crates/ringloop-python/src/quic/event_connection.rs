@@ -58,9 +58,7 @@ impl EventConnection {
     /// Bytes of all streams that wait for room in the send window.
     #[getter]
     fn streams_queued(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
-        self.route
-            .look(py, |_, session| session.attached.queued_bytes())
-            .map(Fallible)
+        self.route.look(py, |_, session| session.attached.queued_bytes()).map(Fallible)
     }
 
     /// The same as aioquic's event.
@@ -150,17 +148,13 @@ impl EventConnection {
         // The configuration field's name.
         let whole = |count| numbers::whole("tx_max_queued_bytes", count, &bounds, ", or None");
         let count = count.map(whole).transpose()?;
-        self.route
-            .look(py, |_, session| session.attached.queued_max = count)
+        self.route.look(py, |_, session| session.attached.queued_max = count)
     }
 
     /// Packets leave from another address from now on: use another connection id, tell the peer. An error until the
     /// handshake is confirmed (RFC 9000 §9).
     fn local_address_changed(&self, py: Python<'_>) -> PyResult<()> {
-        if self
-            .route
-            .act(py, |connection| !connection.local_address_changed())?
-        {
+        if self.route.act(py, |connection| !connection.local_address_changed())? {
             return Err(PyRuntimeError::raise(
                 "the handshake is not confirmed: until then the connection has to stay at its address",
             ));
@@ -178,9 +172,7 @@ impl EventConnection {
                     stream.is_by_client() == connection.is_client()
                         && stream.direction() == direction(unidirectional)
                 });
-                let next = waiting
-                    .map(|stream| (stream.0 >> 2) + 1)
-                    .fold(opened, u64::max);
+                let next = waiting.map(|stream| (stream.0 >> 2) + 1).fold(opened, u64::max);
                 next << 2 | u64::from(unidirectional) << 1 | u64::from(!connection.is_client())
             })
             .map(Fallible)
@@ -206,10 +198,7 @@ impl EventConnection {
                 let mut state = self.route.shared.state(py);
                 if bounded
                     && !bytes.is_empty()
-                    && state
-                        .sessions
-                        .get(handle)
-                        .is_some_and(|session| session.attached.is_full())
+                    && state.sessions.get(handle).is_some_and(|session| session.attached.is_full())
                 {
                     return Ok(false);
                 }
@@ -235,11 +224,7 @@ impl EventConnection {
     /// Give up sending on a stream.
     fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: Code) -> PyResult<()> {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
-        let done = self
-            .route
-            .shared
-            .state(py)
-            .reset(handle, stream, error_code.0);
+        let done = self.route.shared.state(py).reset(handle, stream, error_code.0);
         done.map_err(|error| self.route.refused(py, &error))?;
         self.route.shared.arm_flush(py)
     }
@@ -299,9 +284,7 @@ impl EventConnection {
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = ffi::new_list(py)?;
         let taken = self.take_next(py, usize::MAX);
-        let listed = taken
-            .iter()
-            .try_for_each(|taken| list.append(self.event(py, taken)?));
+        let listed = taken.iter().try_for_each(|taken| list.append(self.event(py, taken)?));
         if let Err(error) = listed {
             self.put_back(taken);
             return Err(error);
@@ -333,28 +316,17 @@ impl EventConnection {
     pub(super) fn event<'py>(&self, py: Python<'py>, taken: &Taken) -> PyResult<Bound<'py, PyAny>> {
         match taken {
             Taken::Negotiated => {
-                let alpn = self
-                    .route
-                    .handshake(py)
-                    .ok()
-                    .flatten()
-                    .and_then(|agreed| agreed.alpn.0);
+                let alpn = self.route.handshake(py).ok().flatten().and_then(|agreed| agreed.alpn.0);
                 events::ProtocolNegotiated::object(py, alpn)
             }
             Taken::Completed => {
                 let agreed = self.route.handshake(py).ok().flatten();
-                let early = agreed
-                    .as_ref()
-                    .is_some_and(|agreed| agreed.early_data_accepted);
+                let early = agreed.as_ref().is_some_and(|agreed| agreed.early_data_accepted);
                 let resumed = agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
                 let alpn = agreed.and_then(|agreed| agreed.alpn.0);
                 events::HandshakeCompleted::object(py, alpn, early, resumed)
             }
-            Taken::Data {
-                stream,
-                pieces,
-                is_end,
-            } => {
+            Taken::Data { stream, pieces, is_end } => {
                 let data = ffi::join_bytes(py, pieces)?.into_bound(py).unbind();
                 events::StreamDataReceived::object(py, data, *is_end, stream.0)
             }

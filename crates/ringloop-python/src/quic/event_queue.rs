@@ -36,11 +36,7 @@ pub enum Pending {
 pub enum Taken {
     Negotiated,
     Completed,
-    Data {
-        stream: StreamId,
-        pieces: Vec<Bytes>,
-        is_end: bool,
-    },
+    Data { stream: StreamId, pieces: Vec<Bytes>, is_end: bool },
     Reset(StreamId, u64),
     Stopped(StreamId, u64),
     Datagram(Bytes),
@@ -116,9 +112,8 @@ impl EventQueue {
     /// Resumes all streams; returns those with something to read.
     pub fn resume_all(&mut self) -> Vec<StreamId> {
         let paused = std::mem::take(&mut self.paused).into_iter();
-        let mut streams: Vec<_> = paused
-            .filter_map(|(stream, has_more)| has_more.then_some(stream))
-            .collect();
+        let mut streams: Vec<_> =
+            paused.filter_map(|(stream, has_more)| has_more.then_some(stream)).collect();
         streams.sort_unstable();
         streams
     }
@@ -182,11 +177,7 @@ impl EventQueue {
         if let Err(StreamError::Reset(code)) = read {
             return Some(Taken::Reset(stream, code));
         }
-        taken.map(|is_end| Taken::Data {
-            stream,
-            pieces,
-            is_end,
-        })
+        taken.map(|is_end| Taken::Data { stream, pieces, is_end })
     }
 
     fn datagram(&mut self, connection: &mut Connection<'_>) -> Option<Taken> {

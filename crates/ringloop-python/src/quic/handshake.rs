@@ -33,10 +33,8 @@ impl Handshake {
             slf.getattr(intern!(py, "key_exchange"))?,
             slf.getattr(intern!(py, "is_resumed"))?,
         ];
-        let template = intern!(
-            py,
-            "Handshake(alpn=%r, cipher_suite=%r, key_exchange=%r, is_resumed=%r)"
-        );
+        let template =
+            intern!(py, "Handshake(alpn=%r, cipher_suite=%r, key_exchange=%r, is_resumed=%r)");
         ffi::fill_template(template, &shown.each_ref())
     }
 }

@@ -76,10 +76,7 @@ pub struct Listener {
 
 impl Listener {
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self {
-            lines: Arc::clone(&self.lines),
-            function: self.function.clone_ref(py),
-        }
+        Self { lines: Arc::clone(&self.lines), function: self.function.clone_ref(py) }
     }
 }
 
@@ -121,10 +118,7 @@ impl Listeners {
         };
         let listener = listener.clone_ref(py);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all
-            .iter()
-            .any(|known| Arc::ptr_eq(&known.lines, &listener.lines))
-        {
+        if !all.iter().any(|known| Arc::ptr_eq(&known.lines, &listener.lines)) {
             all.push(listener);
         }
     }

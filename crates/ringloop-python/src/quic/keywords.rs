@@ -63,8 +63,7 @@ impl<'py> Keywords<'py> {
     /// A path; None as not given.
     pub fn take_path(&self, name: &str) -> PyResult<Option<PathBuf>> {
         let path = self.take_some(name)?.map(|value| value.extract());
-        path.transpose()
-            .map_err(|error| self.explained(name, error))
+        path.transpose().map_err(|error| self.explained(name, error))
     }
 
     /// An integer within bounds.
@@ -116,11 +115,7 @@ impl<'py> Keywords<'py> {
             let error: PyErr = error.into();
             let is_type = error.get_type(py).is(py.get_type::<PyTypeError>());
             let is_named = || error.value(py).to_string().contains(name);
-            if is_type && !is_named() {
-                self.explained(name, error)
-            } else {
-                error
-            }
+            if is_type && !is_named() { self.explained(name, error) } else { error }
         })
     }
 
@@ -152,10 +147,9 @@ impl<'py> Keywords<'py> {
         match self.left.keys().iter().next() {
             None => Ok(made),
             // Shown by repr, but not an argument.
-            Some(name) => Err(PyTypeError::raise(format!(
-                "{}() does not take {name} here",
-                self.function
-            ))),
+            Some(name) => {
+                Err(PyTypeError::raise(format!("{}() does not take {name} here", self.function)))
+            }
         }
     }
 }

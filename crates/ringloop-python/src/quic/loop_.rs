@@ -139,9 +139,7 @@ impl LoopSide {
             return Ok(());
         };
         let delay = deadline.saturating_duration_since(now).as_secs_f64();
-        let timer = methods
-            .call_later
-            .call1(py, (Fallible(delay), &methods.expire))?;
+        let timer = methods.call_later.call1(py, (Fallible(delay), &methods.expire))?;
         let mut guard = side.lock().unwrap_or_else(PoisonError::into_inner);
         let old = guard.timer.replace((deadline, timer));
         drop(guard);

@@ -33,11 +33,7 @@ pub fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>>
     if is_silent && !system {
         return Ok(None);
     }
-    let mut roots = if system {
-        Roots::system().map_err(refused)?
-    } else {
-        Roots::empty()
-    };
+    let mut roots = if system { Roots::system().map_err(refused)? } else { Roots::empty() };
     let refused = |name| move |error| errors::config_of(py, name, error);
     if let Some(file) = file {
         roots = roots.add_file(file).map_err(refused("ca_file"))?;
@@ -76,9 +72,7 @@ pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         return object.extract();
     }
     let memory = PyMemoryView::from(object)?;
-    memory
-        .call_method0(intern!(object.py(), "tobytes"))?
-        .extract()
+    memory.call_method0(intern!(object.py(), "tobytes"))?.extract()
 }
 
 /// The forms of argument `name`, a certificate or a key: bytes, several of them, a file's path, or
@@ -145,9 +139,7 @@ fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if is_of_cryptography(object)? {
         let py = object.py();
         let material = py.import(intern!(py, "ringloop.quic._material"))?;
-        return material
-            .call_method1(intern!(py, "encoded"), (object,))?
-            .extract();
+        return material.call_method1(intern!(py, "encoded"), (object,))?.extract();
     }
     bytes(object)
 }
@@ -186,9 +178,7 @@ pub fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Op
         Some(password) => {
             let material = py.import(intern!(py, "ringloop.quic._material"))?;
             let encoded = ffi::new_bytes(py, &encoded)?;
-            material
-                .call_method1(intern!(py, "decrypted"), (encoded, password))?
-                .extract()?
+            material.call_method1(intern!(py, "decrypted"), (encoded, password))?.extract()?
         }
         None => encoded,
     };
@@ -257,9 +247,7 @@ fn read_chain(parts: Vec<Vec<u8>>) -> Result<Vec<CertificateDer<'static>>, Confi
         }
     }
     if chain.is_empty() {
-        return Err(ConfigError::Pem(
-            "no certificate in the PEM text".to_owned(),
-        ));
+        return Err(ConfigError::Pem("no certificate in the PEM text".to_owned()));
     }
     Ok(chain)
 }

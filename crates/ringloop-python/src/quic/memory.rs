@@ -108,11 +108,7 @@ impl SessionTicket {
     }
 
     fn __repr__(&self) -> Fallible<String> {
-        Fallible(format!(
-            "<SessionTicket of {} valid={}>",
-            self.server_name,
-            self.is_fresh()
-        ))
+        Fallible(format!("<SessionTicket of {} valid={}>", self.server_name, self.is_fresh()))
     }
 }
 
@@ -194,10 +190,7 @@ impl ClientSessionStore for Store {
         if state.keeps {
             push(&mut state.sessions, value);
         } else {
-            push(
-                &mut state.new_sessions,
-                SessionTicket::new(&server_name, value),
-            );
+            push(&mut state.new_sessions, SessionTicket::new(&server_name, value));
             self.has_new.store(true, Ordering::Relaxed);
         }
     }
@@ -254,10 +247,7 @@ impl Memory {
             ..State::default()
         };
         Self {
-            state: Arc::new(Store {
-                state: Mutex::new(state),
-                has_new: AtomicBool::new(false),
-            }),
+            state: Arc::new(Store { state: Mutex::new(state), has_new: AtomicBool::new(false) }),
         }
     }
 
@@ -275,10 +265,6 @@ impl Memory {
     fn take_tokens<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Vec<Bound<'py, PyBytes>>>> {
         let tokens: Vec<Bytes> = self.state.locked().new_tokens.drain(..).collect();
         let as_object = |token: &Bytes| ffi::new_bytes(py, token);
-        tokens
-            .iter()
-            .map(as_object)
-            .collect::<PyResult<_>>()
-            .map(Fallible)
+        tokens.iter().map(as_object).collect::<PyResult<_>>().map(Fallible)
     }
 }

@@ -97,9 +97,7 @@ fn explained(code: u64, said: &str) -> Fallible<String> {
 /// order of binding is that of the worker that they are for. For all of them at once.
 #[pyfunction]
 fn steer(fd: RawFd, count: usize) -> PyResult<()> {
-    let known = u32::try_from(count)
-        .ok()
-        .filter(|count| (1..=256).contains(count));
+    let known = u32::try_from(count).ok().filter(|count| (1..=256).contains(count));
     let count = known
         .ok_or_else(|| PyValueError::raise(format!("count is {count}: give 1 to 256 workers")))?;
     let steps = ringloop_quic::steering_program(count).map(|step| libc::sock_filter {
@@ -108,9 +106,7 @@ fn steer(fd: RawFd, count: usize) -> PyResult<()> {
         jf: step.jump_false,
         k: step.value,
     });
-    Ok(ringloop::embed::sys::socket::set_reuse_port_program(
-        fd, &steps,
-    )?)
+    Ok(ringloop::embed::sys::socket::set_reuse_port_program(fd, &steps)?)
 }
 
 /// Adds the submodule.

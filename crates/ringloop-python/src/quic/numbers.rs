@@ -41,9 +41,7 @@ where
             return Err(exception::configuration(py, text));
         }
     }
-    Err(PyTypeError::raise(format!(
-        "{name} is {value:?}: give a whole number, {min} to {max}{or}"
-    )))
+    Err(PyTypeError::raise(format!("{name} is {value:?}: give a whole number, {min} to {max}{or}")))
 }
 
 /// Seconds within bounds.
@@ -69,9 +67,9 @@ pub fn lifetime(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option
     match float(name, value)? {
         Some(given) if given >= limits::TIME_MAX.as_secs_f64() => Ok(None),
         Some(given) if given >= 0.0 => Ok(Duration::try_from_secs_f64(given).ok()),
-        _ => Err(PyValueError::raise(format!(
-            "{name} is {value}: give 0 seconds or more, or None"
-        ))),
+        _ => {
+            Err(PyValueError::raise(format!("{name} is {value}: give 0 seconds or more, or None")))
+        }
     }
 }
 
@@ -85,9 +83,7 @@ fn float(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {}
         Err(error) => return Err(error),
     }
-    Err(PyTypeError::raise(format!(
-        "{name} is {value:?}: give seconds"
-    )))
+    Err(PyTypeError::raise(format!("{name} is {value:?}: give seconds")))
 }
 
 /// An application error code (RFC 9000 §20.2).
@@ -123,9 +119,9 @@ impl<'py> FromPyObject<'_, 'py> for AtMost {
         match object.extract::<usize>() {
             Ok(count) => Ok(Self(count)),
             Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => Err(error),
-            Err(_) if object.lt(Fallible(0_u64))? => Err(PyValueError::raise(format!(
-                "{object:?} is too few: give 0 or more"
-            ))),
+            Err(_) if object.lt(Fallible(0_u64))? => {
+                Err(PyValueError::raise(format!("{object:?} is too few: give 0 or more")))
+            }
             Err(_) => Ok(Self(usize::MAX)),
         }
     }

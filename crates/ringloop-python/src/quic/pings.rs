@@ -35,11 +35,7 @@ impl Pings {
     pub fn ask(&mut self, connection: &mut Connection<'_>, uid: u64) -> u64 {
         let frames_before = connection.stats().pings_sent;
         connection.ping();
-        self.waiting.push(Ping {
-            uid,
-            frames_before,
-            sent: None,
-        });
+        self.waiting.push(Ping { uid, frames_before, sent: None });
         self.asked_count += 1;
         self.asked_count
     }
@@ -49,10 +45,7 @@ impl Pings {
         let stats = connection.stats();
         for ping in &mut self.waiting {
             if ping.sent.is_none() && stats.pings_sent > ping.frames_before {
-                ping.sent = Some(Sent {
-                    at: now,
-                    acks_seen: stats.acks_received,
-                });
+                ping.sent = Some(Sent { at: now, acks_seen: stats.acks_received });
             }
         }
     }

@@ -60,9 +60,7 @@ impl Shared {
     #[inline]
     pub fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
         ffi::arm();
-        self.state
-            .lock_py_attached(py)
-            .unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The protocol, for a thread that has released the interpreter.

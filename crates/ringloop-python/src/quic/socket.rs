@@ -116,17 +116,13 @@ impl Socket {
                 let wanted = self.wanted.min(left);
                 // An ICMP error of an earlier send, or out of memory for a moment: like a lost
                 // datagram.
-                let count = batch
-                    .receive(self.fd, Control::Wanted, wanted)
-                    .unwrap_or_default();
+                let count = batch.receive(self.fd, Control::Wanted, wanted).unwrap_or_default();
                 for message in batch.received() {
                     feed(core, now, &message);
                 }
                 left -= count;
                 if count < wanted {
-                    self.wanted = (count + 1)
-                        .next_power_of_two()
-                        .clamp(WANTED_MIN, self.wanted);
+                    self.wanted = (count + 1).next_power_of_two().clamp(WANTED_MIN, self.wanted);
                     return;
                 }
                 self.wanted = (wanted * 2).min(QUIC_BATCHES_PER_CALL);

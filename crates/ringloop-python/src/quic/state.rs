@@ -191,10 +191,7 @@ impl State {
             return Err(ConnectError::EndpointClosed);
         }
         let is_v6 = self.socket.as_ref().map(Socket::is_v6);
-        let attached = Attached {
-            is_announced: true,
-            ..Attached::default()
-        };
+        let attached = Attached { is_announced: true, ..Attached::default() };
         let remote = (remote, is_v6);
         let sessions = &mut self.sessions;
         sessions.connect(now, config, remote, server_name, attached)
@@ -310,12 +307,7 @@ impl State {
         let (mut connection, session) = self.sessions.open(handle)?;
         if !is_open {
             // It has its id already, and will be opened in turn.
-            session
-                .attached
-                .queued
-                .entry(stream)
-                .or_default()
-                .give_up(code);
+            session.attached.queued.entry(stream).or_default().give_up(code);
             return Ok(());
         }
         session.attached.queued.remove(&stream);
@@ -477,10 +469,7 @@ impl State {
 
     /// The connection has ended. Data of paused streams comes before that event.
     pub fn push_end(&mut self, handle: Handle) {
-        let streams = self
-            .sessions
-            .get(handle)
-            .map(|session| session.attached.events.resume_all());
+        let streams = self.sessions.get(handle).map(|session| session.attached.events.resume_all());
         for stream in streams.unwrap_or_default() {
             self.push_event(handle, Pending::Readable(stream));
         }

@@ -48,16 +48,10 @@ impl Stream {
         };
         let is_ours = id.is_by_client() == is_client;
         let is_uni = id.direction() == Direction::Uni;
-        let send = if is_uni && !is_ours {
-            SendHalf::absent(id)
-        } else {
-            SendHalf::new(id, is_early)
-        };
-        let recv = if is_uni && is_ours {
-            RecvHalf::absent(id)
-        } else {
-            RecvHalf::new(id, is_early)
-        };
+        let send =
+            if is_uni && !is_ours { SendHalf::absent(id) } else { SendHalf::new(id, is_early) };
+        let recv =
+            if is_uni && is_ours { RecvHalf::absent(id) } else { RecvHalf::new(id, is_early) };
         Self {
             connection: connection.clone().unbind(),
             id,
@@ -254,9 +248,7 @@ impl Stream {
             let was_open = recv.is_open();
             let read = match state.sessions.both(self.route().handle) {
                 Some((mut connection, session)) => recv.read(&mut connection, session, count, push),
-                None => recv
-                    .read_known(count, push)
-                    .unwrap_or(Err(ConnectionError::Closed.into())),
+                None => recv.read_known(count, push).unwrap_or(Err(ConnectionError::Closed.into())),
             };
             (was_open, read)
         };
@@ -321,9 +313,7 @@ impl Stream {
     fn set_priority(&self, py: Python<'_>, priority: &Bound<'_, PyAny>) -> PyResult<()> {
         let priority = numbers::whole("priority", priority, &(i32::MIN..=i32::MAX), "")?;
         let (handle, id) = (self.route().handle, self.id);
-        self.with(py, |state| {
-            state.sessions.open(handle)?.0.set_priority(id, priority)
-        })
+        self.with(py, |state| state.sessions.open(handle)?.0.set_priority(id, priority))
     }
 
     /// No reference cycle has only streams and connections: attributes set by the application are
@@ -344,9 +334,8 @@ impl Stream {
 
     /// Finishes a half that was closed; if the peer has stopped it, it is reset.
     fn end_sending(&self, state: &mut State) -> Result<bool, StreamError> {
-        let finished = self
-            .check_early(state)
-            .and_then(|()| state.finish(self.route().handle, self.id));
+        let finished =
+            self.check_early(state).and_then(|()| state.finish(self.route().handle, self.id));
         self.halves().0.note_finish(&finished);
         finished
     }
@@ -405,10 +394,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let (send, recv) = self
-            .halves
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let (send, recv) = self.halves.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (writes, reads) = (send.close(), recv.close());
         let forgets = send.finishes_later();
         let route = self.route();

@@ -56,9 +56,7 @@ impl Write for Written {
 impl Traces {
     #[new]
     fn new() -> Self {
-        Self {
-            target: Arc::default(),
-        }
+        Self { target: Arc::default() }
     }
 
     /// What the log has so far of the connection that began with this id; empty where there is none.

@@ -57,9 +57,7 @@ impl Way {
     pub fn from_the_loop(py: Python<'_>) -> PyResult<Self> {
         static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let current_task = CURRENT_TASK.get_or_try_init(py, || {
-            let found = py
-                .import(intern!(py, "asyncio"))?
-                .getattr(intern!(py, "current_task"))?;
+            let found = py.import(intern!(py, "asyncio"))?.getattr(intern!(py, "current_task"))?;
             Ok::<_, PyErr>(found.unbind())
         })?;
         // An error: no loop runs in this thread.
@@ -75,10 +73,7 @@ impl Waiter {
         Self {
             loop_,
             is_blocking: AtomicBool::new(false),
-            inner: Mutex::new(Inner {
-                outcome: Outcome::Pending,
-                callbacks: Vec::new(),
-            }),
+            inner: Mutex::new(Inner { outcome: Outcome::Pending, callbacks: Vec::new() }),
         }
     }
 
@@ -148,11 +143,7 @@ fn call(waiter: &Bound<'_, Waiter>, callback: &Callback, way: Way) -> PyResult<b
     let named = ffi::new_dict(py)?;
     named.set_item(intern!(py, "context"), context.bind(py))?;
     let loop_ = waiter.get().loop_.bind(py);
-    loop_.call_method(
-        intern!(py, "call_soon"),
-        (callable.bind(py), waiter),
-        Some(&named),
-    )?;
+    loop_.call_method(intern!(py, "call_soon"), (callable.bind(py), waiter), Some(&named))?;
     Ok(true)
 }
 
@@ -224,10 +215,7 @@ impl Waiter {
             Some(context) => context.into_bound(py).into(),
             None => ffi::context_copy_current(py)?,
         };
-        let callback = Callback {
-            callable: callback.into_bound(py).into(),
-            context,
-        };
+        let callback = Callback { callable: callback.into_bound(py).into(), context };
         let mut inner = slf.get().inner();
         if matches!(inner.outcome, Outcome::Pending) {
             inner.callbacks.push(callback);

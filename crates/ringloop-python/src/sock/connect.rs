@@ -31,9 +31,7 @@ pub fn connect(
     if let Some(none) = connected {
         return Ok(none);
     }
-    let work = Connect {
-        address: Obj::from_borrowed(address),
-    };
+    let work = Connect { address: Obj::from_borrowed(address) };
     operation::suspend(loop_, socket, work)
 }
 
@@ -74,9 +72,7 @@ impl Work for Accept {
         let py = socket.py();
         let accepted = operation::call_socket(socket, intern!(py, "accept"), ())?;
         if let Some(pair) = &accepted {
-            pair.bind(py)
-                .get_item(0)?
-                .call_method1(intern!(py, "setblocking"), (false,))?;
+            pair.bind(py).get_item(0)?.call_method1(intern!(py, "setblocking"), (false,))?;
         }
         Ok(accepted)
     }

@@ -31,11 +31,7 @@ pub fn call(
     arguments: Argument<'_, '_>,
     sends: Argument<'_, '_>,
 ) -> PyResult<Obj> {
-    let interest = if sends.is_truthy()? {
-        Interest::WRITE
-    } else {
-        Interest::READ
-    };
+    let interest = if sends.is_truthy()? { Interest::WRITE } else { Interest::READ };
     let work = Method {
         name: Obj::from_borrowed(name),
         arguments: Obj::from_borrowed(arguments),

@@ -98,9 +98,7 @@ pub(super) fn suspend(
         future: ObjCell::new(None),
         armed: Cell::new(None),
     };
-    Operation::native()
-        .instantiate(py, operation)
-        .map(Obj::from)
+    Operation::native().instantiate(py, operation).map(Obj::from)
 }
 
 /// asyncio's checks before each operation.
@@ -113,11 +111,7 @@ pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<(
     {
         return Err(PyTypeError::raise("Socket cannot be of type SSLSocket"));
     }
-    if loop_.get().debug()
-        && socket
-            .call_method0(intern!(py, "gettimeout"))?
-            .ne(Fallible(0))?
-    {
+    if loop_.get().debug() && socket.call_method0(intern!(py, "gettimeout"))?.ne(Fallible(0))? {
         return Err(PyValueError::raise("the socket must be non-blocking"));
     }
     Ok(())
@@ -132,9 +126,7 @@ pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
 /// The socket's current descriptor: -1 once it is closed, so that the system call fails with EBADF
 /// instead of using a reused number.
 pub(super) fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {
-    socket
-        .call_method0(intern!(socket.py(), "fileno"))?
-        .extract()
+    socket.call_method0(intern!(socket.py(), "fileno"))?.extract()
 }
 
 /// Calls the socket's own method; `None` if it would block.
@@ -160,8 +152,7 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     // Level-triggered: the application may close the socket as soon as this ends, so no
     // registration may be left.
     let poll = this.work.poll(this.fd, core.engine.kind()?);
-    this.armed
-        .set(Some(core.watch_by(Handler::of(this), 0, poll)?));
+    this.armed.set(Some(core.watch_by(Handler::of(this), 0, poll)?));
     Ok(future)
 }
 
@@ -196,18 +187,14 @@ fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
             if done {
                 return Ok(());
             }
-            future
-                .call_method1(intern!(py, "set_result"), (py.None(),))
-                .map(drop)
+            future.call_method1(intern!(py, "set_result"), (py.None(),)).map(drop)
         });
     match resolved {
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
             let loop_ = this.owner.core(this.py())?;
-            loop_
-                .get()
-                .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-                    Operation::native().with(object, resolve)
-                })
+            loop_.get().call_soon_or_owe(Err(error), this.object(), None, |object, _| {
+                Operation::native().with(object, resolve)
+            })
         }
         resolved => resolved,
     }

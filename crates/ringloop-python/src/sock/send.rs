@@ -33,10 +33,7 @@ pub fn sendall(
         Progress::All => return Ok(py.None().into_bound(py).into()),
         Progress::Part(sent) => sent,
     };
-    let work = SendAll {
-        data: PyMemoryView::from(&data)?.into(),
-        sent: Cell::new(sent),
-    };
+    let work = SendAll { data: PyMemoryView::from(&data)?.into(), sent: Cell::new(sent) };
     operation::suspend(loop_, socket, work)
 }
 
@@ -94,18 +91,10 @@ fn send_by_method(
     skip: usize,
 ) -> PyResult<Progress> {
     let py = socket.py();
-    let rest = if skip == 0 {
-        data.clone()
-    } else {
-        data.get_item(ffi::new_slice(py, skip)?)?
-    };
+    let rest = if skip == 0 { data.clone() } else { data.get_item(ffi::new_slice(py, skip)?)? };
     let count = match operation::call_socket(socket, intern!(py, "send"), (&rest,))? {
         Some(count) => count.bind(py).extract::<usize>()?,
         None => 0,
     };
-    if count == rest.len()? {
-        Ok(Progress::All)
-    } else {
-        Ok(Progress::Part(count))
-    }
+    if count == rest.len()? { Ok(Progress::All) } else { Ok(Progress::Part(count)) }
 }

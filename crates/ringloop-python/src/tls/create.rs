@@ -89,11 +89,7 @@ pub(super) fn make_tls_protocol<'py>(
     set_app_protocol(this, protocol)?;
     let transport = TlsTransport::native().instantiate(
         py,
-        TlsTransport {
-            owner: Owner::new(loop_),
-            protocol: cell(&made),
-            closed: Cell::new(false),
-        },
+        TlsTransport { owner: Owner::new(loop_), protocol: cell(&made), closed: Cell::new(false) },
     )?;
     drop(this.app_transport.replace(Some(transport.into())));
     Ok(made)

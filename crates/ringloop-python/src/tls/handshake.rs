@@ -27,11 +27,8 @@ pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult
     };
     this.timing.handshake_start.set(start);
     this.set_state(State::DoHandshake)?;
-    let timer = call_later(
-        this,
-        &this.timing.handshake_timeout,
-        intern!(py, "_check_handshake_timeout"),
-    )?;
+    let timer =
+        call_later(this, &this.timing.handshake_timeout, intern!(py, "_check_handshake_timeout"))?;
     drop(this.timing.handshake_timer.replace(Some(timer)));
     go_on(this)
 }
@@ -45,10 +42,7 @@ pub(super) fn call_later(
     let py = this.py();
     let callback = this.object().getattr(method)?;
     let arguments = (seconds.get_or_none(py), callback);
-    this.owner
-        .loop_(py)
-        .call_method1(intern!(py, "call_later"), arguments)
-        .map(Obj::from)
+    this.owner.loop_(py).call_method1(intern!(py, "call_later"), arguments).map(Obj::from)
 }
 
 /// Cancels a timer that is still running.
@@ -168,10 +162,9 @@ pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()
         Err(failed) if failed.is_instance_of::<PyMemoryError>(py) => {
             let error = error.map(|error| error.clone_ref(py));
             let core = this.core(py)?;
-            core.get()
-                .call_soon_or_owe(Err(failed), this.object(), error, |protocol, error| {
-                    TlsProtocol::native().with(protocol, |this| wake_again(this, error))
-                })
+            core.get().call_soon_or_owe(Err(failed), this.object(), error, |protocol, error| {
+                TlsProtocol::native().with(protocol, |this| wake_again(this, error))
+            })
         }
         woken => woken,
     }
@@ -180,9 +173,9 @@ pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()
 fn wake_again(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     let py = this.py();
     let done = match this.waiter.get(py) {
-        Some(waiter) => ffi::call_method(py, intern!(py, "done"), &[&waiter])?
-            .bind(py)
-            .is_truthy()?,
+        Some(waiter) => {
+            ffi::call_method(py, intern!(py, "done"), &[&waiter])?.bind(py).is_truthy()?
+        }
         None => true,
     };
     if done {
@@ -197,10 +190,7 @@ fn wake(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     let Some(waiter) = this.waiter.get(py) else {
         return Ok(());
     };
-    if !ffi::call_method(py, intern!(py, "cancelled"), &[&waiter])?
-        .bind(py)
-        .is_truthy()?
-    {
+    if !ffi::call_method(py, intern!(py, "cancelled"), &[&waiter])?.bind(py).is_truthy()? {
         if let Some(error) = error {
             ffi::call_method(py, intern!(py, "set_exception"), &[&waiter, error])?;
         } else {

@@ -199,10 +199,7 @@ pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
         .and_then(|keep_open| keep_open.bind(py).is_truthy())
         .and_then(|keep_open| {
             if keep_open {
-                warn(
-                    py,
-                    "returning true from eof_received() has no effect when using ssl",
-                )
+                warn(py, "returning true from eof_received() has no effect when using ssl")
             } else {
                 Ok(())
             }

@@ -14,9 +14,7 @@ use crate::transport::native::{self, NativeReceiver};
 /// How our own transports pass bytes to this protocol.
 static RECEIVER: NativeReceiver = NativeReceiver {
     take: |protocol, bytes| {
-        TlsProtocol::native()
-            .get(protocol)
-            .map_or(Ok(None), |this| incoming::take(this, bytes))
+        TlsProtocol::native().get(protocol).map_or(Ok(None), |this| incoming::take(this, bytes))
     },
     taken: |protocol, held| {
         TlsProtocol::native().with(protocol, |this| incoming::taken(this, held))

@@ -86,19 +86,9 @@ struct Timing {
 
 impl Timing {
     fn cells(&self) -> [&ObjCell; 4] {
-        let Self {
-            handshake_timeout,
-            shutdown_timeout,
-            handshake_timer,
-            shutdown_timer,
-            ..
-        } = self;
-        [
-            handshake_timeout,
-            shutdown_timeout,
-            handshake_timer,
-            shutdown_timer,
-        ]
+        let Self { handshake_timeout, shutdown_timeout, handshake_timer, shutdown_timer, .. } =
+            self;
+        [handshake_timeout, shutdown_timeout, handshake_timer, shutdown_timer]
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -206,20 +196,12 @@ fn is_exception(py: Python<'_>, error: &PyErr) -> bool {
 /// Creates the types.
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let buffered = py
-        .import(intern!(py, "asyncio.protocols"))?
-        .getattr(intern!(py, "BufferedProtocol"))?;
-    let base = py
-        .import(intern!(py, "asyncio.transports"))?
-        .getattr(intern!(py, "_FlowControlMixin"))?;
-    module.add(
-        "TlsProtocol",
-        TlsProtocol::native().create(py, buffered.cast()?)?,
-    )?;
-    module.add(
-        "SSLProtocolTransport",
-        TlsTransport::native().create(py, base.cast()?)?,
-    )?;
+    let buffered =
+        py.import(intern!(py, "asyncio.protocols"))?.getattr(intern!(py, "BufferedProtocol"))?;
+    let base =
+        py.import(intern!(py, "asyncio.transports"))?.getattr(intern!(py, "_FlowControlMixin"))?;
+    module.add("TlsProtocol", TlsProtocol::native().create(py, buffered.cast()?)?)?;
+    module.add("SSLProtocolTransport", TlsTransport::native().create(py, base.cast()?)?)?;
     module.add_function(wrap_pyfunction!(engine::tls_engine, module)?)?;
     module.add_function(wrap_pyfunction!(create::make_tls_protocol, module)?)
 }

@@ -43,9 +43,7 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
     }
     {
         let mut backlog = this.outgoing.backlog.borrow_mut();
-        backlog
-            .try_reserve(bufs.size_hint().0)
-            .map_err(ffi::no_memory)?;
+        backlog.try_reserve(bufs.size_hint().0).map_err(ffi::no_memory)?;
         let mut added = 0;
         for buf in bufs.filter(|buf| !buf.is_empty()) {
             added += buf.len();
@@ -67,9 +65,7 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
 
 /// Drops writes after the end.
 pub(super) fn dropped(this: Tls<'_, '_>) -> PyResult<()> {
-    this.outgoing
-        .lost_writes
-        .drop_write(this.py(), "SSL connection is closed")
+    this.outgoing.lost_writes.drop_write(this.py(), "SSL connection is closed")
 }
 
 /// Encrypts the backlog and sends it.
@@ -91,9 +87,7 @@ pub(super) fn encrypt(this: Tls<'_, '_>) -> PyResult<()> {
         if let Step::Done(count) = step {
             front.advance(count);
             let before = this.outgoing.backlog_bytes.get();
-            this.outgoing
-                .backlog_bytes
-                .set(before.saturating_sub(count));
+            this.outgoing.backlog_bytes.set(before.saturating_sub(count));
         }
         if !front.is_empty() {
             this.outgoing.backlog.borrow_mut().push_front(front);
@@ -135,15 +129,9 @@ pub(super) fn control_app(this: Tls<'_, '_>) -> PyResult<()> {
     let size = size(this)?;
     let flow = &this.outgoing.flow;
     let (method, failure) = if flow.pauses_at(size) {
-        (
-            intern!(py, "pause_writing"),
-            "protocol.pause_writing() failed",
-        )
+        (intern!(py, "pause_writing"), "protocol.pause_writing() failed")
     } else if flow.resumes(size) {
-        (
-            intern!(py, "resume_writing"),
-            "protocol.resume_writing() failed",
-        )
+        (intern!(py, "resume_writing"), "protocol.resume_writing() failed")
     } else {
         return Ok(());
     };

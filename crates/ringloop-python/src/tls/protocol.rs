@@ -66,9 +66,7 @@ fn buffer_updated(this: Tls<'_, '_>, count: Argument<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let count: usize = count.extract()?;
     let Some(buffer) = this.incoming.buffer.get(py) else {
-        return Err(PyTypeError::raise(
-            "buffer_updated() was called before get_buffer()",
-        ));
+        return Err(PyTypeError::raise("buffer_updated() was called before get_buffer()"));
     };
     let held = ffi::with_bytes(buffer.bind(py).as_borrowed(), |bytes| {
         incoming::take(this, &bytes[..count.min(bytes.len())])
@@ -101,7 +99,5 @@ fn resume_writing(this: Tls<'_, '_>) -> PyResult<()> {
 
 fn ssl_context<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
-    this.extra
-        .get_or_none(py)
-        .get_item(intern!(py, "sslcontext"))
+    this.extra.get_or_none(py).get_item(intern!(py, "sslcontext"))
 }

@@ -105,14 +105,12 @@ fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
     };
     let step = step_here(lower.bind(py), intern!(py, "close"));
     let core = this.core(py)?;
-    let closes = core
-        .get()
-        .call_soon_or_owe(step, this.object(), None, |protocol, _| {
-            TlsProtocol::native().with(protocol, |this| {
-                let done = lower::call(this, intern!(this.py(), "close"));
-                or_end(this, done)
-            })
-        });
+    let closes = core.get().call_soon_or_owe(step, this.object(), None, |protocol, _| {
+        TlsProtocol::native().with(protocol, |this| {
+            let done = lower::call(this, intern!(this.py(), "close"));
+            or_end(this, done)
+        })
+    });
     cancelled.and(closes)
 }
 
@@ -186,8 +184,7 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
                 error,
                 |app, error| {
                     let error = error.map(|error| error.bind(app.py()));
-                    app.call_method1(intern!(app.py(), "connection_lost"), (error,))
-                        .map(drop)
+                    app.call_method1(intern!(app.py(), "connection_lost"), (error,)).map(drop)
                 },
             )?;
         }
@@ -202,9 +199,7 @@ pub(super) fn connection_lost(this: Tls<'_, '_>, error: &Obj) -> PyResult<()> {
     let error = Some(error).filter(|error| !error.bind(py).is_none());
     let woken = handshake::wake_waiter(this, error);
     let cancelled = handshake::cancel(py, &this.timing.shutdown_timer);
-    woken
-        .and(cancelled)
-        .and(handshake::cancel(py, &this.timing.handshake_timer))
+    woken.and(cancelled).and(handshake::cancel(py, &this.timing.handshake_timer))
 }
 
 /// Ends the connection because of an error, and reports it; returns the exception.

@@ -128,10 +128,7 @@ fn set_write_buffer_limits(
 ) -> PyResult<()> {
     let given = given("set_write_buffer_limits", high, low)?;
     with(this, |tls| {
-        tls.outgoing
-            .flow
-            .marks
-            .set(this.py(), given, limits::TLS_WRITE_HIGH_WATER)?;
+        tls.outgoing.flow.marks.set(this.py(), given, limits::TLS_WRITE_HIGH_WATER)?;
         outgoing::control_app(tls)
     })
 }
@@ -149,11 +146,7 @@ fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyRe
 
 fn set_reading(this: Transport<'_, '_>, pauses: bool) -> PyResult<()> {
     let py = this.py();
-    let name = if pauses {
-        intern!(py, "pause_reading")
-    } else {
-        intern!(py, "resume_reading")
-    };
+    let name = if pauses { intern!(py, "pause_reading") } else { intern!(py, "resume_reading") };
     thread::in_loop(this, name, Change::Reading(pauses), |this| {
         this.owner.reading_called();
         with(this, |tls| {
@@ -173,10 +166,7 @@ fn set_read_buffer_limits(
 ) -> PyResult<()> {
     let given = given("set_read_buffer_limits", high, low)?;
     with(this, |tls| {
-        tls.incoming
-            .flow
-            .marks
-            .set(this.py(), given, limits::TLS_READ_HIGH_WATER)?;
+        tls.incoming.flow.marks.set(this.py(), given, limits::TLS_READ_HIGH_WATER)?;
         incoming::control_lower(tls)
     })
 }
@@ -195,9 +185,9 @@ fn get_extra_info<'py>(
             return Ok(value);
         }
         match tls.lower.get(py) {
-            Some(lower) => lower
-                .bind(py)
-                .call_method1(intern!(py, "get_extra_info"), (name, default)),
+            Some(lower) => {
+                lower.bind(py).call_method1(intern!(py, "get_extra_info"), (name, default))
+            }
             None => Ok(default),
         }
     })
@@ -215,9 +205,9 @@ fn is_closing(this: Transport<'_, '_>) -> PyResult<bool> {
         return Ok(true);
     }
     with(this, |tls| match tls.lower.get(py) {
-        Some(lower) => ffi::call_method(py, intern!(py, "is_closing"), &[&lower])?
-            .bind(py)
-            .is_truthy(),
+        Some(lower) => {
+            ffi::call_method(py, intern!(py, "is_closing"), &[&lower])?.bind(py).is_truthy()
+        }
         None => Ok(false),
     })
 }
@@ -265,10 +255,7 @@ pub(super) fn finalize(this: Transport<'_, '_>) {
         // asyncio's message, which names its own class.
         let words = "unclosed transport <asyncio._SSLProtocolTransport object>";
         let text = ffi::new_str(py, words)?;
-        warnings.call_method1(
-            intern!(py, "warn"),
-            (text, py.get_type::<PyResourceWarning>()),
-        )
+        warnings.call_method1(intern!(py, "warn"), (text, py.get_type::<PyResourceWarning>()))
     });
     if let Err(error) = warned {
         error.write_unraisable(py, Some(&this.object()));

@@ -273,12 +273,7 @@ pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) 
 
 /// Whether a protocol is a `BufferedProtocol`.
 pub(crate) fn is_buffered(protocol: &Bound<'_, PyAny>) -> PyResult<bool> {
-    protocol.is_instance(imported!(
-        protocol.py(),
-        PyType,
-        "asyncio.protocols",
-        "BufferedProtocol"
-    )?)
+    protocol.is_instance(imported!(protocol.py(), PyType, "asyncio.protocols", "BufferedProtocol")?)
 }
 
 /// Calls a method of the protocol in the connection's context; `None` if there is no protocol.
@@ -377,13 +372,12 @@ pub(crate) fn lose<T: Endpoint>(this: This<'_, '_, T>, error: Option<Obj>) -> Py
     let method = intern!(py, "_call_connection_lost");
     let step = step(&this.object(), method, T::last_context(this));
     let core = base.core(py)?;
-    core.get()
-        .call_soon_or_owe(step, this.object(), Some(error), |object, error| {
-            match (T::native().get(object), error) {
-                (Some(this), Some(error)) => connection_lost(this, error),
-                _ => Ok(()),
-            }
-        })
+    core.get().call_soon_or_owe(step, this.object(), Some(error), |object, error| {
+        match (T::native().get(object), error) {
+            (Some(this), Some(error)) => connection_lost(this, error),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// `_call_connection_lost`: calls the protocol, then drops all references.
@@ -482,10 +476,7 @@ pub(crate) fn call_handler<'py, T: Owned>(
     protocol: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
     let py = this.py();
-    let more = [
-        (intern!(py, "transport"), transport),
-        (intern!(py, "protocol"), protocol),
-    ];
+    let more = [(intern!(py, "transport"), transport), (intern!(py, "protocol"), protocol)];
     exceptions::report(&this.owner().loop_(py), message, exception, &more)
 }
 

@@ -77,9 +77,7 @@ pub(super) fn make_socket_transport<'py>(
 /// Context for scheduling a connection's callbacks: from 3.15 on the connection's own, shared by
 /// all of them; before, a copy of the caller's.
 pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
-    let own = cfg!(Py_3_15)
-        .then(|| this.base.context.get(this.py()))
-        .flatten();
+    let own = cfg!(Py_3_15).then(|| this.base.context.get(this.py())).flatten();
     own.map_or_else(|| ffi::context_copy_current(this.py()), Ok)
 }
 

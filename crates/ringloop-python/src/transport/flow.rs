@@ -23,10 +23,7 @@ pub(crate) struct Flow {
 
 impl Flow {
     pub fn new(high: usize) -> Self {
-        Self {
-            marks: Marks::new(high),
-            paused: Cell::new(false),
-        }
+        Self { marks: Marks::new(high), paused: Cell::new(false) }
     }
 
     pub fn is_paused(&self) -> bool {
@@ -82,9 +79,7 @@ pub(crate) fn define<T: Writable>(type_: &mut Definition<T>) {
 
 fn abort<T: Writable>(this: This<'_, '_, T>) -> PyResult<()> {
     let name = intern!(this.py(), "abort");
-    thread::in_loop(this, name, Change::Closing, |this| {
-        T::force_close(this, None)
-    })
+    thread::in_loop(this, name, Change::Closing, |this| T::force_close(this, None))
 }
 
 fn unsent<T: Writable>(this: This<'_, '_, T>) -> PyResult<usize> {
@@ -100,9 +95,7 @@ fn set_write_buffer_limits<T: Writable>(
     low: Option<Argument<'_, '_>>,
 ) -> PyResult<()> {
     let given = marks::given("set_write_buffer_limits", high, low)?;
-    this.flow()
-        .marks
-        .set(this.py(), given, limits::WRITE_HIGH_WATER)?;
+    this.flow().marks.set(this.py(), given, limits::WRITE_HIGH_WATER)?;
     // Gathered data is no reason to pause: nothing in flight would end the pause.
     maybe_pause(this, unsent(this)?)
 }

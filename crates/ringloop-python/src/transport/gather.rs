@@ -52,8 +52,7 @@ impl Gathering {
     /// A turn with writes ended.
     #[inline]
     pub fn turn_ended(&self) {
-        self.opening_turns
-            .set(self.opening_turns.get().saturating_sub(1));
+        self.opening_turns.set(self.opening_turns.get().saturating_sub(1));
     }
 
     /// The descriptor was handed to the application.

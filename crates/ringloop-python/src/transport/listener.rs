@@ -85,9 +85,7 @@ pub(super) fn make_listener<'py>(
         ObjCell::new((!object.is_none()).then(|| object.clone().into()))
     };
     let number = |name: &Bound<'py, PyString>| {
-        sock.getattr(name)?
-            .call_method0(intern!(py, "__index__"))?
-            .extract()
+        sock.getattr(name)?.call_method0(intern!(py, "__index__"))?.extract()
     };
     let listener = Listener {
         owner: Owner::new(loop_),
@@ -333,20 +331,15 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
     let loop_ = this.owner.core(this.py())?;
     rest(this, loop_.get())?;
     // First, because an exception of the handler may leave the loop.
-    let again = this
-        .object()
-        .getattr(intern!(py, "start"))
-        .and_then(|start| {
-            let arguments = (Fallible(limits::ACCEPT_RETRY_SECONDS), start);
-            loop_.call_method1(intern!(py, "call_later"), arguments)
-        });
+    let again = this.object().getattr(intern!(py, "start")).and_then(|start| {
+        let arguments = (Fallible(limits::ACCEPT_RETRY_SECONDS), start);
+        loop_.call_method1(intern!(py, "call_later"), arguments)
+    });
     if let Err(error) = again {
         // Without memory for a timer, sooner.
-        loop_
-            .get()
-            .call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-                Listener::native().with(object, start)
-            })?;
+        loop_.get().call_soon_or_owe(Err(error), this.object(), None, |object, _| {
+            Listener::native().with(object, start)
+        })?;
     }
     tell(this, message, errno)
 }
@@ -354,11 +347,7 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
 /// An error that ends the listener, such as a socket closed under it.
 fn failed(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
     rest(this, this.owner.core(this.py())?.get())?;
-    tell(
-        this,
-        "socket.accept() failed; the listener has stopped",
-        errno,
-    )
+    tell(this, "socket.accept() failed; the listener has stopped", errno)
 }
 
 fn tell(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> {
@@ -379,11 +368,7 @@ pub(super) fn remove_socket_file(path: &[u8], inode: u64) -> PyResult<()> {
         .map_err(|_| PyValueError::raise("embedded null byte in the path of a socket"))?;
     let mut found = path::empty_metadata();
     let removed = path::metadata(libc::AT_FDCWD, &path, 0, &mut found).and_then(|()| {
-        if found.stx_ino == inode {
-            path::unlink(libc::AT_FDCWD, &path, 0)
-        } else {
-            Ok(())
-        }
+        if found.stx_ino == inode { path::unlink(libc::AT_FDCWD, &path, 0) } else { Ok(()) }
     });
     removed.map_err(|error| error::from_io(&error))
 }

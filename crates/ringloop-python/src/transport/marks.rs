@@ -73,10 +73,7 @@ impl Marks {
         };
         if !(high.ge(&low)? && low.ge(0_u64.into_object(py)?)?) {
             let text = ffi::new_str(py, "high (%r) must be >= low (%r) must be >= 0")?;
-            return Err(PyValueError::raise_with(&ffi::fill_template(
-                &text,
-                &[&high, &low],
-            )?));
+            return Err(PyValueError::raise_with(&ffi::fill_template(&text, &[&high, &low])?));
         }
         let (high_bytes, low_bytes) = (whole(&high)?, whole(&low)?);
         self.is_whole.set(high.eq(high_bytes.into_object(py)?)?);

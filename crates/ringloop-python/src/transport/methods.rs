@@ -40,14 +40,10 @@ fn write_(this: Stream_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
 /// Writes bytes already taken over.
 pub(super) fn write_buf(this: Stream_<'_, '_>, buf: SendBuf) -> PyResult<()> {
     if this.write.eof.get() {
-        return Err(PyRuntimeError::raise(
-            "Cannot call write() after write_eof()",
-        ));
+        return Err(PyRuntimeError::raise("Cannot call write() after write_eof()"));
     }
     if sendfile::in_progress(this) {
-        return Err(PyRuntimeError::raise(
-            "unable to write; sendfile is in progress",
-        ));
+        return Err(PyRuntimeError::raise("unable to write; sendfile is in progress"));
     }
     if this.base.is_elsewhere() {
         return thread::hand_over_bytes(this, &[buf]);
@@ -65,14 +61,10 @@ fn writelines(this: Stream_<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
         bufs.push(ffi::take_over(data?.as_borrowed())?);
     }
     if this.write.eof.get() {
-        return Err(PyRuntimeError::raise(
-            "Cannot call writelines() after write_eof()",
-        ));
+        return Err(PyRuntimeError::raise("Cannot call writelines() after write_eof()"));
     }
     if sendfile::in_progress(this) {
-        return Err(PyRuntimeError::raise(
-            "unable to writelines; sendfile is in progress",
-        ));
+        return Err(PyRuntimeError::raise("unable to writelines; sendfile is in progress"));
     }
     if this.base.is_elsewhere() {
         return thread::hand_over_bytes(this, &bufs);
@@ -93,10 +85,7 @@ fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
         return Ok(false);
     }
     let text = "socket.send() raised exception.";
-    this.base
-        .lost_writes
-        .drop_write(this.py(), text)
-        .map(|()| true)
+    this.base.lost_writes.drop_write(this.py(), text).map(|()| true)
 }
 
 fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {

@@ -141,9 +141,8 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     base::warn_function(py)?;
     // asyncio's transports have this base too, and `loop.sendfile` requires it.
-    let base = py
-        .import(intern!(py, "asyncio.transports"))?
-        .getattr(intern!(py, "_FlowControlMixin"))?;
+    let base =
+        py.import(intern!(py, "asyncio.transports"))?.getattr(intern!(py, "_FlowControlMixin"))?;
     let stream = Stream::native().create(py, base.cast()?)?;
     let listener = Listener::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketTransport", stream)?;

@@ -72,11 +72,7 @@ pub(super) fn receive(
     let loop_ = this.base.core(py)?;
     let receive = |scratch: &mut _| {
         let bytes = ffi::receive_scratch(scratch, fd, asked)?;
-        let held = if bytes.is_empty() {
-            Ok(None)
-        } else {
-            (receiver.take)(&protocol, bytes)
-        };
+        let held = if bytes.is_empty() { Ok(None) } else { (receiver.take)(&protocol, bytes) };
         Ok((bytes.len(), held))
     };
     let outcome = ffi::locked(&protocol, || loop_.get().scratch.with(receive))?;

@@ -101,11 +101,7 @@ impl ReadSide {
             Kind::Uring => (Mode::Interactive, limits::READ_CHUNK_MIN),
             Kind::Epoll => (Mode::Ready, limits::READ_CHUNK_MIN),
         };
-        Self {
-            mode: Cell::new(mode),
-            chunk_len: Cell::new(chunk_len),
-            ..Self::default()
-        }
+        Self { mode: Cell::new(mode), chunk_len: Cell::new(chunk_len), ..Self::default() }
     }
 
     pub fn armed(&self) -> bool {
@@ -218,11 +214,7 @@ impl Readable for Stream {
 /// End of the turn: applies a pause that was not resumed. Nothing stays in flight, so that an
 /// unreferenced transport is collected ([`socket::rest_if_idle`]).
 pub(super) fn settle_pause(this: Stream_<'_, '_>) -> PyResult<()> {
-    if this.read.wish.get() == Wish::Pause {
-        disarm(this)
-    } else {
-        Ok(())
-    }
+    if this.read.wish.get() == Wish::Pause { disarm(this) } else { Ok(()) }
 }
 
 /// Makes the engine read, unless it already does or must not.
@@ -237,9 +229,7 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
         Mode::Ready => poll(fd, Interest::READ),
     };
     let sink = this.socket.sink(Role::Read as u8);
-    let key = this
-        .base
-        .driver(this.py(), |driver| driver.submit(request, sink))?;
+    let key = this.base.driver(this.py(), |driver| driver.submit(request, sink))?;
     this.read.armed.set(Armed::Running(key));
     Ok(())
 }
@@ -386,9 +376,7 @@ fn adapt(this: Stream_<'_, '_>, asked: usize, len: usize) -> PyResult<()> {
     }
     if len == asked {
         this.read.streak.set(0);
-        this.read
-            .chunk_len
-            .set((asked * 2).min(limits::READ_CHUNK_MAX));
+        this.read.chunk_len.set((asked * 2).min(limits::READ_CHUNK_MAX));
         return Ok(());
     }
     if len > limits::READ_CHUNK_MIN {
@@ -416,11 +404,7 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
         Wish::Read if !holds(this) => {}
         Wish::Read | Wish::Pause | Wish::NotStarted => {
             this.read.held.borrow_mut().push_back(bytes);
-            return if this.read.wish.get() == Wish::Read {
-                Ok(())
-            } else {
-                disarm(this)
-            };
+            return if this.read.wish.get() == Wish::Read { Ok(()) } else { disarm(this) };
         }
     }
     let py = this.py();
@@ -439,11 +423,9 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     };
     match call_protocol(this, intern!(py, "data_received"), Some(&bytes)) {
         Ok(_) => Ok(()),
-        Err(error) => fatal_error(
-            this,
-            error,
-            "Fatal error: protocol.data_received() call failed.",
-        ),
+        Err(error) => {
+            fatal_error(this, error, "Fatal error: protocol.data_received() call failed.")
+        }
     }
 }
 
@@ -477,16 +459,8 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
             return Err(error);
         }
         Err(error) => {
-            return fatal_error(
-                this,
-                error,
-                "Fatal error: protocol.eof_received() call failed.",
-            );
+            return fatal_error(this, error, "Fatal error: protocol.eof_received() call failed.");
         }
     };
-    if keep_open {
-        Ok(())
-    } else {
-        socket::close(this)
-    }
+    if keep_open { Ok(()) } else { socket::close(this) }
 }

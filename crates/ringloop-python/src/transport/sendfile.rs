@@ -19,10 +19,7 @@ pub(super) fn make_empty_waiter(this: Stream_<'_, '_>) -> PyResult<Obj> {
     if this.empty_waiter.is_some() {
         return Err(PyRuntimeError::raise("Empty waiter is already set"));
     }
-    let waiter = this
-        .base
-        .core(py)?
-        .call_method0(intern!(py, "create_future"))?;
+    let waiter = this.base.core(py)?.call_method0(intern!(py, "create_future"))?;
     drop(this.empty_waiter.replace(Some(waiter.clone().into())));
     if this.write.is_empty() {
         emptied(this)?;
@@ -69,14 +66,10 @@ pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
     }
     let py = this.py();
     // A poll of the file's sender would keep the socket open.
-    this.base.core(py)?.call_method1(
-        intern!(py, "_remove_writer"),
-        (Fallible(this.socket.original_fd()),),
-    )?;
-    failed(
-        this,
-        &PyConnectionError::raise("Connection is closed by peer"),
-    )
+    this.base
+        .core(py)?
+        .call_method1(intern!(py, "_remove_writer"), (Fallible(this.socket.original_fd()),))?;
+    failed(this, &PyConnectionError::raise("Connection is closed by peer"))
 }
 
 /// A member of `asyncio.constants._SendfileMode`: how `loop.sendfile` starts.

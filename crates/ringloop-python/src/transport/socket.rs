@@ -282,10 +282,7 @@ pub(crate) fn flush_later<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult
     if this.socket().flushes.get() {
         return Ok(());
     }
-    this.base()
-        .core(this.py())?
-        .get()
-        .flush_later(Handler::of(this))?;
+    this.base().core(this.py())?.get().flush_later(Handler::of(this))?;
     this.socket().flushes.set(true);
     Ok(())
 }
@@ -411,8 +408,7 @@ pub(crate) fn abandoned<T: SocketTransport>(this: This<'_, '_, T>) {
 pub(crate) fn close_unclosed<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     if let Ok(core) = this.base().core(this.py()) {
         let socket = this.socket();
-        core.get()
-            .try_release_socket(socket.token.get(), socket.original_fd());
+        core.get().try_release_socket(socket.token.get(), socket.original_fd());
     }
     close_socket(this)
 }

@@ -79,11 +79,7 @@ impl Owner {
 
     /// Whether reading is paused once the passed-on calls are made; `is_paused` if there are none.
     pub fn will_pause(&self, is_paused: bool) -> bool {
-        if self.reading_calls.get() == 0 {
-            is_paused
-        } else {
-            self.pauses.get()
-        }
+        if self.reading_calls.get() == 0 { is_paused } else { self.pauses.get() }
     }
 
     /// `pause_reading` or `resume_reading` is called in the loop's thread.
@@ -169,7 +165,5 @@ pub(crate) fn call_in_loop<'py, T: Owned>(
     if loop_.get().debug() {
         loop_.call_method0(intern!(py, "_check_thread"))?;
     }
-    loop_
-        .call_method1(intern!(py, "call_soon_threadsafe"), arguments)
-        .map(drop)
+    loop_.call_method1(intern!(py, "call_soon_threadsafe"), arguments).map(drop)
 }

@@ -121,9 +121,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
     {
         let mut queue = this.write.queue.borrow_mut();
         // The caller gets the error, and nothing is queued.
-        queue
-            .try_reserve(bufs.size_hint().0)
-            .map_err(ffi::no_memory)?;
+        queue.try_reserve(bufs.size_hint().0).map_err(ffi::no_memory)?;
         for buf in bufs {
             added += buf.len();
             queue.push_back(buf);
@@ -200,9 +198,7 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
         let is_one = queue.len() == 1 || this.keeps_messages;
         let may_join = queue.len() > 1 && !is_one && total <= limits::WRITE_JOIN_MAX;
         // Without memory for a copy, they are sent as they are.
-        let whole = may_join
-            .then(|| joined(queue.make_contiguous()).ok())
-            .flatten();
+        let whole = may_join.then(|| joined(queue.make_contiguous()).ok()).flatten();
         match (queue.len(), whole) {
             (0, _) => return Ok(()),
             _ if is_one => queue.pop_front().map(|buf| Request::Send(Send { fd, buf })),
@@ -223,9 +219,7 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     let queued: usize = this.write.queue.borrow().iter().map(SendBuf::len).sum();
     this.write.sending_bytes.set(this.write.size() - queued);
     let sink = this.socket.sink(Role::Write as u8);
-    let key = this
-        .base
-        .driver(this.py(), |driver| driver.submit(request, sink))?;
+    let key = this.base.driver(this.py(), |driver| driver.submit(request, sink))?;
     this.write.armed.set(Armed::Sending(key));
     Ok(())
 }
@@ -307,29 +301,21 @@ fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
 
 /// The front of a queue, for one vectored call.
 pub(crate) fn slices(queue: &VecDeque<SendBuf>) -> Vec<IoSlice<'_>> {
-    queue
-        .iter()
-        .take(limits::WRITE_VECTOR_MAX)
-        .map(|buf| IoSlice::new(buf.as_slice()))
-        .collect()
+    queue.iter().take(limits::WRITE_VECTOR_MAX).map(|buf| IoSlice::new(buf.as_slice())).collect()
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::ensure_registered(this)?;
     let poll = poll(this.socket.fd(this.py()), Interest::WRITE);
     let sink = this.socket.sink(Role::Writable as u8);
-    let key = this
-        .base
-        .driver(this.py(), |driver| driver.submit(poll, sink))?;
+    let key = this.base.driver(this.py(), |driver| driver.submit(poll, sink))?;
     this.write.armed.set(Armed::Waiting(key));
     Ok(())
 }
 
 /// Drops `count` sent bytes from the front of the queue.
 fn advance(this: Stream_<'_, '_>, count: usize) {
-    this.write
-        .queued_bytes
-        .set(this.write.size().saturating_sub(count));
+    this.write.queued_bytes.set(this.write.size().saturating_sub(count));
     drop_front(&mut this.write.queue.borrow_mut(), count);
 }
 
@@ -362,9 +348,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     if (result as usize) < sending {
         put_back(this, event);
     } else {
-        this.write
-            .queued_bytes
-            .set(this.write.size().saturating_sub(sending));
+        this.write.queued_bytes.set(this.write.size().saturating_sub(sending));
     }
     progressed(this)
 }
@@ -443,19 +427,13 @@ pub(super) fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {
     let size = Stream::unsent(this)?;
     this.write.eof.set(true);
     let is_open = this.base.state.get() == State::Open;
-    if size == 0 && is_open && !this.write.armed() {
-        shut_down(this)
-    } else {
-        Ok(())
-    }
+    if size == 0 && is_open && !this.write.armed() { shut_down(this) } else { Ok(()) }
 }
 
 fn shut_down(this: Stream_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     if let Some(socket) = this.socket.get(py) {
-        socket
-            .bind(py)
-            .call_method1(intern!(py, "shutdown"), (Fallible(libc::SHUT_WR),))?;
+        socket.bind(py).call_method1(intern!(py, "shutdown"), (Fallible(libc::SHUT_WR),))?;
     }
     Ok(())
 }

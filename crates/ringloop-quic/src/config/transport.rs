@@ -140,65 +140,26 @@ impl Transport {
         let is_rtt = |rtt| (limits::INITIAL_RTT_MIN..=limits::INITIAL_RTT_MAX).contains(&rtt);
         let is_buffer_or_none = self.datagram_receive_buffer.is_none_or(is_buffer);
         let check = ConfigError::check;
-        check(
-            is_time(self.idle_timeout),
-            "idle_timeout: 1 ms to 10 years, or none",
-        )?;
-        check(
-            is_time(self.handshake_timeout),
-            "handshake_timeout: 1 ms to 10 years, or none",
-        )?;
-        check(
-            is_time(self.keep_alive),
-            "keep_alive: 1 ms to 10 years, or none",
-        )?;
-        check(
-            self.bi_streams_max <= limits::STREAMS_LIMIT,
-            "bi_streams_max: 0 to 65536",
-        )?;
-        check(
-            self.uni_streams_max <= limits::STREAMS_LIMIT,
-            "uni_streams_max: 0 to 65536",
-        )?;
-        check(
-            is_window(self.stream_receive_window),
-            "stream_receive_window: 1 to 2^62 - 1",
-        )?;
-        check(
-            is_window(self.receive_window),
-            "receive_window: 1 to 2^62 - 1",
-        )?;
-        check(
-            self.receive_window_max <= limits::NUMBER_MAX,
-            "receive_window_max: 0 to 2^62 - 1",
-        )?;
+        check(is_time(self.idle_timeout), "idle_timeout: 1 ms to 10 years, or none")?;
+        check(is_time(self.handshake_timeout), "handshake_timeout: 1 ms to 10 years, or none")?;
+        check(is_time(self.keep_alive), "keep_alive: 1 ms to 10 years, or none")?;
+        check(self.bi_streams_max <= limits::STREAMS_LIMIT, "bi_streams_max: 0 to 65536")?;
+        check(self.uni_streams_max <= limits::STREAMS_LIMIT, "uni_streams_max: 0 to 65536")?;
+        check(is_window(self.stream_receive_window), "stream_receive_window: 1 to 2^62 - 1")?;
+        check(is_window(self.receive_window), "receive_window: 1 to 2^62 - 1")?;
+        check(self.receive_window_max <= limits::NUMBER_MAX, "receive_window_max: 0 to 2^62 - 1")?;
         check(is_window(self.send_window), "send_window: 1 to 2^62 - 1")?;
-        check(
-            is_window(self.send_window_min),
-            "send_window_min: 1 to 2^62 - 1",
-        )?;
-        check(
-            is_buffer_or_none,
-            "datagram_receive_buffer: 1 to 2^31 - 1, or none",
-        )?;
-        check(
-            is_buffer(self.datagram_send_buffer),
-            "datagram_send_buffer: 1 to 2^31 - 1",
-        )?;
+        check(is_window(self.send_window_min), "send_window_min: 1 to 2^62 - 1")?;
+        check(is_buffer_or_none, "datagram_receive_buffer: 1 to 2^31 - 1, or none")?;
+        check(is_buffer(self.datagram_send_buffer), "datagram_send_buffer: 1 to 2^31 - 1")?;
         check(is_mtu(self.initial_mtu), "initial_mtu: 1200 to 65527")?;
-        check(
-            self.mtu_max.is_none_or(is_mtu),
-            "mtu_max: 1200 to 65527, or none",
-        )?;
+        check(self.mtu_max.is_none_or(is_mtu), "mtu_max: 1200 to 65527, or none")?;
         check(is_rtt(self.initial_rtt), "initial_rtt: 1 us to 60 s")
     }
 
     pub(super) fn build(&self) -> Result<Arc<proto::TransportConfig>, ConfigError> {
         self.check()?;
-        let idle = self
-            .idle_timeout
-            .map(proto::IdleTimeout::try_from)
-            .transpose();
+        let idle = self.idle_timeout.map(proto::IdleTimeout::try_from).transpose();
         let idle = idle.map_err(|_| ConfigError::OutOfBounds("idle_timeout: 1 ms to 10 years"))?;
         let mut config = proto::TransportConfig::default();
         config
@@ -252,51 +213,21 @@ mod tests {
         let none = Duration::ZERO;
         let refusals = [
             ("idle_timeout", refusal(|it| it.idle_timeout = Some(none))),
-            (
-                "idle_timeout",
-                refusal(|it| it.idle_timeout = Some(Duration::from_micros(999))),
-            ),
-            (
-                "idle_timeout",
-                refusal(|it| it.idle_timeout = Some(Duration::MAX)),
-            ),
-            (
-                "handshake_timeout",
-                refusal(|it| it.handshake_timeout = Some(none)),
-            ),
-            (
-                "handshake_timeout",
-                refusal(|it| it.handshake_timeout = Some(Duration::MAX)),
-            ),
+            ("idle_timeout", refusal(|it| it.idle_timeout = Some(Duration::from_micros(999)))),
+            ("idle_timeout", refusal(|it| it.idle_timeout = Some(Duration::MAX))),
+            ("handshake_timeout", refusal(|it| it.handshake_timeout = Some(none))),
+            ("handshake_timeout", refusal(|it| it.handshake_timeout = Some(Duration::MAX))),
             ("keep_alive", refusal(|it| it.keep_alive = Some(none))),
             ("bi_streams_max", refusal(|it| it.bi_streams_max = 1 << 62)),
-            (
-                "uni_streams_max",
-                refusal(|it| it.uni_streams_max = limits::STREAMS_LIMIT + 1),
-            ),
-            (
-                "stream_receive_window",
-                refusal(|it| it.stream_receive_window = 0),
-            ),
-            (
-                "stream_receive_window",
-                refusal(|it| it.stream_receive_window = 1 << 62),
-            ),
+            ("uni_streams_max", refusal(|it| it.uni_streams_max = limits::STREAMS_LIMIT + 1)),
+            ("stream_receive_window", refusal(|it| it.stream_receive_window = 0)),
+            ("stream_receive_window", refusal(|it| it.stream_receive_window = 1 << 62)),
             ("receive_window", refusal(|it| it.receive_window = 0)),
-            (
-                "receive_window_max",
-                refusal(|it| it.receive_window_max = u64::MAX),
-            ),
+            ("receive_window_max", refusal(|it| it.receive_window_max = u64::MAX)),
             ("send_window", refusal(|it| it.send_window = 0)),
             ("send_window_min", refusal(|it| it.send_window_min = 0)),
-            (
-                "datagram_receive_buffer",
-                refusal(|it| it.datagram_receive_buffer = Some(0)),
-            ),
-            (
-                "datagram_send_buffer",
-                refusal(|it| it.datagram_send_buffer = usize::MAX),
-            ),
+            ("datagram_receive_buffer", refusal(|it| it.datagram_receive_buffer = Some(0))),
+            ("datagram_send_buffer", refusal(|it| it.datagram_send_buffer = usize::MAX)),
             ("initial_mtu", refusal(|it| it.initial_mtu = 1199)),
             ("mtu_max", refusal(|it| it.mtu_max = Some(u16::MAX))),
             ("initial_rtt", refusal(|it| it.initial_rtt = none)),

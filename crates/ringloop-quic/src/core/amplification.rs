@@ -21,12 +21,7 @@ pub(super) struct AmplificationLimit {
 
 impl AmplificationLimit {
     pub(super) fn new(first_len: usize) -> Self {
-        Self {
-            first_len: first_len as u64,
-            sent_len: 0,
-            held: None,
-            is_over: false,
-        }
+        Self { first_len: first_len as u64, sent_len: 0, held: None, is_over: false }
     }
 
     /// What may be sent now that `received_len` more bytes arrived.

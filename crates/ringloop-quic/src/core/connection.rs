@@ -27,9 +27,7 @@ pub struct Connection<'a> {
 
 impl std::fmt::Debug for Connection<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection")
-            .field("remote", &self.remote_address())
-            .finish_non_exhaustive()
+        f.debug_struct("Connection").field("remote", &self.remote_address()).finish_non_exhaustive()
     }
 }
 
@@ -125,9 +123,7 @@ impl<'a> Connection<'a> {
         stream: StreamId,
         chunks: &mut [Bytes],
     ) -> Result<Written, StreamError> {
-        self.sending(stream, |send| {
-            send.write_chunks(chunks).map(|written| written.bytes)
-        })
+        self.sending(stream, |send| send.write_chunks(chunks).map(|written| written.bytes))
     }
 
     fn sending(
@@ -181,11 +177,7 @@ impl<'a> Connection<'a> {
             return Err(StreamError::Closed);
         }
         self.live.staged.clear(id_of(stream));
-        let result = self
-            .live
-            .proto
-            .send_stream(id_of(stream))
-            .reset(varint(code));
+        let result = self.live.proto.send_stream(id_of(stream)).reset(varint(code));
         self.mark();
         result.map_err(|_| StreamError::Closed)
     }
@@ -206,11 +198,7 @@ impl<'a> Connection<'a> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
         }
-        let result = self
-            .live
-            .proto
-            .send_stream(id_of(stream))
-            .set_priority(priority);
+        let result = self.live.proto.send_stream(id_of(stream)).set_priority(priority);
         result.map_err(|_| StreamError::Closed)
     }
 
@@ -307,9 +295,7 @@ impl<'a> Connection<'a> {
         deadline: Option<Instant>,
     ) -> Result<(), DatagramRefusal> {
         let result = {
-            let Live {
-                proto, datagrams, ..
-            } = &mut *self.live;
+            let Live { proto, datagrams, .. } = &mut *self.live;
             datagrams.send(proto, bytes, drops_oldest, deadline)
         };
         self.mark();
@@ -418,9 +404,7 @@ impl<'a> Connection<'a> {
     /// bytes are not available.
     pub fn export_keying_material(&self, output: &mut [u8], label: &[u8], context: &[u8]) -> bool {
         let session = self.live.proto.crypto_session();
-        session
-            .export_keying_material(output, label, context)
-            .is_ok()
+        session.export_keying_material(output, label, context).is_ok()
     }
 
     /// Whether early data may be, or was, sent.

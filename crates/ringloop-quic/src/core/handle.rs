@@ -19,9 +19,6 @@ impl Handle {
 
     /// The handle of such a number. A made-up number refers to no connection, or to another one.
     pub fn from_bits(bits: u64) -> Self {
-        Self(Key {
-            index: bits as u32,
-            generation: (bits >> 32) as u32,
-        })
+        Self(Key { index: bits as u32, generation: (bits >> 32) as u32 })
     }
 }

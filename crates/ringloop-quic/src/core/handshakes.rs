@@ -22,11 +22,7 @@ impl Core {
         config: Option<ServerConfig>,
     ) -> Result<Handle, ConnectionError> {
         let (config, kept, qlog) = match config {
-            Some(config) => (
-                Some(Arc::new(config.config)),
-                Arc::new(config.kept),
-                config.qlog,
-            ),
+            Some(config) => (Some(Arc::new(config.config)), Arc::new(config.kept), config.qlog),
             None => (None, Arc::clone(&incoming.kept), incoming.qlog.take()),
         };
         let log = qlog.and_then(|qlog| {
@@ -86,12 +82,7 @@ impl Core {
     /// Returns the client if it already answered a Retry ([`Incoming::may_retry`]).
     pub fn retry(&mut self, incoming: Incoming) -> Result<(), Incoming> {
         let mut buf = Vec::new();
-        let Incoming {
-            inner,
-            len,
-            kept,
-            qlog,
-        } = incoming;
+        let Incoming { inner, len, kept, qlog } = incoming;
         // After a panic the client gets no answer and retransmits.
         let Ok(retried) = contain::attempt(|| self.endpoint.retry(*inner, &mut buf)) else {
             return Ok(());
@@ -105,12 +96,7 @@ impl Core {
                 self.respond(&transmit, buf);
                 Ok(())
             }
-            Err(error) => Err(Incoming {
-                inner: Box::new(error.into_incoming()),
-                len,
-                kept,
-                qlog,
-            }),
+            Err(error) => Err(Incoming { inner: Box::new(error.into_incoming()), len, kept, qlog }),
         }
     }
 

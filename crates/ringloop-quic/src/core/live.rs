@@ -137,13 +137,8 @@ impl Live {
 
     /// The earliest deadline.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
-        let own = self
-            .handshake_deadline
-            .filter(|_| self.proto.is_handshaking());
-        let migration = self
-            .migration
-            .as_ref()
-            .and_then(|migration| migration.deadline());
+        let own = self.handshake_deadline.filter(|_| self.proto.is_handshaking());
+        let migration = self.migration.as_ref().and_then(|migration| migration.deadline());
         let engine = self.proto.poll_timeout();
         own.into_iter().chain(migration).chain(engine).min()
     }
@@ -159,10 +154,7 @@ impl Live {
 
     fn frames_received(&self) -> FramesReceived {
         let frames = self.proto.stats().frame_rx;
-        FramesReceived {
-            acks: frames.acks,
-            challenges: frames.path_challenge,
-        }
+        FramesReceived { acks: frames.acks, challenges: frames.path_challenge }
     }
 
     /// Repeats the migration probe if due.
@@ -200,10 +192,7 @@ impl Live {
         let Some(amplification) = &mut self.amplification else {
             let mut transmit = self.proto.poll_transmit(now, segments_max, buf);
             if transmit.is_none()
-                && self
-                    .migration
-                    .as_mut()
-                    .is_some_and(|migration| migration.asks())
+                && self.migration.as_mut().is_some_and(|migration| migration.asks())
             {
                 self.proto.ping();
                 transmit = self.proto.poll_transmit(now, segments_max, buf);
@@ -211,10 +200,7 @@ impl Live {
             return Some((&transmit?).into());
         };
         if amplification.is_over {
-            let held = self
-                .amplification
-                .take()
-                .and_then(|amplification| amplification.end(buf));
+            let held = self.amplification.take().and_then(|amplification| amplification.end(buf));
             return held.or_else(|| self.next_message(now, segments_max, buf));
         }
         let received_len = self.proto.stats().udp_rx.bytes;

@@ -75,11 +75,7 @@ impl Migration {
             self.asked += 1;
             self.wait = (2 * self.wait).min(MOVE_WAIT_MAX);
             self.due = Some(now + self.wait);
-            self.left = if received == self.received {
-                MOVE_PINGS
-            } else {
-                1
-            };
+            self.left = if received == self.received { MOVE_PINGS } else { 1 };
             self.received = received;
         }
         false
@@ -95,10 +91,7 @@ impl Migration {
 mod tests {
     use super::*;
 
-    const RECEIVED: FramesReceived = FramesReceived {
-        acks: 7,
-        challenges: 1,
-    };
+    const RECEIVED: FramesReceived = FramesReceived { acks: 7, challenges: 1 };
 
     fn packets(migration: &mut Migration) -> u32 {
         let mut count = 0;
@@ -135,20 +128,14 @@ mod tests {
         let mut now = Instant::now();
         let mut migration = Migration::new(RECEIVED, Duration::ZERO);
         migration.sent(now);
-        let challenged = FramesReceived {
-            acks: 8,
-            challenges: 2,
-        };
+        let challenged = FramesReceived { acks: 8, challenges: 2 };
         assert!(!migration.is_over(now, challenged), "it is not due");
         assert_eq!(packets(&mut migration), 0);
         now = migration.deadline().unwrap();
         assert!(!migration.is_over(now, challenged));
         assert!(!migration.is_silent());
         assert_eq!(packets(&mut migration), 1);
-        let validated = FramesReceived {
-            acks: 9,
-            challenges: 2,
-        };
+        let validated = FramesReceived { acks: 9, challenges: 2 };
         assert!(migration.is_over(now, validated));
     }
 }

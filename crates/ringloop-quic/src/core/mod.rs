@@ -103,9 +103,7 @@ pub struct Core {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core")
-            .field("connections", &self.live_count)
-            .finish_non_exhaustive()
+        f.debug_struct("Core").field("connections", &self.live_count).finish_non_exhaustive()
     }
 }
 
@@ -144,8 +142,7 @@ impl Core {
             self.kept = Arc::new(server.kept);
             self.qlog.clone_from(&server.qlog);
         }
-        self.endpoint
-            .set_server_config(server.map(|server| Arc::new(server.config)));
+        self.endpoint.set_server_config(server.map(|server| Arc::new(server.config)));
     }
 
     /// The number of connections, including closed ones that are not yet drained.
@@ -197,11 +194,7 @@ impl Core {
         if movers.next().is_none() {
             return Ok(());
         }
-        let (old, new) = if from.is_ipv4() {
-            ("IPv4", "IPv6")
-        } else {
-            ("IPv6", "IPv4")
-        };
+        let (old, new) = if from.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
         let reason = format!(
             "the new socket is of {new}, and connections that were made here go on over {old}: \
              bind it to an address of {old}, or close them first"
@@ -221,11 +214,8 @@ impl Core {
         let id = config.first_id.unwrap_or_else(proto::first_id);
         engine.initial_dst_cid_provider(Arc::new(move || id));
         let log = config.qlog.as_ref().and_then(|qlog| {
-            let trace = Trace {
-                vantage_point: VantagePoint::Client,
-                original_id: id.to_string(),
-                remote,
-            };
+            let trace =
+                Trace { vantage_point: VantagePoint::Client, original_id: id.to_string(), remote };
             qlog.open(now, &trace)
         });
         self.forget_ids();
@@ -370,9 +360,7 @@ impl Core {
             confirmation: Confirmation::Incomplete,
             first_packet: FirstPacket::Received,
             migration: None,
-            handshake_deadline: kept
-                .handshake_timeout
-                .and_then(|timeout| now.checked_add(timeout)),
+            handshake_deadline: kept.handshake_timeout.and_then(|timeout| now.checked_add(timeout)),
             loss: Loss::None,
             is_broken: false,
             amplification: None,
@@ -507,11 +495,7 @@ impl Core {
         {
             return Next::Message(transmit);
         }
-        if live.close_now(now) {
-            Next::Closed
-        } else {
-            Next::Nothing
-        }
+        if live.close_now(now) { Next::Closed } else { Next::Nothing }
     }
 
     /// Passes the connection's events to the endpoint, and its replies back.

@@ -84,10 +84,7 @@ impl Tuning {
     fn tune_streams(&mut self, proto: &mut proto::Connection) -> bool {
         let mut has_more = false;
         for dir in [proto::Dir::Bi, proto::Dir::Uni] {
-            let (streams, max) = (
-                &mut self.streams[dir as usize],
-                self.streams_max[dir as usize],
-            );
+            let (streams, max) = (&mut self.streams[dir as usize], self.streams_max[dir as usize]);
             if *streams < max && proto.streams().remote_open_streams(dir) * 2 >= *streams {
                 *streams = (*streams * STREAMS_GROWTH).min(max);
                 announce_streams(proto, dir, *streams);

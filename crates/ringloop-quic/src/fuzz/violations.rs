@@ -38,10 +38,7 @@ fn new_id(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
 fn send(net: &mut Net, from: usize, frames: &[u8]) {
     // A packet that is long enough; its contents are replaced.
     let filling = Bytes::from(vec![0; PACKET_LEN]);
-    net.connection(from)
-        .unwrap()
-        .send_datagram(filling, true)
-        .unwrap();
+    net.connection(from).unwrap().send_datagram(filling, true).unwrap();
     tamper::set_frames(Some(frames));
     let mut wire = VecDeque::new();
     net.sent(from, &mut wire);
@@ -107,63 +104,23 @@ fn stream_limit_violations_close_with_the_rfc_code() {
     let both = [stream(0, last, b"x", false), stream(4, last, b"x", false)].concat();
     let ended = stream(0, 0, b"ab", true);
     check(&[
-        (
-            "a stream past the limit",
-            &[&stream(STREAMS * 4, 0, b"x", false)],
-            STREAM_LIMIT,
-        ),
-        (
-            "a unidirectional one",
-            &[&stream(STREAMS * 4 + 2, 0, b"x", false)],
-            STREAM_LIMIT,
-        ),
-        (
-            "a reset of one past the limit",
-            &[&frame(0x04, &[STREAMS * 4, 0, 0])],
-            STREAM_LIMIT,
-        ),
-        (
-            "bytes past a stream's window",
-            &[&stream(0, STREAM_WINDOW, b"x", false)],
-            FLOW_CONTROL,
-        ),
+        ("a stream past the limit", &[&stream(STREAMS * 4, 0, b"x", false)], STREAM_LIMIT),
+        ("a unidirectional one", &[&stream(STREAMS * 4 + 2, 0, b"x", false)], STREAM_LIMIT),
+        ("a reset of one past the limit", &[&frame(0x04, &[STREAMS * 4, 0, 0])], STREAM_LIMIT),
+        ("bytes past a stream's window", &[&stream(0, STREAM_WINDOW, b"x", false)], FLOW_CONTROL),
         ("bytes past the connection's window", &[&both], FLOW_CONTROL),
-        (
-            "a reset past the window",
-            &[&frame(0x04, &[0, 0, STREAM_WINDOW + 1])],
-            FLOW_CONTROL,
-        ),
-        (
-            "bytes past the end",
-            &[&ended, &stream(0, 2, b"c", false)],
-            FINAL_SIZE,
-        ),
-        (
-            "another end",
-            &[&ended, &frame(0x04, &[0, 0, 7])],
-            FINAL_SIZE,
-        ),
+        ("a reset past the window", &[&frame(0x04, &[0, 0, STREAM_WINDOW + 1])], FLOW_CONTROL),
+        ("bytes past the end", &[&ended, &stream(0, 2, b"c", false)], FINAL_SIZE),
+        ("another end", &[&ended, &frame(0x04, &[0, 0, 7])], FINAL_SIZE),
         (
             // The engine does not look at a STREAM frame's end so.
             "a reset before what was sent",
             &[&stream(0, 9, b"x", false), &frame(0x04, &[0, 0, 1])],
             FINAL_SIZE,
         ),
-        (
-            "a stream that the server alone sends on",
-            &[&stream(3, 0, b"x", false)],
-            STREAM_STATE,
-        ),
-        (
-            "one that the server has not opened",
-            &[&stream(1, 0, b"x", false)],
-            STREAM_STATE,
-        ),
-        (
-            "credit for one that the client alone sends on",
-            &[&frame(0x11, &[2, 9])],
-            STREAM_STATE,
-        ),
+        ("a stream that the server alone sends on", &[&stream(3, 0, b"x", false)], STREAM_STATE),
+        ("one that the server has not opened", &[&stream(1, 0, b"x", false)], STREAM_STATE),
+        ("credit for one that the client alone sends on", &[&frame(0x11, &[2, 9])], STREAM_STATE),
         ("a stop of one", &[&frame(0x05, &[2, 9])], STREAM_STATE),
     ]);
 }
@@ -171,42 +128,14 @@ fn stream_limit_violations_close_with_the_rfc_code() {
 #[test]
 fn other_violations_close_with_the_rfc_code() {
     check(&[
-        (
-            "more streams than there are numbers",
-            &[&frame(0x12, &[(1 << 60) + 1])],
-            FRAME_ENCODING,
-        ),
-        (
-            "a frame that nobody knows",
-            &[&[0x40, 0x21]],
-            FRAME_ENCODING,
-        ),
-        (
-            "a frame that is longer than its packet",
-            &[&frame(0x0e, &[0, 0, 9999])],
-            FRAME_ENCODING,
-        ),
-        (
-            "an id that retires later ones",
-            &[&new_id(1, 2)],
-            FRAME_ENCODING,
-        ),
-        (
-            "the retirement of an id that was not given",
-            &[&frame(0x19, &[1000])],
-            VIOLATION,
-        ),
+        ("more streams than there are numbers", &[&frame(0x12, &[(1 << 60) + 1])], FRAME_ENCODING),
+        ("a frame that nobody knows", &[&[0x40, 0x21]], FRAME_ENCODING),
+        ("a frame that is longer than its packet", &[&frame(0x0e, &[0, 0, 9999])], FRAME_ENCODING),
+        ("an id that retires later ones", &[&new_id(1, 2)], FRAME_ENCODING),
+        ("the retirement of an id that was not given", &[&frame(0x19, &[1000])], VIOLATION),
         ("a server's word", &[&[0x1e]], VIOLATION),
-        (
-            "a server's token",
-            &[&[&frame(0x07, &[3])[..], b"abc"].concat()],
-            VIOLATION,
-        ),
-        (
-            "thanks for a packet that was not sent",
-            &[&frame(0x02, &[1 << 20, 0, 0, 0])],
-            VIOLATION,
-        ),
+        ("a server's token", &[&[&frame(0x07, &[3])[..], b"abc"].concat()], VIOLATION),
+        ("thanks for a packet that was not sent", &[&frame(0x02, &[1 << 20, 0, 0, 0])], VIOLATION),
         (
             "handshake bytes far ahead",
             &[&[&frame(0x06, &[1 << 20, 1])[..], b"x"].concat()],
@@ -264,13 +193,7 @@ fn violation_leaves_other_connections_open() {
     connection.finish(stream).unwrap();
     net.run(|_| {});
     // The server answers streams that it has read to the end.
-    assert_eq!(
-        net.connection(CLIENT)
-            .unwrap()
-            .stats()
-            .stream_frames_received,
-        1
-    );
+    assert_eq!(net.connection(CLIENT).unwrap().stats().stream_frames_received, 1);
     assert_eq!(verdict(&mut net, CLIENT), None);
     net.end();
 }
@@ -280,9 +203,7 @@ fn path_challenge_flood_is_answered_within_received_bytes() {
     let mut net = Net::new();
     net.connect();
     net.run(|_| {});
-    let challenges: Vec<u8> = (0..100)
-        .flat_map(|n| [0x1a, n, 1, 2, 3, 4, 5, 6, 7])
-        .collect();
+    let challenges: Vec<u8> = (0..100).flat_map(|n| [0x1a, n, 1, 2, 3, 4, 5, 6, 7]).collect();
     let mut sent_len = 0;
     for _ in 0..100 {
         send(&mut net, CLIENT, &challenges);
@@ -291,10 +212,7 @@ fn path_challenge_flood_is_answered_within_received_bytes() {
         sent_len += wire.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
     }
     assert_eq!(verdict(&mut net, SERVER), None);
-    assert!(
-        sent_len < 100 * PACKET_LEN * 3,
-        "{sent_len} bytes for 100 packets"
-    );
+    assert!(sent_len < 100 * PACKET_LEN * 3, "{sent_len} bytes for 100 packets");
     net.end();
 }
 
@@ -316,9 +234,6 @@ fn sparse_chunks_do_not_pin_their_packets() {
 
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -40,10 +40,7 @@ impl Log {
 
     /// Creates a generator of ids of this length, 1 to 20 bytes.
     pub(crate) fn generator(&self, len: usize) -> Box<dyn ConnectionIdGenerator> {
-        Box::new(Generator {
-            log: self.clone(),
-            random: RandomConnectionIdGenerator::new(len),
-        })
+        Box::new(Generator { log: self.clone(), random: RandomConnectionIdGenerator::new(len) })
     }
 }
 
@@ -55,10 +52,7 @@ struct Generator {
 impl ConnectionIdGenerator for Generator {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut state = self.log.state();
-        let id = state
-            .first
-            .take()
-            .unwrap_or_else(|| self.random.generate_cid());
+        let id = state.first.take().unwrap_or_else(|| self.random.generate_cid());
         state.made.push(id);
         id
     }

@@ -68,11 +68,7 @@ impl Header {
         let (header, sample) = packet.split_at_mut(pn_offset + 4);
         let (first, rest) = header.split_at_mut(1);
         let sample = &sample[..self.0.sample_len()];
-        (
-            sample,
-            &mut first[0],
-            &mut rest[pn_offset - 1..pn_offset + 3],
-        )
+        (sample, &mut first[0], &mut rest[pn_offset - 1..pn_offset + 3])
     }
 }
 

@@ -44,18 +44,16 @@ impl From<quinn_proto::ConnectionError> for ConnectionError {
         use quinn_proto::ConnectionError as Engine;
         match error {
             Engine::VersionMismatch => Self::VersionMismatch,
-            Engine::TransportError(error) => Self::Transport {
-                code: error.code.into(),
-                reason: error.reason,
-            },
+            Engine::TransportError(error) => {
+                Self::Transport { code: error.code.into(), reason: error.reason }
+            }
             Engine::ConnectionClosed(close) => Self::TransportByPeer {
                 code: close.error_code.into(),
                 reason: String::from_utf8_lossy(&close.reason).into_owned(),
             },
-            Engine::ApplicationClosed(close) => Self::ClosedByPeer {
-                code: close.error_code.into_inner(),
-                reason: close.reason,
-            },
+            Engine::ApplicationClosed(close) => {
+                Self::ClosedByPeer { code: close.error_code.into_inner(), reason: close.reason }
+            }
             Engine::Reset => Self::Reset,
             Engine::TimedOut => Self::TimedOut,
             Engine::LocallyClosed => Self::Closed,

@@ -50,9 +50,7 @@ impl crypto::ClientConfig for ClientSessions {
     ) -> Result<Box<dyn crypto::Session>, ConnectError> {
         let version = known(version)?;
         let refused = |_| ConnectError::InvalidServerName(server_name.into());
-        let name = ServerName::try_from(server_name)
-            .map_err(refused)?
-            .to_owned();
+        let name = ServerName::try_from(server_name).map_err(refused)?.to_owned();
         let config = Arc::clone(&self.config);
         let inner = rustls::quic::ClientConnection::new(config, version, name, encoded(params))
             .map_err(|_| ConnectError::UnsupportedVersion)?;
@@ -91,10 +89,7 @@ impl crypto::ServerConfig for ServerSessions {
         dst_cid: &ConnectionId,
     ) -> Result<Keys, UnsupportedVersion> {
         let mut keys = initial_keys(known(number)?, dst_cid, Side::Server, &self.initial);
-        keys.packet.remote = Box::new(Logged {
-            key: keys.packet.remote,
-            to: To::Accepted,
-        });
+        keys.packet.remote = Box::new(Logged { key: keys.packet.remote, to: To::Accepted });
         Ok(keys)
     }
 
@@ -146,11 +141,7 @@ fn pseudo_packet(orig_dst_cid: &ConnectionId, packet: &[u8]) -> Vec<u8> {
 }
 
 fn failed(code: TransportErrorCode, reason: String) -> TransportError {
-    TransportError {
-        code,
-        frame: None,
-        reason,
-    }
+    TransportError { code, frame: None, reason }
 }
 
 /// State of a connection's TLS.
@@ -199,11 +190,7 @@ impl Session {
             version,
             is_reported: false,
             next: None,
-            tls: Tls::Running(Box::new(Running {
-                connection,
-                own,
-                exporter,
-            })),
+            tls: Tls::Running(Box::new(Running { connection, own, exporter })),
             suite,
             log: qlog::current(),
         }
@@ -211,26 +198,17 @@ impl Session {
 
     fn logged(&self, key: Box<dyn PacketKey>) -> Box<dyn PacketKey> {
         match &self.log {
-            Some(log) => Box::new(Logged {
-                key,
-                to: To::Log(Arc::clone(log)),
-            }),
+            Some(log) => Box::new(Logged { key, to: To::Log(Arc::clone(log)) }),
             None => key,
         }
     }
 
     fn logged_pair(&self, keys: KeyPair<Box<dyn PacketKey>>) -> KeyPair<Box<dyn PacketKey>> {
-        KeyPair {
-            local: self.logged(keys.local),
-            remote: self.logged(keys.remote),
-        }
+        KeyPair { local: self.logged(keys.local), remote: self.logged(keys.remote) }
     }
 
     fn logged_keys(&self, keys: Keys) -> Keys {
-        Keys {
-            header: keys.header,
-            packet: self.logged_pair(keys.packet),
-        }
+        Keys { header: keys.header, packet: self.logged_pair(keys.packet) }
     }
 
     /// Drops rustls' connection if it is a server's that is finished: the engine has its keys, and
@@ -289,10 +267,7 @@ impl crypto::Session for Session {
             return None;
         };
         let keys = running.connection.zero_rtt_keys()?;
-        Some((
-            Box::new(Header(keys.header)),
-            self.logged(packet_key(keys.packet, self.version)),
-        ))
+        Some((Box::new(Header(keys.header)), self.logged(packet_key(keys.packet, self.version))))
     }
 
     fn early_data_accepted(&self) -> Option<bool> {

@@ -81,9 +81,7 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let first = *bytes.first()?;
     let size = 1 << (first >> 6);
     let rest = bytes.get(1..size)?.iter();
-    let value = rest.fold(u64::from(first & 0x3f), |value, byte| {
-        value << 8 | u64::from(*byte)
-    });
+    let value = rest.fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte));
     Some((usize::try_from(value).ok()?, size))
 }
 

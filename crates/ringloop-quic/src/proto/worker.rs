@@ -27,9 +27,7 @@ impl WorkerIds {
 
     pub(crate) fn random_key() -> u64 {
         let bytes = RandomConnectionIdGenerator::new(8).generate_cid();
-        bytes
-            .iter()
-            .fold(0, |key, byte| key << 8 | u64::from(*byte))
+        bytes.iter().fold(0, |key, byte| key << 8 | u64::from(*byte))
     }
 
     fn tag(&self, rest: &[u8]) -> [u8; 4] {

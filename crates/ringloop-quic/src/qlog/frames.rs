@@ -30,9 +30,7 @@ impl<'a> Reader<'a> {
         let size = 1usize << (first >> 6);
         let bytes = self.take(size)?;
         let rest = bytes[1..].iter();
-        Some(rest.fold(u64::from(first & 0x3f), |value, byte| {
-            value << 8 | u64::from(*byte)
-        }))
+        Some(rest.fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte)))
     }
 
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -49,10 +47,7 @@ impl<'a> Reader<'a> {
 
 impl Frames {
     pub(super) fn read(payload: &[u8]) -> Self {
-        let mut frames = Self {
-            is_probe: true,
-            ..Self::default()
-        };
+        let mut frames = Self { is_probe: true, ..Self::default() };
         let mut reader = Reader(payload);
         while !reader.0.is_empty() {
             let comma = if frames.json.is_empty() { "" } else { "," };
@@ -76,10 +71,7 @@ impl Frames {
                 let rest = reader.0;
                 let len = rest.iter().take_while(|&&byte| byte == 0).count();
                 reader.0 = &rest[len..];
-                format!(
-                    "{{\"frame_type\":\"padding\",\"payload_length\":{}}}",
-                    len + 1
-                )
+                format!("{{\"frame_type\":\"padding\",\"payload_length\":{}}}", len + 1)
             }
             0x02 | 0x03 => self.ack(reader, kind == 0x03)?,
             0x06 => {
@@ -296,10 +288,7 @@ mod tests {
             assert!(Frames::read(&payload[..end]).json.len() <= frames.json.len());
         }
         let unknown = Frames::read(&[0x01, 0x21, 0xff]);
-        assert_eq!(
-            unknown.json,
-            "{\"frame_type\":\"ping\"},{\"frame_type\":\"unknown\"}"
-        );
+        assert_eq!(unknown.json, "{\"frame_type\":\"ping\"},{\"frame_type\":\"unknown\"}");
         assert_eq!(escaped("a\"b\\\n"), "a\\\"b\\\\\\u000a");
     }
 }

@@ -38,13 +38,7 @@ impl End {
     pub(super) fn of_first_packet(error: ConnectionError, address: SocketAddr) -> Self {
         let end = Self::default();
         let has_answered = true;
-        end.set(
-            error,
-            Some(Unfinished {
-                address,
-                has_answered,
-            }),
-        );
+        end.set(error, Some(Unfinished { address, has_answered }));
         end
     }
 

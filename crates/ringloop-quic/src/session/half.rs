@@ -35,21 +35,12 @@ pub struct SendHalf {
 impl SendHalf {
     /// `is_early`: opened before the handshake was complete, so that the server may reject it.
     pub fn new(id: StreamId, is_early: bool) -> Self {
-        Self {
-            id,
-            is_early,
-            state: Sending::Open,
-            given_up: None,
-            finishes_later: false,
-        }
+        Self { id, is_early, state: Sending::Open, given_up: None, finishes_later: false }
     }
 
     /// Of a stream that only receives.
     pub fn absent(id: StreamId) -> Self {
-        Self {
-            state: Sending::Absent,
-            ..Self::new(id, false)
-        }
+        Self { state: Sending::Absent, ..Self::new(id, false) }
     }
 
     /// The stream's id.
@@ -173,20 +164,12 @@ pub struct RecvHalf {
 impl RecvHalf {
     /// `is_early`: opened before the handshake was complete, so that the server may reject it.
     pub fn new(id: StreamId, is_early: bool) -> Self {
-        Self {
-            id,
-            is_early,
-            state: Receiving::Open,
-            unread: VecDeque::new(),
-        }
+        Self { id, is_early, state: Receiving::Open, unread: VecDeque::new() }
     }
 
     /// Of a stream that only sends.
     pub fn absent(id: StreamId) -> Self {
-        Self {
-            state: Receiving::Absent,
-            ..Self::new(id, false)
-        }
+        Self { state: Receiving::Absent, ..Self::new(id, false) }
     }
 
     /// The stream's id.
@@ -310,19 +293,13 @@ mod tests {
         half.put_back([&b"cd"[..], b"", b"ef"].map(Bytes::from_static).into_iter());
         half.put_back([Bytes::from_static(b"ab")].into_iter());
         assert_eq!(read(&mut half, 0), (Some(Ok(Read::Some(0))), vec![]));
-        assert_eq!(
-            read(&mut half, 3),
-            (Some(Ok(Read::Some(3))), b"abc".to_vec())
-        );
+        assert_eq!(read(&mut half, 3), (Some(Ok(Read::Some(3))), b"abc".to_vec()));
         let first = half.read_known(9, |piece| piece == b"not this one"[..]);
         assert_eq!(first, Some(Ok(Read::Some(1))));
         // Even after the end.
         half.state = Receiving::Finished;
         assert!(half.is_readable());
-        assert_eq!(
-            read(&mut half, 9),
-            (Some(Ok(Read::Some(2))), b"ef".to_vec())
-        );
+        assert_eq!(read(&mut half, 9), (Some(Ok(Read::Some(2))), b"ef".to_vec()));
         assert_eq!(read(&mut half, 9), (Some(Ok(Read::End(0))), vec![]));
         assert!(!half.is_readable() && !half.close());
     }

@@ -136,12 +136,7 @@ pub struct Sessions<T> {
 impl<T> Sessions<T> {
     /// For a core without connections.
     pub fn new(core: Core) -> Self {
-        Self {
-            core,
-            list: Vec::new(),
-            handshake_count: 0,
-            failures: Vec::new(),
-        }
+        Self { core, list: Vec::new(), handshake_count: 0, failures: Vec::new() }
     }
 
     /// Handshakes in progress, of both sides.
@@ -280,9 +275,7 @@ impl<T> Sessions<T> {
     }
 
     fn count_handshake(&mut self, handle: Handle, was_handshaking: bool) {
-        let is_handshaking = self
-            .get(handle)
-            .is_some_and(|session| session.is_handshaking());
+        let is_handshaking = self.get(handle).is_some_and(|session| session.is_handshaking());
         self.handshake_count -= usize::from(was_handshaking && !is_handshaking);
     }
 

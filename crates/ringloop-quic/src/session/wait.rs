@@ -143,9 +143,7 @@ struct Queue<W> {
 
 impl<K, W> Default for Waiters<K, W> {
     fn default() -> Self {
-        Self {
-            queues: HashMap::default(),
-        }
+        Self { queues: HashMap::default() }
     }
 }
 
@@ -225,10 +223,7 @@ impl<K: Eq + Hash, W: Waiter> Waiters<K, W> {
 
 impl<W: Waiter> Queue<W> {
     fn new(first: W) -> Self {
-        Self {
-            first,
-            others: Vec::new(),
-        }
+        Self { first, others: Vec::new() }
     }
 
     /// Returns done waiters; they are searched for each time the count doubles.
@@ -282,11 +277,7 @@ mod tests {
         waiters.add(Wait::DatagramIn, waiting(1000));
         assert!(waiters.iter().count() < 140, "{}", waiters.iter().count());
         let is_last = |waiter: &Numbered| waiter.0 == 1000;
-        assert!(
-            waiters
-                .remove(&Wait::DatagramIn, |waiter| waiter.0 == 0)
-                .is_some()
-        );
+        assert!(waiters.remove(&Wait::DatagramIn, |waiter| waiter.0 == 0).is_some());
         assert!(waiters.find(&Wait::DatagramIn, is_last).is_some());
         let mut taken = Vec::new();
         waiters.take(&Wait::DatagramIn, &mut taken);
@@ -298,15 +289,8 @@ mod tests {
     fn second_reader_waits_only_if_the_first_is_done() {
         let (mut waiters, done) = (Waiters::default(), Rc::new(Cell::new(false)));
         let wait = Wait::Read(StreamId(4));
-        assert!(matches!(
-            waiters.add_only(wait, Numbered(0, Rc::clone(&done))),
-            Ok(None)
-        ));
-        assert!(
-            waiters
-                .add_only(wait, Numbered(1, Rc::clone(&done)))
-                .is_err()
-        );
+        assert!(matches!(waiters.add_only(wait, Numbered(0, Rc::clone(&done))), Ok(None)));
+        assert!(waiters.add_only(wait, Numbered(1, Rc::clone(&done))).is_err());
         done.set(true);
         let old = waiters.add_only(wait, Numbered(2, Rc::default()));
         assert!(matches!(old, Ok(Some(Numbered(0, _)))));

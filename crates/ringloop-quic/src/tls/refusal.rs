@@ -119,10 +119,7 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
             )
         }
         Kind::NotValidYet => format!("the {peer}'s certificate is not valid yet"),
-        Kind::NotValidForNameContext {
-            expected,
-            presented,
-        } => {
+        Kind::NotValidForNameContext { expected, presented } => {
             let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
             let expected = expected.to_str();
             if presented.is_empty() {
@@ -179,17 +176,13 @@ fn listed(protocols: &[Vec<u8>]) -> String {
     if protocols.is_empty() {
         return "none".to_owned();
     }
-    let quoted = protocols
-        .iter()
-        .map(|name| format!("\"{}\"", name.escape_ascii()));
+    let quoted = protocols.iter().map(|name| format!("\"{}\"", name.escape_ascii()));
     quoted.collect::<Vec<_>>().join(", ")
 }
 
 /// The part inside `DnsName("localhost")` and `IpAddress(127.0.0.1)`, as webpki formats them.
 fn bare(name: &str) -> &str {
-    let inner = name
-        .split_once('(')
-        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.unwrap_or(name).trim_matches('"')
 }
 
@@ -248,25 +241,16 @@ mod tests {
             PeerIncompatible::ServerDoesNotSupportTls12Or13,
         ] {
             let server = explain(&error.clone().into(), Side::Server, &seen, &[]);
-            assert!(
-                server.starts_with("the client speaks no TLS 1.3"),
-                "{server}"
-            );
+            assert!(server.starts_with("the client speaks no TLS 1.3"), "{server}");
             let client = explain(&error.into(), Side::Client, &seen, &[]);
-            assert!(
-                client.starts_with("the server speaks no TLS 1.3"),
-                "{client}"
-            );
+            assert!(client.starts_with("the server speaks no TLS 1.3"), "{client}");
         }
         let error = PeerIncompatible::NoKxGroupsInCommon.into();
         let text = explain(&error, Side::Server, &seen, &[]);
         assert_eq!(text, "the client has no key exchange that this end has");
         let error = PeerIncompatible::NullCompressionRequired.into();
         let text = explain(&error, Side::Server, &seen, &[]);
-        assert!(
-            text.ends_with("what TLS 1.3 takes: NullCompressionRequired"),
-            "{text}"
-        );
+        assert!(text.ends_with("what TLS 1.3 takes: NullCompressionRequired"), "{text}");
     }
 
     #[test]

@@ -27,11 +27,7 @@ struct Newest<K, V> {
 
 impl<K: Clone + Eq + Hash, V> Newest<K, V> {
     fn new(len_max: usize) -> Self {
-        Self {
-            entries: HashMap::new(),
-            keys: VecDeque::new(),
-            len_max,
-        }
+        Self { entries: HashMap::new(), keys: VecDeque::new(), len_max }
     }
 
     /// Insert an entry under a key that has none; without memory it is dropped.

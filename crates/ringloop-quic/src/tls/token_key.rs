@@ -32,8 +32,5 @@ pub(crate) fn reset_key(secret: &[u8]) -> Arc<hmac::Key> {
 pub(crate) fn connection_id_key(secret: &[u8]) -> u64 {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let tag = hmac::sign(&key, b"ringloop-quic connection id");
-    tag.as_ref()
-        .iter()
-        .take(8)
-        .fold(0, |key, byte| key << 8 | u64::from(*byte))
+    tag.as_ref().iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte))
 }

@@ -80,9 +80,7 @@ pub(super) fn not_after(der: &CertificateDer<'_>) -> Option<UnixTime> {
 fn number(text: &[u8], count: usize) -> Option<(u64, &[u8])> {
     let (digits, rest) = text.split_at_checked(count)?;
     let value = digits.iter().try_fold(0, |value, digit| {
-        digit
-            .is_ascii_digit()
-            .then(|| 10 * value + u64::from(digit - b'0'))
+        digit.is_ascii_digit().then(|| 10 * value + u64::from(digit - b'0'))
     });
     Some((value?, rest))
 }
@@ -95,11 +93,8 @@ fn moment(year: u64, rest: &[u8]) -> Option<UnixTime> {
     let (minute, rest) = number(rest, 2)?;
     let (second, _) = number(rest, 2)?;
     // Years start in March, so that a leap day is the last one; 400 years have 146097 days.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year.checked_sub(1)?, month + 9)
-    };
+    let (year, month) =
+        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
     let days = days.checked_sub(719_469)?;
     let secs = ((days * 24 + hour) * 60 + minute) * 60 + second;
@@ -143,9 +138,7 @@ impl<'a> Reader<'a> {
             0..=0x7f => (usize::from(first), rest),
             0x81..=0x83 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-                let len = bytes
-                    .iter()
-                    .fold(0, |len, &byte| len << 8 | usize::from(byte));
+                let len = bytes.iter().fold(0, |len, &byte| len << 8 | usize::from(byte));
                 (len, rest)
             }
             _ => return None,

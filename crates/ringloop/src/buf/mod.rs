@@ -64,15 +64,7 @@ impl SendBuf {
     /// happens exactly once, on the thread that owns the driver.
     pub unsafe fn from_raw(ptr: *const u8, len: usize, owner: *mut (), release: Release) -> Self {
         let ptr = ptr.cast_mut();
-        Self {
-            memory: Memory::Foreign(Foreign {
-                ptr,
-                len,
-                owner,
-                release,
-            }),
-            start: 0,
-        }
+        Self { memory: Memory::Foreign(Foreign { ptr, len, owner, release }), start: 0 }
     }
 
     /// Holds bytes until this is dropped.
@@ -100,10 +92,7 @@ impl SendBuf {
     /// Address and length; valid also before an operation of the same link has written the bytes.
     pub fn as_ptr(&self) -> (*const u8, usize) {
         match &self.memory {
-            Memory::Vec(vec) => (
-                vec.as_ptr().wrapping_add(self.start),
-                vec.len() - self.start,
-            ),
+            Memory::Vec(vec) => (vec.as_ptr().wrapping_add(self.start), vec.len() - self.start),
             Memory::Foreign(foreign) => {
                 let at = foreign.ptr.cast_const().wrapping_add(self.start);
                 (at, foreign.len - self.start)
@@ -149,10 +138,7 @@ impl Default for SendBuf {
 
 impl From<Vec<u8>> for SendBuf {
     fn from(vec: Vec<u8>) -> Self {
-        Self {
-            memory: Memory::Vec(vec),
-            start: 0,
-        }
+        Self { memory: Memory::Vec(vec), start: 0 }
     }
 }
 
@@ -215,18 +201,8 @@ impl RecvBuf {
         owner: *mut (),
         release: Release,
     ) -> Self {
-        let foreign = Foreign {
-            ptr,
-            len: capacity,
-            owner,
-            release,
-        };
-        Self {
-            memory: Memory::Foreign(foreign),
-            start: 0,
-            limit: u32::MAX,
-            filled: 0,
-        }
+        let foreign = Foreign { ptr, len: capacity, owner, release };
+        Self { memory: Memory::Foreign(foreign), start: 0, limit: u32::MAX, filled: 0 }
     }
 
     /// Address and length of the room.

@@ -96,10 +96,7 @@ struct Sleep {
 
 impl Sleep {
     fn new(duration: Duration) -> Self {
-        Self {
-            task: Local::current().spawn_remote(time::sleep(duration)),
-            is_over: false,
-        }
+        Self { task: Local::current().spawn_remote(time::sleep(duration)), is_over: false }
     }
 }
 

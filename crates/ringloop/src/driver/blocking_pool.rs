@@ -199,9 +199,7 @@ impl BlockingPool {
             wake,
             generation: Generation::current(),
         };
-        Self {
-            shared: Arc::new(shared),
-        }
+        Self { shared: Arc::new(shared) }
     }
 
     /// Hands a request to the next free thread. Returns it if the queue is full (without an error;
@@ -211,10 +209,7 @@ impl BlockingPool {
         key: Key,
         request: Request,
     ) -> Result<(), (Request, Option<io::Error>)> {
-        let job = Job {
-            key,
-            request: ManuallyDrop::new(Box::new(request)),
-        };
+        let job = Job { key, request: ManuallyDrop::new(Box::new(request)) };
         match self.push(Work::Request(job), None) {
             Ok(()) => Ok(()),
             Err((Work::Request(job), error)) => Err((job.into_request(), error)),
@@ -374,12 +369,8 @@ impl BlockingPool {
 
 fn collected(finished: Vec<(Job, io::Result<u32>)>) -> Vec<Finished> {
     let jobs = finished.into_iter();
-    jobs.map(|(job, result)| Finished {
-        key: job.key,
-        request: job.into_request(),
-        result,
-    })
-    .collect()
+    jobs.map(|(job, result)| Finished { key: job.key, request: job.into_request(), result })
+        .collect()
 }
 
 impl Shared {
@@ -433,9 +424,7 @@ impl Shared {
                 // (invariant 1).
                 job.request.discard(result as i32);
             }
-            LEFT.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(job);
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(job);
             return;
         }
         let first = state.finished.is_empty();
@@ -464,10 +453,7 @@ mod tests {
     }
 
     fn key(index: u32) -> Key {
-        Key {
-            index,
-            generation: 0,
-        }
+        Key { index, generation: 0 }
     }
 
     fn call(pool: &BlockingPool, call: impl FnOnce() + Send + 'static) -> bool {

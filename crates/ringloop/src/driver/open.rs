@@ -45,10 +45,7 @@ fn open(setup: &Setup, wake: Arc<EventFd>, pool: &BlockingPool) -> Result<(Drive
             Ok((Driver::Uring(Box::new(driver)), reason.to_owned()))
         }
         Err(refusal) if choice == Choice::Auto && matches!(refusal.cause, Cause::Polling(_)) => {
-            let without = Setup {
-                polling: None,
-                ..*setup
-            };
+            let without = Setup { polling: None, ..*setup };
             let (driver, reason) = open(&without, wake, pool)?;
             Ok((driver, format!("{reason}; {refusal}")))
         }

@@ -55,11 +55,8 @@ impl ProvidedPools {
             } else {
                 BufferRing::register(ring, group, count, len)?
             };
-            *pool = Some(Pool {
-                ring: ManuallyDrop::new(ring),
-                is_shared,
-                starved: VecDeque::new(),
-            });
+            *pool =
+                Some(Pool { ring: ManuallyDrop::new(ring), is_shared, starved: VecDeque::new() });
         }
         Ok(())
     }
@@ -144,12 +141,8 @@ mod tests {
 
     #[test]
     fn longest_starved_receives_resume_first_one_per_buffer() {
-        let mut ring = Ring::new(&Config {
-            entries: 8,
-            cq_entries: 64,
-            polling: None,
-        })
-        .expect("a ring");
+        let mut ring =
+            Ring::new(&Config { entries: 8, cq_entries: 64, polling: None }).expect("a ring");
         ring.enable().expect("a ring that runs");
         let mut pools = ProvidedPools::default();
         let kind = PoolKind::Streams;
@@ -159,10 +152,8 @@ mod tests {
             pools.starve(kind, *key);
         }
         let claimed = (0..u32::from(kind.buffer_count())).map(|id| {
-            let cqe = Cqe {
-                flags: abi::CQE_F_BUFFER | id << abi::CQE_BUFFER_SHIFT,
-                ..Cqe::default()
-            };
+            let cqe =
+                Cqe { flags: abi::CQE_F_BUFFER | id << abi::CQE_BUFFER_SHIFT, ..Cqe::default() };
             // SAFETY: each buffer is claimed once, and nothing was ever armed.
             unsafe { pools.claim(kind, &cqe) }.expect("offered")
         });

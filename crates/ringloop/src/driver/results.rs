@@ -55,10 +55,7 @@ pub(super) struct Results {
 
 impl Default for Results {
     fn default() -> Self {
-        Self {
-            first: EMPTY,
-            rest: None,
-        }
+        Self { first: EMPTY, rest: None }
     }
 }
 

@@ -229,11 +229,7 @@ impl Slot {
     #[inline]
     fn take_kept(&mut self) -> Option<Taken> {
         let (result, buffer) = self.results.pop()?.into_parts();
-        Some(Taken {
-            result,
-            more: self.phase != Phase::Done || !self.results.is_empty(),
-            buffer,
-        })
+        Some(Taken { result, more: self.phase != Phase::Done || !self.results.is_empty(), buffer })
     }
 
     /// Puts the slot, whose request and results have been taken, on the free list before
@@ -279,11 +275,7 @@ pub(super) struct Table {
 
 impl Table {
     pub fn new() -> Self {
-        Self {
-            chunks: Vec::new(),
-            free_head: NO_SLOT,
-            live_count: 0,
-        }
+        Self { chunks: Vec::new(), free_head: NO_SLOT, live_count: 0 }
     }
 
     /// Operations that have not been freed.
@@ -311,10 +303,7 @@ impl Table {
             Sink::Waker(waker) => Receiver::Waker(waker),
             Sink::Handler(token) => Receiver::Handler(token),
         };
-        let key = Key {
-            index,
-            generation: slot.generation,
-        };
+        let key = Key { index, generation: slot.generation };
         (key, slot)
     }
 
@@ -347,17 +336,8 @@ impl Table {
                 if !more {
                     self.free(key);
                 }
-                let completion = Completion {
-                    result,
-                    more,
-                    buffer,
-                    request,
-                };
-                Ok(Some(Event {
-                    token,
-                    key,
-                    completion,
-                }))
+                let completion = Completion { result, more, buffer, request };
+                Ok(Some(Event { token, key, completion }))
             }
             Receiver::Waker(_) | Receiver::Nobody | Receiver::Free(_) => {
                 if let Some(request) = &mut slot.request {
@@ -398,11 +378,7 @@ impl Table {
         if !matches!(&slot.receiver, Receiver::Waker(known) if known.will_wake(waker)) {
             slot.set_waker(waker);
         }
-        Err(if slot.is(flag::PAUSED) {
-            Wait::Paused
-        } else {
-            Wait::Armed
-        })
+        Err(if slot.is(flag::PAUSED) { Wait::Paused } else { Wait::Armed })
     }
 
     /// The future was dropped: closes results that have arrived. The slot stays until the last
@@ -425,16 +401,10 @@ impl Table {
     /// Every operation that is not free.
     fn live(&self) -> impl Iterator<Item = (Key, &Slot)> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        slots
-            .enumerate()
-            .filter(|(_, slot)| slot.phase != Phase::Free)
-            .map(|(index, slot)| {
-                let key = Key {
-                    index: index as u32,
-                    generation: slot.generation,
-                };
-                (key, slot)
-            })
+        slots.enumerate().filter(|(_, slot)| slot.phase != Phase::Free).map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation };
+            (key, slot)
+        })
     }
 
     /// The keys of all operations, for a driver that closes.
@@ -453,9 +423,7 @@ impl Table {
     /// The cancellable operations that wait for a descriptor.
     pub fn cancellable_on(&self, fd: RawFd) -> Vec<Key> {
         let cancellable = self.cancellable();
-        cancellable
-            .filter_map(|(key, slot)| slot.names(fd).then_some(key))
-            .collect()
+        cancellable.filter_map(|(key, slot)| slot.names(fd).then_some(key)).collect()
     }
 
     /// True if the kernel may still access memory of any operation.
@@ -515,9 +483,7 @@ mod tests {
     use crate::op::Nop;
 
     fn insert(table: &mut Table) -> Key {
-        table
-            .insert(Request::Nop(Nop), Sink::Handler(Token(7)), 0)
-            .0
+        table.insert(Request::Nop(Nop), Sink::Handler(Token(7)), 0).0
     }
 
     #[test]

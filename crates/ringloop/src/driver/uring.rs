@@ -107,14 +107,12 @@ impl UringDriver {
         let ring = Ring::new(&config)?;
         let mut pools = ProvidedPools::default();
         // The other pools are opened on first use.
-        pools
-            .open(&ring, PoolKind::Streams)
-            .map_err(|error| Refusal {
-                cause: match RefusedCall::of(&error) {
-                    Some(refused) => Cause::Call(refused.clone()),
-                    None => Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
-                },
-            })?;
+        pools.open(&ring, PoolKind::Streams).map_err(|error| Refusal {
+            cause: match RefusedCall::of(&error) {
+                Some(refused) => Cause::Call(refused.clone()),
+                None => Cause::Other(error.raw_os_error().unwrap_or(libc::EIO)),
+            },
+        })?;
         Ok(Self {
             ring,
             table: Table::new(),

@@ -29,12 +29,7 @@ pub(super) struct Working {
 
 impl Working {
     pub fn new(pool: BlockingPool) -> Self {
-        Self {
-            pool,
-            in_pool: Vec::new(),
-            waiting: VecDeque::new(),
-            closing: Vec::new(),
-        }
+        Self { pool, in_pool: Vec::new(), waiting: VecDeque::new(), closing: Vec::new() }
     }
 
     /// True if no operation is with the pool.
@@ -103,12 +98,7 @@ impl Working {
         finished: Vec<Finished>,
     ) -> Vec<(Key, io::Result<u32>)> {
         let mut results = Vec::with_capacity(finished.len());
-        for Finished {
-            key,
-            request,
-            result,
-        } in finished
-        {
+        for Finished { key, request, result } in finished {
             if let Some(at) = self.in_pool.iter().position(|(other, _)| *other == key) {
                 self.in_pool.swap_remove(at);
             }

@@ -34,10 +34,7 @@ use std::task::{Context, Poll, ready};
 pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref().to_owned();
     let directory = beside(move || std::fs::read_dir(path)).await?;
-    Ok(ReadDir {
-        found: VecDeque::new(),
-        source: Source::Open(directory),
-    })
+    Ok(ReadDir { found: VecDeque::new(), source: Source::Open(directory) })
 }
 
 /// The entries of a directory in the file system's order, without `.` and `..`.

@@ -41,11 +41,7 @@ pub struct File {
 impl From<OwnedFd> for File {
     /// Takes the descriptor over.
     fn from(fd: OwnedFd) -> Self {
-        Self {
-            fd: fd.into(),
-            kind: Cell::new(None),
-            has_positions: Cell::new(false),
-        }
+        Self { fd: fd.into(), kind: Cell::new(None), has_positions: Cell::new(false) }
     }
 }
 
@@ -153,11 +149,7 @@ impl File {
         let is_bulk = offset.is_some() && buf.as_mut_ptr().1 >= BULK_READ_BYTES;
         let read = Read { fd, buf, offset };
         // The ring would copy cached data on this thread too, a turn of the loop later.
-        let op = if is_bulk {
-            Op::try_first(read)
-        } else {
-            Op::new(read)
-        };
+        let op = if is_bulk { Op::try_first(read) } else { Op::new(read) };
         let (result, buf) = op.await;
         (result, buf.into_vec())
     }
@@ -304,9 +296,7 @@ impl File {
             Err(error) => return (Err(error), bytes),
         };
         let written = beside(move || Ok((write(&mut own, &bytes), bytes)));
-        written
-            .await
-            .unwrap_or_else(|error| (Err(error), Vec::new()))
+        written.await.unwrap_or_else(|error| (Err(error), Vec::new()))
     }
 
     async fn write_buf(&self, buf: SendBuf, offset: Option<u64>) -> (io::Result<usize>, SendBuf) {
@@ -456,13 +446,7 @@ impl File {
     /// It may have happened or not.
     pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let fd = self.on_loop();
-        Op::new(Allocate {
-            fd,
-            mode: 0,
-            offset,
-            len,
-        })
-        .await
+        Op::new(Allocate { fd, mode: 0, offset, len }).await
     }
 
     /// Closes the file and returns a delayed write error. Dropping the file closes it too.

@@ -67,9 +67,6 @@ use std::path::Path;
 /// A path as a C string.
 fn name(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a file's name has a NUL byte in it",
-        )
+        io::Error::new(io::ErrorKind::InvalidInput, "a file's name has a NUL byte in it")
     })
 }

@@ -107,12 +107,8 @@ impl OpenOptions {
     /// # Cancel safety
     /// A file opened by then is closed; a created one exists.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        let open = Open {
-            dir: HERE,
-            path: name(path.as_ref())?,
-            flags: self.flags()?,
-            mode: self.mode,
-        };
+        let open =
+            Open { dir: HERE, path: name(path.as_ref())?, flags: self.flags()?, mode: self.mode };
         Ok(File::from(Op::new(open).await?))
     }
 

@@ -50,11 +50,8 @@ pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
 /// # Cancel safety
 /// It may have happened or not.
 pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
-    let rename = Rename {
-        from: (HERE, name(from.as_ref())?),
-        to: (HERE, name(to.as_ref())?),
-        flags: 0,
-    };
+    let rename =
+        Rename { from: (HERE, name(from.as_ref())?), to: (HERE, name(to.as_ref())?), flags: 0 };
     Op::new(rename).await
 }
 
@@ -80,11 +77,7 @@ pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
 }
 
 async fn unlink(path: &Path, flags: i32) -> io::Result<()> {
-    let unlink = Unlink {
-        dir: HERE,
-        path: name(path)?,
-        flags,
-    };
+    let unlink = Unlink { dir: HERE, path: name(path)?, flags };
     Op::new(unlink).await
 }
 
@@ -98,11 +91,7 @@ async fn unlink(path: &Path, flags: i32) -> io::Result<()> {
 /// # Cancel safety
 /// It may have happened or not.
 pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
-    let make_dir = MakeDir {
-        dir: HERE,
-        path: name(path.as_ref())?,
-        mode: 0o777,
-    };
+    let make_dir = MakeDir { dir: HERE, path: name(path.as_ref())?, mode: 0o777 };
     Op::new(make_dir).await
 }
 
@@ -153,11 +142,7 @@ async fn is_dir(path: &Path) -> bool {
 /// # Cancel safety
 /// It may have happened or not.
 pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
-    let symlink = Symlink {
-        target: name(target.as_ref())?,
-        dir: HERE,
-        path: name(link.as_ref())?,
-    };
+    let symlink = Symlink { target: name(target.as_ref())?, dir: HERE, path: name(link.as_ref())? };
     Op::new(symlink).await
 }
 

@@ -27,11 +27,7 @@ impl Pipe {
         const DEFAULT: usize = 64 * 1024;
         let (reader, writer) = file::pipe()?;
         let capacity = storage::set_pipe_capacity(writer.as_raw_fd(), capacity).unwrap_or(DEFAULT);
-        Ok(Self {
-            reader: reader.into(),
-            writer: writer.into(),
-            capacity,
-        })
+        Ok(Self { reader: reader.into(), writer: writer.into(), capacity })
     }
 
     /// Capacity in bytes.
@@ -101,12 +97,7 @@ pub async fn tee(from: &impl AsRawFd, to: &impl AsRawFd, len: usize) -> io::Resu
 async fn wait(from: RawFd, to: RawFd) -> io::Result<()> {
     for (fd, interest) in [(from, Interest::READ), (to, Interest::WRITE)] {
         let level = false;
-        Op::new(Poll {
-            fd,
-            interest,
-            level,
-        })
-        .await?;
+        Op::new(Poll { fd, interest, level }).await?;
     }
     Ok(())
 }

@@ -68,11 +68,7 @@ impl RegisteredFile {
         let fd = file.on_loop();
         let local = Local::current();
         let slot = local.engine().driver_mut().register_file(fd);
-        Self {
-            fd: RegisteredFd::new(fd, slot),
-            weak_local: local.downgrade(),
-            file,
-        }
+        Self { fd: RegisteredFd::new(fd, slot), weak_local: local.downgrade(), file }
     }
 
     /// Whether it is registered.
@@ -128,11 +124,7 @@ impl RegisteredFile {
         let is_bulk = offset.is_some() && buf.capacity() >= BULK_READ_BYTES;
         let (file, offset) = self.here(offset);
         let read = ReadFixed { file, buf, offset };
-        let op = if is_bulk {
-            Op::try_first(read)
-        } else {
-            Op::new(read)
-        };
+        let op = if is_bulk { Op::try_first(read) } else { Op::new(read) };
         let (result, buf) = op.await;
         (result, buf.unwrap_or_else(nothing))
     }

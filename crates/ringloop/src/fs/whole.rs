@@ -32,9 +32,7 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         len => len.saturating_add(1),
     };
     let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(room)
-        .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    bytes.try_reserve_exact(room).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     loop {
         if bytes.len() == bytes.capacity() {
             // It has grown, or is longer than reported.

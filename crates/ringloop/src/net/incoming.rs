@@ -35,10 +35,7 @@ pub struct Incoming<'a, S> {
 
 /// Accepts one connection; returns exhaustion after [`limits::ACCEPT_PAUSE`].
 pub(super) async fn accept(listener: &Socket) -> io::Result<OwnedFd> {
-    let accept = Accept {
-        fd: listener.on_loop(),
-        multi: false,
-    };
+    let accept = Accept { fd: listener.on_loop(), multi: false };
     let accepted = Op::new(accept).await;
     if accepted.as_ref().is_err_and(is_exhaustion) {
         sleep(limits::ACCEPT_PAUSE).await;
@@ -48,12 +45,7 @@ pub(super) async fn accept(listener: &Socket) -> io::Result<OwnedFd> {
 
 impl<'a, S: From<OwnedFd>> Incoming<'a, S> {
     pub(super) fn new(listener: &'a Socket) -> Self {
-        Self {
-            listener,
-            multi: Multi::default(),
-            stream: PhantomData,
-            late: None,
-        }
+        Self { listener, multi: Multi::default(), stream: PhantomData, late: None }
     }
 
     /// Accepts the next connection.

@@ -23,11 +23,7 @@ pub struct Keepalive {
 impl Default for Keepalive {
     /// A minute of silence, then six probes, one every ten seconds.
     fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(60),
-            interval: Duration::from_secs(10),
-            probes: 6,
-        }
+        Self { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 6 }
     }
 }
 
@@ -36,10 +32,7 @@ pub(super) fn set_keepalive(fd: RawFd, keepalive: Option<Keepalive>) -> io::Resu
         let set = |name, value| set_option_int(fd, libc::IPPROTO_TCP, name, value);
         set(libc::TCP_KEEPIDLE, seconds(keepalive.idle))?;
         set(libc::TCP_KEEPINTVL, seconds(keepalive.interval))?;
-        set(
-            libc::TCP_KEEPCNT,
-            keepalive.probes.clamp(1, PROBES_MAX) as i32,
-        )?;
+        set(libc::TCP_KEEPCNT, keepalive.probes.clamp(1, PROBES_MAX) as i32)?;
     }
     let on = i32::from(keepalive.is_some());
     set_option_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, on)

@@ -114,17 +114,8 @@ struct Mover {
 impl<S: Stream> Polled<S> {
     /// Takes the stream over.
     pub fn new(stream: S) -> Self {
-        let shared = PolledState {
-            stream,
-            writing: RefCell::default(),
-        };
-        Self {
-            shared: Rc::new(shared),
-            reading: Reading::Filled {
-                buf: Vec::new(),
-                taken: 0,
-            },
-        }
+        let shared = PolledState { stream, writing: RefCell::default() };
+        Self { shared: Rc::new(shared), reading: Reading::Filled { buf: Vec::new(), taken: 0 } }
     }
 
     /// The inner stream.
@@ -150,10 +141,8 @@ impl<S: Stream> Polled<S> {
                     let mut buf = std::mem::take(buf);
                     buf.clear();
                     buf.reserve(limits::POLLED_READ_BYTES);
-                    let recv = Recv {
-                        fd: self.stream().socket().on_loop(),
-                        buf: RecvBuf::from(buf),
-                    };
+                    let recv =
+                        Recv { fd: self.stream().socket().on_loop(), buf: RecvBuf::from(buf) };
                     self.reading = Reading::InFlight(Op::new(recv));
                 }
                 Reading::InFlight(op) => {
@@ -264,11 +253,8 @@ impl<S: Stream> Polled<S> {
             return;
         };
         writing.mover_count += 1;
-        writing.mover = Some(Mover {
-            number: writing.mover_count,
-            loop_id: Local::current_id(),
-            waker: None,
-        });
+        writing.mover =
+            Some(Mover { number: writing.mover_count, loop_id: Local::current_id(), waker: None });
         drop(local.spawn(Moving {
             shared: Rc::clone(&self.shared),
             number: writing.mover_count,
@@ -297,11 +283,7 @@ impl Writing {
             return Poll::Ready(Err(error));
         }
         let has_room = left_max > 0 && self.queued.len() <= left_max;
-        if has_room || self.in_flight.is_none() {
-            Poll::Ready(Ok(()))
-        } else {
-            Poll::Pending
-        }
+        if has_room || self.in_flight.is_none() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Sends without waiting; returns whether a send has ended.
@@ -357,11 +339,7 @@ impl Writing {
         // On the ring the kernel sends the rest of a partial send (`op::Send`).
         self.is_in_parts = kind == Kind::Epoll;
         // As `write_all`: alone it would be a batch of one, and the next write would wait behind it.
-        let op = if is_alone {
-            Op::try_first(send)
-        } else {
-            Op::new(send)
-        };
+        let op = if is_alone { Op::try_first(send) } else { Op::new(send) };
         self.in_flight = Some(op);
     }
 }
@@ -386,11 +364,7 @@ impl<S: Stream> Moving<S> {
     fn move_on(&self, waker: &Waker) -> bool {
         let mut borrowed = self.shared.writing.borrow_mut();
         let writing = &mut *borrowed;
-        let Some(mover) = writing
-            .mover
-            .as_mut()
-            .filter(|mover| mover.number == self.number)
-        else {
+        let Some(mover) = writing.mover.as_mut().filter(|mover| mover.number == self.number) else {
             // The stream moved to another loop.
             return true;
         };
@@ -403,11 +377,7 @@ impl<S: Stream> Moving<S> {
         if is_over {
             writing.mover = None;
         }
-        let writer = if has_ended || is_over {
-            writing.writer.take()
-        } else {
-            None
-        };
+        let writer = if has_ended || is_over { writing.writer.take() } else { None };
         // A woken task may call back.
         drop(borrowed);
         if let Some(writer) = writer {
@@ -473,9 +443,7 @@ impl<S: Stream> From<S> for Polled<S> {
 
 impl<S: Stream + fmt::Debug> fmt::Debug for Polled<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Polled")
-            .field("stream", &self.shared.stream)
-            .finish_non_exhaustive()
+        f.debug_struct("Polled").field("stream", &self.shared.stream).finish_non_exhaustive()
     }
 }
 

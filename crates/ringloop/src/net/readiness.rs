@@ -30,12 +30,7 @@ pub struct Readiness<'a> {
 impl<'a> Readiness<'a> {
     /// Watches `fd`, which no other operation of this loop may use meanwhile.
     pub fn new(fd: BorrowedFd<'a>, interest: Interest) -> Self {
-        Self {
-            fd,
-            interest,
-            multi: Multi::default(),
-            weak_local: None,
-        }
+        Self { fd, interest, multi: Multi::default(), weak_local: None }
     }
 
     /// Waits until it is ready, or changed since the last call; returns the directions.

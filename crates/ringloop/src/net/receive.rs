@@ -89,10 +89,7 @@ impl<'a> Receive<'a> {
     ///
     /// Source: `io_uring_prep_recv_multishot(3)`, `IORING_RECVSEND_BUNDLE`.
     pub fn bundled(self) -> Self {
-        Self {
-            pool: PoolKind::Bundles,
-            ..self
-        }
+        Self { pool: PoolKind::Bundles, ..self }
     }
 
     /// Lets the kernel append to large buffers that such streams of the loop share (Linux 6.15): a
@@ -104,10 +101,7 @@ impl<'a> Receive<'a> {
     ///
     /// Source: `io_uring_register_buf_ring(3)`, `IOU_PBUF_RING_INC`.
     pub fn incremental(self) -> Self {
-        Self {
-            pool: PoolKind::Pieces,
-            ..self
-        }
+        Self { pool: PoolKind::Pieces, ..self }
     }
 
     /// Returns the next bytes, at least one; `None` after the end of the stream or an error.
@@ -189,10 +183,7 @@ impl<'a> Receive<'a> {
 
     fn enter_large(&mut self, cx: &mut Context<'_>) -> task::Poll<Item> {
         self.streak = 0;
-        self.way = Way::Large {
-            word: Multi::default(),
-            is_drained: false,
-        };
+        self.way = Way::Large { word: Multi::default(), is_drained: false };
         self.poll_large(cx)
     }
 
@@ -272,11 +263,7 @@ pub struct Datagrams<'a> {
 
 impl<'a> Datagrams<'a> {
     pub(super) fn new(socket: &'a Socket, control: Control) -> Self {
-        Self {
-            socket,
-            control,
-            multi: Multi::default(),
-        }
+        Self { socket, control, multi: Multi::default() }
     }
 
     /// Returns the next datagram, or GRO batch if the socket receives them.

@@ -76,11 +76,7 @@ impl<'a, B: Outgoing> SendAll<'a, B> {
 
     /// Sends bytes that were just received by the system call, as far as the socket has room.
     fn begin_at_once(&mut self, bytes: B, is_alone: bool, waker: &Waker) -> Poll<Sent<B>> {
-        let mut mode = if is_alone {
-            StartMode::TryFirst
-        } else {
-            StartMode::DriverDefault
-        };
+        let mut mode = if is_alone { StartMode::TryFirst } else { StartMode::DriverDefault };
         let mut sent_count = 0;
         if let Some(received) = bytes.just_received() {
             // The rest waits for room.

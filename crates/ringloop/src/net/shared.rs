@@ -23,10 +23,7 @@ impl TcpListener {
     /// Listens on `addr`, shared with other listeners of this user; see
     /// [`ListenOptions::reuse_port`].
     pub fn bind_reuse_port(addr: SocketAddr) -> std::io::Result<Self> {
-        let options = ListenOptions {
-            reuse_port: true,
-            ..ListenOptions::default()
-        };
+        let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
         Self::bind_with(addr, options)
     }
 
@@ -81,9 +78,6 @@ impl TcpListener {
             workers.spawn_on(worker, move || serve(Self::from(descriptor)))
         };
         let handles = descriptors.into_iter().enumerate().map(start);
-        Ok(ServeHandles {
-            local_addr,
-            handles: handles.collect::<Result<_, _>>()?,
-        })
+        Ok(ServeHandles { local_addr, handles: handles.collect::<Result<_, _>>()? })
     }
 }

@@ -53,15 +53,9 @@ impl Socket {
     /// Receives up to the capacity of `buf`.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let room = buf.capacity();
-        let recv = Recv {
-            fd: self.on_loop(),
-            buf: RecvBuf::from(buf),
-        };
-        let (result, buf) = if self.is_drained.take() {
-            Op::poll_first(recv).await
-        } else {
-            Op::new(recv).await
-        };
+        let recv = Recv { fd: self.on_loop(), buf: RecvBuf::from(buf) };
+        let (result, buf) =
+            if self.is_drained.take() { Op::poll_first(recv).await } else { Op::new(recv).await };
         let is_short = matches!(result, Ok(count) if count > 0 && count < room);
         self.is_drained.set(is_short);
         (result, buf.into_vec())
@@ -69,10 +63,7 @@ impl Socket {
 
     /// Sends some of `bytes`.
     pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let send = Send {
-            fd: self.on_loop(),
-            buf: bytes.into(),
-        };
+        let send = Send { fd: self.on_loop(), buf: bytes.into() };
         let (result, buf) = Op::new(send).await;
         (result, buf.into_vec().unwrap_or_default())
     }
@@ -130,10 +121,7 @@ impl Socket {
         let fd = self.on_loop();
         if SendZeroCopy::is_possible() {
             let request = match bufs.len() {
-                1 => Request::SendZc(SendZc::new(Send {
-                    fd,
-                    buf: bufs.remove(0),
-                })),
+                1 => Request::SendZc(SendZc::new(Send { fd, buf: bufs.remove(0) })),
                 _ => Request::SendMsgZc(SendMsgZc::new(SendMsg::new(fd, bufs))),
             };
             let (result, back) = SendZeroCopy::new(request).await;
@@ -184,10 +172,7 @@ impl Socket {
 
     /// Receives without removing the bytes from the socket.
     pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let peek = op::Peek {
-            fd: self.on_loop(),
-            buf: RecvBuf::from(buf),
-        };
+        let peek = op::Peek { fd: self.on_loop(), buf: RecvBuf::from(buf) };
         let (result, buf) = Op::new(peek).await;
         (result, buf.into_vec())
     }
@@ -195,24 +180,14 @@ impl Socket {
 
 impl fmt::Debug for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Socket")
-            .field("fd", &self.fd)
-            .finish_non_exhaustive()
+        f.debug_struct("Socket").field("fd", &self.fd).finish_non_exhaustive()
     }
 }
 
 fn needs_copy(error: &io::Error) -> bool {
     // `EAGAIN`, `EINTR`: the kernel has stopped waiting for room; a plain send waits again.
-    let refusals = [
-        libc::EOPNOTSUPP,
-        libc::ENOMEM,
-        libc::ENOBUFS,
-        libc::EAGAIN,
-        libc::EINTR,
-    ];
-    error
-        .raw_os_error()
-        .is_some_and(|errno| refusals.contains(&errno))
+    let refusals = [libc::EOPNOTSUPP, libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN, libc::EINTR];
+    error.raw_os_error().is_some_and(|errno| refusals.contains(&errno))
 }
 
 /// Drops the first `count` bytes of several buffers.
@@ -231,11 +206,7 @@ fn into_vecs(bufs: Vec<SendBuf>) -> Vec<Vec<u8>> {
 
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
-        Self {
-            fd: fd.into(),
-            is_drained: Cell::new(false),
-            cancel_count: Cell::new(0),
-        }
+        Self { fd: fd.into(), is_drained: Cell::new(false), cancel_count: Cell::new(0) }
     }
 }
 

@@ -77,10 +77,7 @@ pub struct WriteHalf<S: Whole> {
 
 impl<S: Whole> WriteHalf<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self {
-            stream,
-            ends: S::ENDS_AT_DROP,
-        }
+        Self { stream, ends: S::ENDS_AT_DROP }
     }
 
     /// Sends some of `bytes`; returns the count.

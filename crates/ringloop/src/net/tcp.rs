@@ -38,11 +38,7 @@ pub struct ListenOptions {
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self {
-            reuse_port: false,
-            reuse_address: true,
-            backlog: libc::SOMAXCONN,
-        }
+        Self { reuse_port: false, reuse_address: true, backlog: libc::SOMAXCONN }
     }
 }
 
@@ -99,9 +95,7 @@ impl TcpListener {
     /// # Cancel safety
     /// A connection accepted while the future is dropped is closed.
     pub async fn accept(&self) -> io::Result<TcpStream> {
-        Ok(TcpStream {
-            socket: incoming::accept(&self.socket).await?.into(),
-        })
+        Ok(TcpStream { socket: incoming::accept(&self.socket).await?.into() })
     }
 
     /// Accepts by one multishot accept: up to `limits::UNTAKEN_CONNECTIONS_MAX` connections are
@@ -259,14 +253,9 @@ fn open(addr: SocketAddr) -> io::Result<Socket> {
 }
 
 pub(super) fn domain(addr: SocketAddr) -> i32 {
-    if addr.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    }
+    if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
 pub(super) fn inet(addr: SockAddr) -> io::Result<SocketAddr> {
-    addr.to_std()
-        .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    addr.to_std().ok_or_else(|| io::ErrorKind::Unsupported.into())
 }

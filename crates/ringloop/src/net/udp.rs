@@ -146,10 +146,8 @@ impl UdpSocket {
         &self,
         datagrams: &[(&[u8], Option<SocketAddr>)],
     ) -> (usize, io::Result<()>) {
-        let to: Vec<Option<SockAddr>> = datagrams
-            .iter()
-            .map(|(_, to)| to.map(SockAddr::from))
-            .collect();
+        let to: Vec<Option<SockAddr>> =
+            datagrams.iter().map(|(_, to)| to.map(SockAddr::from)).collect();
         let mut sent_count = 0;
         while sent_count < datagrams.len() {
             let fd = self.socket.on_loop();
@@ -161,11 +159,7 @@ impl UdpSocket {
                 Ok(count) => sent_count += count,
                 Err(error) if error.is_of_segmentation() => self.batch.unsegmented.set(true),
                 Err(error) if error.error.kind() == io::ErrorKind::WouldBlock => {
-                    let poll = Poll {
-                        fd,
-                        interest: Interest::WRITE,
-                        level: false,
-                    };
+                    let poll = Poll { fd, interest: Interest::WRITE, level: false };
                     if let Err(error) = Op::new(poll).await {
                         return (sent_count, Err(error));
                     }
@@ -190,11 +184,7 @@ impl UdpSocket {
 
     /// Waits until the send buffer has room.
     pub async fn writable(&self) -> io::Result<()> {
-        let poll = Poll {
-            fd: self.socket.on_loop(),
-            interest: Interest::WRITE,
-            level: false,
-        };
+        let poll = Poll { fd: self.socket.on_loop(), interest: Interest::WRITE, level: false };
         Op::new(poll).await.map(drop)
     }
 
@@ -256,10 +246,7 @@ impl UdpSocket {
 
 impl From<Socket> for UdpSocket {
     fn from(socket: Socket) -> Self {
-        Self {
-            socket,
-            batch: Batch::default(),
-        }
+        Self { socket, batch: Batch::default() }
     }
 }
 

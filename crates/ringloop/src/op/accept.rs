@@ -50,11 +50,7 @@ impl Operation for Accept {
     }
 
     fn shape(&self) -> Shape {
-        if self.multi {
-            Shape::Multi
-        } else {
-            Shape::Once
-        }
+        if self.multi { Shape::Multi } else { Shape::Once }
     }
 
     fn discard(&mut self, result: i32) {
@@ -72,10 +68,7 @@ impl Completable for Accept {
 
     fn single(self) -> Self {
         // A future takes one completion; further connections would be closed.
-        Self {
-            multi: false,
-            ..self
-        }
+        Self { multi: false, ..self }
     }
 
     fn complete(ended: Ended<Self>) -> Self::Output {

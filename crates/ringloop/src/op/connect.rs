@@ -26,11 +26,7 @@ pub struct Connect {
 impl Connect {
     /// Connects the socket `fd` to `addr`.
     pub fn new(fd: RawFd, addr: SockAddr) -> Self {
-        Self {
-            fd,
-            addr: Box::new(addr),
-            started: false,
-        }
+        Self { fd, addr: Box::new(addr), started: false }
     }
 }
 

@@ -84,10 +84,7 @@ struct Incoming {
 }
 
 fn empty_iovec() -> libc::iovec {
-    libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    }
+    libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }
 }
 
 impl SendDescriptors {
@@ -107,10 +104,8 @@ impl SendDescriptors {
     fn header(&mut self) -> *const libc::msghdr {
         let parts = &mut *self.parts;
         let bytes = parts.buf.as_slice();
-        parts.iovec = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
+        parts.iovec =
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let (at, len) = parts.rights.as_mut_ptr();
         parts.header.msg_iov = &raw mut parts.iovec;
         parts.header.msg_iovlen = 1;
@@ -138,10 +133,7 @@ impl RecvDescriptors {
     fn header(&mut self) -> *mut libc::msghdr {
         let parts = &mut *self.parts;
         let (ptr, capacity) = parts.buf.as_mut_ptr();
-        parts.iovec = libc::iovec {
-            iov_base: ptr.cast(),
-            iov_len: capacity,
-        };
+        parts.iovec = libc::iovec { iov_base: ptr.cast(), iov_len: capacity };
         let (at, len) = parts.rights.as_mut_ptr();
         parts.header.msg_iov = &raw mut parts.iovec;
         parts.header.msg_iovlen = 1;

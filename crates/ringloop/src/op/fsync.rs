@@ -21,11 +21,7 @@ impl Operation for Fsync {
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::OP_FSYNC;
         sqe.fd = self.fd;
-        sqe.op_flags = if self.data_only {
-            abi::FSYNC_DATASYNC
-        } else {
-            0
-        };
+        sqe.op_flags = if self.data_only { abi::FSYNC_DATASYNC } else { 0 };
     }
 
     fn need(&self) -> Need {

@@ -21,9 +21,6 @@ impl Key {
 
     pub(crate) fn from_user_data(user_data: u64) -> Self {
         let generation = (user_data >> 32) as u32 & GENERATION_MASK;
-        Self {
-            index: user_data as u32,
-            generation,
-        }
+        Self { index: user_data as u32, generation }
     }
 }

@@ -171,10 +171,7 @@ impl<T> Ended<T> {
     /// The end of an operation that completed before it was submitted.
     pub(crate) fn of(result: i32, request: T) -> Self {
         let result = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-        Self {
-            result,
-            request: Some(request),
-        }
+        Self { result, request: Some(request) }
     }
 
     /// The count of bytes, or the error, and what `parts` takes out of the request: its buffers.

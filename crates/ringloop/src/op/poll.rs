@@ -50,11 +50,7 @@ impl Operation for Poll {
     }
 
     fn shape(&self) -> Shape {
-        if self.level {
-            Shape::Level
-        } else {
-            Shape::Once
-        }
+        if self.level { Shape::Level } else { Shape::Once }
     }
 }
 
@@ -63,10 +59,7 @@ impl Completable for Poll {
 
     fn single(self) -> Self {
         // A future takes one completion.
-        Self {
-            level: false,
-            ..self
-        }
+        Self { level: false, ..self }
     }
 
     fn complete(ended: Ended<Self>) -> Self::Output {

@@ -36,11 +36,7 @@ impl PollListener {
             Kind::Uring => set_of(fd).ok(),
             Kind::Epoll => None,
         };
-        Self {
-            fd,
-            level: level || set.is_none(),
-            set,
-        }
+        Self { fd, level: level || set.is_none(), set }
     }
 }
 
@@ -70,10 +66,6 @@ impl Operation for PollListener {
     }
 
     fn shape(&self) -> Shape {
-        if self.level {
-            Shape::Level
-        } else {
-            Shape::Edge
-        }
+        if self.level { Shape::Level } else { Shape::Edge }
     }
 }

@@ -81,11 +81,7 @@ pub struct RecvMulti {
 impl RecvMulti {
     /// Receives from a socket that stays open until the operation's last completion.
     pub fn new(fd: RawFd) -> Self {
-        Self {
-            fd,
-            rearms: true,
-            pool: PoolKind::Streams,
-        }
+        Self { fd, rearms: true, pool: PoolKind::Streams }
     }
 
     /// Receives from a socket that may be closed by another owner, and its number reused. While the
@@ -93,19 +89,13 @@ impl RecvMulti {
     /// re-arm by the number but completes without `more`: with the bytes, or with `-ENOBUFS` once
     /// buffers are back. The owner then checks the socket and submits again.
     pub fn borrowed(fd: RawFd) -> Self {
-        Self {
-            rearms: false,
-            ..Self::new(fd)
-        }
+        Self { rearms: false, ..Self::new(fd) }
     }
 
     /// Receives into `pool`, which the driver must have ([`crate::driver::Driver::receive_pool`]).
     /// Only for futures.
     pub(crate) fn into_pool(fd: RawFd, pool: PoolKind) -> Self {
-        Self {
-            pool,
-            ..Self::new(fd)
-        }
+        Self { pool, ..Self::new(fd) }
     }
 }
 

@@ -20,10 +20,7 @@ impl RecvPooled {
     /// Receives up to `len_max` bytes, at most a pool buffer.
     pub(crate) fn new(fd: RawFd, len_max: usize) -> Self {
         let buf_len = PoolKind::Singles.buffer_len();
-        Self {
-            fd,
-            len_max: u32::try_from(len_max).map_or(buf_len, |len| len.min(buf_len)),
-        }
+        Self { fd, len_max: u32::try_from(len_max).map_or(buf_len, |len| len.min(buf_len)) }
     }
 
     /// Most bytes to receive.

@@ -27,21 +27,10 @@ struct Parts {
 impl RecvMsg {
     /// Receives into `buf`.
     pub fn new(fd: RawFd, buf: RecvBuf) -> Self {
-        let iovec = libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        };
+        let iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let header = empty_message();
         let source = SockAddr::empty();
-        Self {
-            fd,
-            parts: Box::new(Parts {
-                buf,
-                source,
-                iovec,
-                header,
-            }),
-        }
+        Self { fd, parts: Box::new(Parts { buf, source, iovec, header }) }
     }
 
     /// The buffer, and the source address.
@@ -52,10 +41,7 @@ impl RecvMsg {
     fn header(&mut self) -> *mut libc::msghdr {
         let parts = &mut *self.parts;
         let (ptr, capacity) = parts.buf.as_mut_ptr();
-        parts.iovec = libc::iovec {
-            iov_base: ptr.cast(),
-            iov_len: capacity,
-        };
+        parts.iovec = libc::iovec { iov_base: ptr.cast(), iov_len: capacity };
         parts.header.msg_name = parts.source.as_mut_ptr().cast();
         parts.header.msg_namelen = parts.source.len();
         parts.header.msg_iov = &raw mut parts.iovec;
@@ -89,11 +75,7 @@ impl Operation for RecvMsg {
     fn finish(&mut self, result: i32) -> i32 {
         let parts = &mut *self.parts;
         parts.buf.finish(result);
-        let len = if result < 0 {
-            0
-        } else {
-            parts.header.msg_namelen
-        };
+        let len = if result < 0 { 0 } else { parts.header.msg_namelen };
         parts.source.set_len(len);
         result
     }

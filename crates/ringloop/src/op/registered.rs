@@ -43,13 +43,7 @@ impl RegisteredBuf {
             0 => 0,
             _ => memory.as_ptr().align_offset(PAGE_BYTES),
         };
-        Self {
-            memory,
-            start,
-            filled: 0,
-            written: 0,
-            slot: None,
-        }
+        Self { memory, start, filled: 0, written: 0, slot: None }
     }
 
     /// Stores the driver's registration.
@@ -144,11 +138,7 @@ pub struct RegisteredFd {
 impl RegisteredFd {
     pub(crate) fn new(fd: RawFd, slot: Option<Slot>) -> Self {
         let slot = slot.map(Rc::new);
-        Self {
-            fd,
-            is_waited_for: false,
-            slot,
-        }
+        Self { fd, is_waited_for: false, slot }
     }
 
     /// The same, for pollable files: a pipe, a socket.

@@ -63,10 +63,7 @@ impl SendDatagram {
     }
 
     fn with(message: Message) -> Self {
-        Self {
-            message,
-            stage: Stage::Sending,
-        }
+        Self { message, stage: Stage::Sending }
     }
 
     /// The datagram that was sent.

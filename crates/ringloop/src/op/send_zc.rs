@@ -49,11 +49,7 @@ impl Report {
             }
             Self::Count | Self::Done(_) => {
                 // `IORING_NOTIF_USAGE_ZC_COPIED` is the sign bit.
-                *self = Self::Done(if result < 0 {
-                    Transfer::Copied
-                } else {
-                    Transfer::ZeroCopy
-                });
+                *self = Self::Done(if result < 0 { Transfer::Copied } else { Transfer::ZeroCopy });
                 0
             }
         }
@@ -80,10 +76,7 @@ pub enum Transfer {
 impl<S> ZeroCopy<S> {
     /// Sends what `send` would.
     pub fn new(send: S) -> Self {
-        Self {
-            send,
-            report: Report::None,
-        }
+        Self { send, report: Report::None }
     }
 }
 
@@ -132,20 +125,12 @@ mod tests {
 
     #[test]
     fn first_result_is_the_count_and_the_second_the_transfer() {
-        let send = || {
-            SendZc::new(Send {
-                fd: 0,
-                buf: vec![1, 2, 3].into(),
-            })
-        };
+        let send = || SendZc::new(Send { fd: 0, buf: vec![1, 2, 3].into() });
         let mut copied = send();
         assert_eq!((copied.finish(3), copied.finish(i32::MIN)), (3, 0));
         assert_eq!(copied.into_parts().1, Transfer::Copied);
         let mut failed = send();
-        assert_eq!(
-            (failed.finish(-libc::EPIPE), failed.finish(0)),
-            (-libc::EPIPE, 0)
-        );
+        assert_eq!((failed.finish(-libc::EPIPE), failed.finish(0)), (-libc::EPIPE, 0));
         assert_eq!(failed.into_parts().1, Transfer::ZeroCopy);
     }
 }

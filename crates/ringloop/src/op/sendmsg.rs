@@ -40,15 +40,7 @@ impl SendMsg {
 
     fn with(fd: RawFd, bufs: Vec<SendBuf>, to: Option<SockAddr>) -> Self {
         let header = empty_message();
-        Self {
-            fd,
-            parts: Box::new(Parts {
-                bufs,
-                to,
-                iovecs: Vec::new(),
-                header,
-            }),
-        }
+        Self { fd, parts: Box::new(Parts { bufs, to, iovecs: Vec::new(), header }) }
     }
 
     /// The buffers that were sent.

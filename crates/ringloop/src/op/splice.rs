@@ -26,12 +26,7 @@ impl Splice {
     /// Moves at most `len` bytes; an offset of `None` is the descriptor's own position, and
     /// required for a pipe.
     pub fn new(from: (RawFd, Option<u64>), to: (RawFd, Option<u64>), len: u32) -> Self {
-        Self {
-            from,
-            to,
-            len,
-            waits_for: None,
-        }
+        Self { from, to, len, waits_for: None }
     }
 
     fn splice(&self) -> io::Result<u32> {
@@ -92,26 +87,17 @@ const ERESTARTSYS: i32 = 512;
 
 /// The result; only a cancel interrupts a wait on a kernel thread.
 pub(super) fn unless_interrupted(result: i32) -> i32 {
-    if result == -ERESTARTSYS {
-        -libc::ECANCELED
-    } else {
-        result
-    }
+    if result == -ERESTARTSYS { -libc::ECANCELED } else { result }
 }
 
 /// Which of two ends to wait for: the input for bytes, then the output for room. Both are polled,
 /// so that an error of either shows at once.
 pub(super) fn not_ready(from: RawFd, to: RawFd) -> io::Result<Option<(RawFd, Interest)>> {
     let ends = [(from, Interest::READ), (to, Interest::WRITE)];
-    let (has_bytes, has_room) = (
-        file::poll_now(from, Interest::READ)?,
-        file::poll_now(to, Interest::WRITE)?,
-    );
+    let (has_bytes, has_room) =
+        (file::poll_now(from, Interest::READ)?, file::poll_now(to, Interest::WRITE)?);
     let ready = [has_bytes, has_room];
-    Ok(ends
-        .into_iter()
-        .zip(ready)
-        .find_map(|(end, ready)| ready.is_none().then_some(end)))
+    Ok(ends.into_iter().zip(ready).find_map(|(end, ready)| ready.is_none().then_some(end)))
 }
 
 impl Completable for Splice {

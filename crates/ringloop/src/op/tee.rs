@@ -24,12 +24,7 @@ pub struct Tee {
 impl Tee {
     /// Copies at most `len` bytes.
     pub fn new(from: RawFd, to: RawFd, len: u32) -> Self {
-        Self {
-            from,
-            to,
-            len,
-            waits_for: None,
-        }
+        Self { from, to, len, waits_for: None }
     }
 }
 

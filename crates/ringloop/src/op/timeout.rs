@@ -26,20 +26,13 @@ impl Timeout {
 
     /// Completes when the monotonic clock reaches `deadline_ns`.
     pub fn at(deadline_ns: u64) -> Self {
-        Self {
-            deadline_ns,
-            limit: None,
-            timespec: [0; 2],
-        }
+        Self { deadline_ns, limit: None, timespec: [0; 2] }
     }
 
     /// Limits the operation before it in a link of the ring; completes with 0 if the time ran out
     /// first, otherwise with `ECANCELED`.
     pub(crate) fn of_link(limit: Duration) -> Self {
-        Self {
-            limit: Some(limit),
-            ..Self::after(limit)
-        }
+        Self { limit: Some(limit), ..Self::after(limit) }
     }
 }
 
@@ -55,10 +48,7 @@ impl Operation for Timeout {
             sqe.len = 1;
             return;
         }
-        self.timespec = [
-            (self.deadline_ns / NS) as i64,
-            (self.deadline_ns % NS) as i64,
-        ];
+        self.timespec = [(self.deadline_ns / NS) as i64, (self.deadline_ns % NS) as i64];
         sqe.opcode = abi::OP_TIMEOUT;
         sqe.fd = -1;
         sqe.addr = (&raw const self.timespec) as u64;

@@ -47,9 +47,7 @@ struct Parts<B> {
 impl<B: Piece> Vector<B> {
     pub fn new(bufs: Vec<B>) -> Self {
         let iovecs = Vec::new();
-        Self {
-            parts: Box::new(Parts { bufs, iovecs }),
-        }
+        Self { parts: Box::new(Parts { bufs, iovecs }) }
     }
 
     pub fn into_bufs(self) -> Vec<B> {
@@ -66,10 +64,7 @@ impl<B: Piece> Vector<B> {
         iovecs.clear();
         iovecs.extend(bufs.iter_mut().take(FILE_VECTOR_MAX).map(|buf| {
             let (ptr, iov_len) = buf.piece();
-            libc::iovec {
-                iov_base: ptr.cast(),
-                iov_len,
-            }
+            libc::iovec { iov_base: ptr.cast(), iov_len }
         }));
         iovecs
     }
@@ -113,10 +108,7 @@ pub(super) fn name_all(bufs: &[SendBuf], iovecs: &mut Vec<libc::iovec>) {
     iovecs.clear();
     iovecs.extend(bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
         let bytes = buf.as_slice();
-        libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        }
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
     }));
 }
 

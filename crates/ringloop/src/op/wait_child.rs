@@ -28,10 +28,6 @@ impl Operation for WaitChild {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        if process::has_ended(self.pidfd)? {
-            Ok(0)
-        } else {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
+        if process::has_ended(self.pidfd)? { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 }

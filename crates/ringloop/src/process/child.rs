@@ -53,12 +53,7 @@ impl Child {
             let stderr = std.stderr.take().map(OwnedFd::from);
             let stdin = stdin.map(PipeWriter::new).transpose()?;
             let stdout = stdout.map(PipeReader::new).transpose()?;
-            Ok((
-                pidfd,
-                stdin,
-                stdout,
-                stderr.map(PipeReader::new).transpose()?,
-            ))
+            Ok((pidfd, stdin, stdout, stderr.map(PipeReader::new).transpose()?))
         });
         let (pidfd, stdin, stdout, stderr) = match opened {
             Ok(opened) => opened,
@@ -152,11 +147,7 @@ impl Running {
         if waits {
             return Op::new(WaitChild { pidfd }).await;
         }
-        let poll = Poll {
-            fd: pidfd,
-            interest: Interest::READ,
-            level: false,
-        };
+        let poll = Poll { fd: pidfd, interest: Interest::READ, level: false };
         Op::new(poll).await.map(drop)
     }
 }

@@ -39,11 +39,7 @@ pub struct Command {
 impl From<std::process::Command> for Command {
     /// Takes it over; [`Command::output`] replaces its settings of input and outputs.
     fn from(std: std::process::Command) -> Self {
-        Self {
-            std,
-            is_set: [false; 3],
-            kill_on_drop: false,
-        }
+        Self { std, is_set: [false; 3], kill_on_drop: false }
     }
 }
 
@@ -152,11 +148,7 @@ impl Command {
         drop(child.stdin.take());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = future::join(read_all(stdout), read_all(stderr)).await;
-        Ok(Output {
-            status: child.wait().await?,
-            stdout: stdout?,
-            stderr: stderr?,
-        })
+        Ok(Output { status: child.wait().await?, stdout: stdout?, stderr: stderr? })
     }
 }
 

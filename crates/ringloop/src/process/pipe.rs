@@ -34,11 +34,7 @@ impl PipeReader {
     /// # Cancel safety
     /// Bytes read while the future is dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let read = Read {
-            fd: self.0.on_loop(),
-            buf: RecvBuf::from(buf),
-            offset: None,
-        };
+        let read = Read { fd: self.0.on_loop(), buf: RecvBuf::from(buf), offset: None };
         let (result, buf) = Op::new(read).await;
         (result, buf.into_vec())
     }
@@ -86,11 +82,7 @@ impl PipeWriter {
     }
 
     async fn write_buf(&self, buf: SendBuf) -> (io::Result<usize>, SendBuf) {
-        let write = Write {
-            fd: self.0.on_loop(),
-            buf,
-            offset: None,
-        };
+        let write = Write { fd: self.0.on_loop(), buf, offset: None };
         Op::new(write).await
     }
 }

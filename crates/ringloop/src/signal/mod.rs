@@ -104,11 +104,7 @@ impl Signals {
     /// handler must not return (`SIGSEGV` and the like); `EMFILE`; `EAGAIN` beyond 64 listeners.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let numbers: Vec<i32> = signals.iter().map(|signal| signal.0).collect();
-        Ok(Self {
-            listener: Listener::new(&numbers)?,
-            taken: VecDeque::new(),
-            weak_local: None,
-        })
+        Ok(Self { listener: Listener::new(&numbers)?, taken: VecDeque::new(), weak_local: None })
     }
 
     /// Waits for the next signal; of several, returns the lowest number first.
@@ -122,11 +118,8 @@ impl Signals {
                 return Ok(signal);
             }
             self.weak_local = Some(Local::current().downgrade());
-            let poll = Poll {
-                fd: self.listener.as_raw_fd(),
-                interest: Interest::READ,
-                level: false,
-            };
+            let poll =
+                Poll { fd: self.listener.as_raw_fd(), interest: Interest::READ, level: false };
             Op::new(poll).await?;
         }
     }

@@ -31,9 +31,7 @@ pub(super) fn channel<T, P: Place>(capacity: usize) -> (Sender<T, P>, Receiver<T
         closed: false,
         receiver: None,
     }));
-    let sender = Sender {
-        state: state.clone(),
-    };
+    let sender = Sender { state: state.clone() };
     (sender, Receiver { state })
 }
 
@@ -78,11 +76,7 @@ impl<T, P: Place> Sender<T, P> {
     /// # Cancel safety
     /// Cancel safe: a dropped send has sent nothing.
     pub fn send(&self, value: T) -> Send<'_, T, P> {
-        Send {
-            sender: self,
-            value: Some(value),
-            ticket: None,
-        }
+        Send { sender: self, value: Some(value), ticket: None }
     }
 
     /// Sends `value` if there is a place.
@@ -112,9 +106,7 @@ impl<T, P: Place> Sender<T, P> {
 impl<T, P: Place> Clone for Sender<T, P> {
     fn clone(&self) -> Self {
         P::with(&self.state, |state| state.senders += 1);
-        Self {
-            state: self.state.clone(),
-        }
+        Self { state: self.state.clone() }
     }
 }
 
@@ -266,17 +258,13 @@ impl<T, P: Place> Drop for Receiver<T, P> {
 
 impl<T, P: Place> fmt::Debug for Sender<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("is_closed", &self.is_closed())
-            .finish()
+        f.debug_struct("Sender").field("is_closed", &self.is_closed()).finish()
     }
 }
 
 impl<T, P: Place> fmt::Debug for Receiver<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver")
-            .field("len", &self.len())
-            .finish()
+        f.debug_struct("Receiver").field("len", &self.len()).finish()
     }
 }
 

@@ -102,10 +102,7 @@ impl<T, P: Place> Mutex<T, P> {
 
     /// For the holder of the lock (invariant 1).
     fn guard(&self) -> MutexGuard<'_, T, P> {
-        MutexGuard {
-            mutex: self,
-            value: PhantomData,
-        }
+        MutexGuard { mutex: self, value: PhantomData }
     }
 
     /// Takes the lock, or enters the line and sets `ticket`.
@@ -171,10 +168,7 @@ struct Locking<'a, T, P: Place> {
 
 impl<'a, T, P: Place> Locking<'a, T, P> {
     fn new(mutex: &'a Mutex<T, P>) -> Self {
-        Self {
-            mutex,
-            ticket: None,
-        }
+        Self { mutex, ticket: None }
     }
 }
 

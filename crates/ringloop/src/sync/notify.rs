@@ -33,29 +33,24 @@ impl<P: Place> Default for Notify<P> {
 impl<P: Place> Clone for Notify<P> {
     /// A handle of the same `Notify`.
     fn clone(&self) -> Self {
-        Self {
-            state: self.state.clone(),
-        }
+        Self { state: self.state.clone() }
     }
 }
 
 impl<P: Place> Notify<P> {
     /// Without a notification.
     pub fn new() -> Self {
-        Self {
-            state: P::share(P::cell(Permits::new(0))),
-        }
+        Self { state: P::share(P::cell(Permits::new(0))) }
     }
 
     /// Wakes the waiter that has waited longest; without one, the next wait is ready at once.
     pub fn notify_one(&self) {
-        P::with(&self.state, |state| {
-            if state.free() == 0 {
-                state.give(1)
-            } else {
-                Woken::default()
-            }
-        })
+        P::with(
+            &self.state,
+            |state| {
+                if state.free() == 0 { state.give(1) } else { Woken::default() }
+            },
+        )
         .wake();
     }
 
@@ -69,10 +64,7 @@ impl<P: Place> Notify<P> {
     /// # Cancel safety
     /// Cancel safe: the notification of a dropped future goes to the next waiter.
     pub fn notified(&self) -> Notified<P> {
-        Notified {
-            notify: self.clone(),
-            ticket: None,
-        }
+        Notified { notify: self.clone(), ticket: None }
     }
 }
 
@@ -100,11 +92,7 @@ impl<P: Place> Future for Notified<P> {
         let Some(is_notified) = polled else {
             return next_turn(cx);
         };
-        if is_notified {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        if is_notified { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -21,9 +21,7 @@ enum OneshotState<T> {
 /// Both ends of a channel for one value.
 pub(super) fn channel<T, P: Place>() -> (Sender<T, P>, Receiver<T, P>) {
     let state = P::share(P::cell(OneshotState::Waiting(None)));
-    let sender = Sender {
-        state: state.clone(),
-    };
+    let sender = Sender { state: state.clone() };
     (sender, Receiver { state })
 }
 
@@ -129,17 +127,14 @@ impl<T, P: Place> Future for Receiver<T, P> {
 impl<T, P: Place> Drop for Receiver<T, P> {
     fn drop(&mut self) {
         // Dropped with the cell free.
-        let _unreceived = P::with(&self.state, |state| {
-            std::mem::replace(state, OneshotState::Over)
-        });
+        let _unreceived =
+            P::with(&self.state, |state| std::mem::replace(state, OneshotState::Over));
     }
 }
 
 impl<T, P: Place> fmt::Debug for Sender<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("is_closed", &self.is_closed())
-            .finish()
+        f.debug_struct("Sender").field("is_closed", &self.is_closed()).finish()
     }
 }
 

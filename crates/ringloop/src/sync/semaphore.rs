@@ -22,10 +22,7 @@ pub(super) struct Permits {
 
 impl Permits {
     pub fn new(free: usize) -> Self {
-        Self {
-            free: free.min(PERMITS_MAX),
-            waiters: Waiters::default(),
-        }
+        Self { free: free.min(PERMITS_MAX), waiters: Waiters::default() }
     }
 
     /// Number of free permits.
@@ -148,18 +145,14 @@ pub struct Semaphore<P: Place> {
 impl<P: Place> Clone for Semaphore<P> {
     /// A handle of the same permits.
     fn clone(&self) -> Self {
-        Self {
-            permits: self.permits.clone(),
-        }
+        Self { permits: self.permits.clone() }
     }
 }
 
 impl<P: Place> Semaphore<P> {
     /// A semaphore with `permits` permits.
     pub fn new(permits: usize) -> Self {
-        Self {
-            permits: P::share(P::cell(Permits::new(permits))),
-        }
+        Self { permits: P::share(P::cell(Permits::new(permits))) }
     }
 
     /// Waits for `count` permits; waiters are served first in, first out.
@@ -167,19 +160,13 @@ impl<P: Place> Semaphore<P> {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves the line and takes nothing.
     pub fn acquire(&self, count: usize) -> Acquire<P> {
-        Acquire {
-            semaphore: self.clone(),
-            count,
-            ticket: None,
-        }
+        Acquire { semaphore: self.clone(), count, ticket: None }
     }
 
     /// Acquires `count` permits if they are free and there are no waiters.
     pub fn try_acquire(&self, count: usize) -> Option<Permit<P>> {
-        P::with(&self.permits, |permits| permits.try_take(count)).then(|| Permit {
-            semaphore: self.clone(),
-            count,
-        })
+        P::with(&self.permits, |permits| permits.try_take(count))
+            .then(|| Permit { semaphore: self.clone(), count })
     }
 
     /// Number of free permits.
@@ -219,10 +206,7 @@ impl<P: Place> Future for Acquire<P> {
         if !taken {
             return Poll::Pending;
         }
-        Poll::Ready(Permit {
-            semaphore: this.semaphore.clone(),
-            count,
-        })
+        Poll::Ready(Permit { semaphore: this.semaphore.clone(), count })
     }
 }
 
@@ -259,24 +243,18 @@ impl<P: Place> Drop for Permit<P> {
 
 impl<P: Place> fmt::Debug for Semaphore<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("available", &self.available())
-            .finish()
+        f.debug_struct("Semaphore").field("available", &self.available()).finish()
     }
 }
 
 impl<P: Place> fmt::Debug for Acquire<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
+        f.debug_struct("Acquire").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
 impl<P: Place> fmt::Debug for Permit<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
+        f.debug_struct("Permit").field("count", &self.count).finish_non_exhaustive()
     }
 }

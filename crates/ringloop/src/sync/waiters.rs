@@ -45,12 +45,7 @@ impl Waiters {
 
     /// Enters the line at its end.
     pub fn push(&mut self, waker: &Waker, want: usize) -> Ticket {
-        let slot = Slot::Waiting {
-            waker: waker.clone(),
-            want,
-            before: self.last,
-            after: None,
-        };
+        let slot = Slot::Waiting { waker: waker.clone(), want, before: self.last, after: None };
         let index = self.free.unwrap_or(self.slots.len() as u32);
         match self.slots.get_mut(index as usize) {
             Some(known) => {
@@ -154,9 +149,7 @@ mod tests {
     fn line_keeps_its_order_as_waiters_leave() {
         for leaver in 0..4 {
             let mut waiters = Waiters::default();
-            let tickets: Vec<_> = (0..4)
-                .map(|want| waiters.push(Waker::noop(), want))
-                .collect();
+            let tickets: Vec<_> = (0..4).map(|want| waiters.push(Waker::noop(), want)).collect();
             assert_eq!(waiters.leave(tickets[leaver]), 0);
             waiters.push(Waker::noop(), 9);
             let mut expected: Vec<_> = (0..4).filter(|want| *want != leaver).collect();

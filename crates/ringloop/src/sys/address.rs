@@ -145,18 +145,13 @@ impl SockAddr {
         if libc::c_int::from(self.family()) != libc::AF_UNIX {
             return None;
         }
-        let path_len = (self.len as usize)
-            .saturating_sub(UNIX_PATH_AT)
-            .min(UNIX_PATH_MAX);
+        let path_len = (self.len as usize).saturating_sub(UNIX_PATH_AT).min(UNIX_PATH_MAX);
         let bytes = &self.bytes()[UNIX_PATH_AT..UNIX_PATH_AT + path_len];
         Some(match bytes {
             [] => UnixName::Unnamed,
             [0, name @ ..] => UnixName::Abstract(name),
             path => {
-                let end = path
-                    .iter()
-                    .position(|&byte| byte == 0)
-                    .unwrap_or(path.len());
+                let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
                 UnixName::Path(Path::new(OsStr::from_bytes(&path[..end])))
             }
         })

@@ -33,11 +33,7 @@ pub struct Rights {
 impl Rights {
     /// Room for as many descriptors as can be received.
     pub fn empty() -> Self {
-        Self {
-            words: Box::new([0; WORDS]),
-            len: WORDS * size_of::<u64>(),
-            sent: Vec::new(),
-        }
+        Self { words: Box::new([0; WORDS]), len: WORDS * size_of::<u64>(), sent: Vec::new() }
     }
 
     /// A message with `fds`, at most [`DESCRIPTORS_MAX`]; empty without any.
@@ -77,11 +73,7 @@ impl Rights {
     /// A successful recvmsg(2) has written the message, and returned this length; each message is taken
     /// once.
     pub unsafe fn take(&mut self, len: usize) -> Vec<OwnedFd> {
-        let bytes: Vec<u8> = self
-            .words
-            .iter()
-            .flat_map(|word| word.to_ne_bytes())
-            .collect();
+        let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut rest = &bytes[..len.min(bytes.len())];
         let mut taken = Vec::new();
         while let Some((header, _)) = rest.split_at_checked(HEADER_LEN) {
@@ -90,14 +82,9 @@ impl Rights {
             let Some(data) = rest.get(HEADER_LEN..message_len) else {
                 break;
             };
-            let kind = [
-                libc::SOL_SOCKET.to_ne_bytes(),
-                libc::SCM_RIGHTS.to_ne_bytes(),
-            ];
+            let kind = [libc::SOL_SOCKET.to_ne_bytes(), libc::SCM_RIGHTS.to_ne_bytes()];
             if words[..8] == kind.concat() {
-                let numbers = data
-                    .chunks_exact(FD_LEN)
-                    .filter_map(|chunk| chunk.try_into().ok());
+                let numbers = data.chunks_exact(FD_LEN).filter_map(|chunk| chunk.try_into().ok());
                 taken.extend(numbers.map(|number| {
                     // SAFETY: U1, by this function's contract.
                     unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)) }
@@ -132,10 +119,7 @@ mod tests {
         let (one, other) = socket::pair(libc::SOCK_STREAM).unwrap();
         let (reader, writer) = file::pipe().unwrap();
         let mut byte = [7_u8];
-        let mut iovec = libc::iovec {
-            iov_base: byte.as_mut_ptr().cast(),
-            iov_len: 1,
-        };
+        let mut iovec = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
         let mut out = Rights::carrying(vec![reader, writer]);
         let message = header(&mut out, &mut iovec);
         // SAFETY: all that the message names is live for the call.

@@ -83,10 +83,7 @@ impl Epoll {
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: P3.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self {
-            fd: fd.into(),
-            nanoseconds: AtomicBool::new(true),
-        })
+        Ok(Self { fd: fd.into(), nanoseconds: AtomicBool::new(true) })
     }
 
     /// Registers a descriptor.
@@ -135,15 +132,8 @@ impl Epoll {
         data: u64,
         trigger: Trigger,
     ) -> io::Result<()> {
-        let edge = if trigger == Trigger::Edge {
-            libc::EPOLLET as u32
-        } else {
-            0
-        };
-        let mut event = libc::epoll_event {
-            events: interest.epoll_mask() | edge,
-            u64: data,
-        };
+        let edge = if trigger == Trigger::Edge { libc::EPOLLET as u32 } else { 0 };
+        let mut event = libc::epoll_event { events: interest.epoll_mask() | edge, u64: data };
         // SAFETY: P2.
         check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) })
             .map_err(closed_under_us)?;
@@ -167,10 +157,7 @@ impl Epoll {
         for event in &events[..count] {
             // SAFETY: P1.
             let event = unsafe { event.assume_init() };
-            out.push(Ready {
-                data: event.u64,
-                interest: Interest::from_poll_mask(event.events),
-            });
+            out.push(Ready { data: event.u64, interest: Interest::from_poll_mask(event.events) });
         }
         Ok(())
     }
@@ -253,11 +240,7 @@ pub fn check_waits(fd: RawFd) -> io::Result<()> {
 
 /// Rounding down would turn the last fraction of a timer into a busy loop of zero timeouts.
 fn round_up_to_milliseconds(timeout: Duration) -> libc::c_int {
-    timeout
-        .as_nanos()
-        .div_ceil(1_000_000)
-        .try_into()
-        .unwrap_or(libc::c_int::MAX)
+    timeout.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(libc::c_int::MAX)
 }
 
 /// The application has closed the set's descriptor and its number was reused for another file.

@@ -38,26 +38,14 @@ impl EventFd {
     pub fn notify(&self) {
         let one = 1_u64;
         // SAFETY: E1.
-        unsafe {
-            libc::write(
-                self.0.as_raw_fd(),
-                (&raw const one).cast(),
-                size_of::<u64>(),
-            )
-        };
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 
     /// Takes all notifications so far; the descriptor is unreadable again.
     pub fn drain(&self) {
         let mut count = 0_u64;
         // SAFETY: E1.
-        unsafe {
-            libc::read(
-                self.0.as_raw_fd(),
-                (&raw mut count).cast(),
-                size_of::<u64>(),
-            )
-        };
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 
@@ -74,9 +62,7 @@ mod tests {
     use crate::sys::interest::Interest;
 
     fn readable(event: &EventFd) -> bool {
-        poll_now(event.as_raw_fd(), Interest::READ)
-            .unwrap()
-            .contains(Interest::READ)
+        poll_now(event.as_raw_fd(), Interest::READ).unwrap().contains(Interest::READ)
     }
 
     #[test]

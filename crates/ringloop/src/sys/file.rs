@@ -39,21 +39,13 @@ pub struct Room<'a> {
 
 impl<'a> From<&'a mut [u8]> for Room<'a> {
     fn from(bytes: &'a mut [u8]) -> Self {
-        Self {
-            at: bytes.as_mut_ptr(),
-            len: bytes.len(),
-            memory: PhantomData,
-        }
+        Self { at: bytes.as_mut_ptr(), len: bytes.len(), memory: PhantomData }
     }
 }
 
 impl<'a> From<&'a mut [MaybeUninit<u8>]> for Room<'a> {
     fn from(room: &'a mut [MaybeUninit<u8>]) -> Self {
-        Self {
-            at: room.as_mut_ptr().cast(),
-            len: room.len(),
-            memory: PhantomData,
-        }
+        Self { at: room.as_mut_ptr().cast(), len: room.len(), memory: PhantomData }
     }
 }
 
@@ -71,19 +63,12 @@ impl Room<'_> {
     /// The room after the first `count` bytes.
     pub fn behind(&mut self, count: usize) -> Room<'_> {
         let count = count.min(self.len);
-        Room {
-            at: self.at.wrapping_add(count),
-            len: self.len - count,
-            memory: PhantomData,
-        }
+        Room { at: self.at.wrapping_add(count), len: self.len - count, memory: PhantomData }
     }
 
     /// The vector entry for it.
     pub(super) fn entry(&mut self) -> libc::iovec {
-        libc::iovec {
-            iov_base: self.at.cast(),
-            iov_len: self.len,
-        }
+        libc::iovec { iov_base: self.at.cast(), iov_len: self.len }
     }
 }
 
@@ -165,11 +150,7 @@ pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
 pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-    let wanted = if nonblocking {
-        flags | libc::O_NONBLOCK
-    } else {
-        flags & !libc::O_NONBLOCK
-    };
+    let wanted = if nonblocking { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
     if wanted != flags {
         // SAFETY: no pointer is passed.
         check(unsafe { libc::fcntl(fd, libc::F_SETFL, wanted) })?;
@@ -337,11 +318,7 @@ pub fn has_positions(fd: RawFd) -> io::Result<bool> {
 /// # Errors
 /// `EBADF`.
 pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
-    let mut entry = libc::pollfd {
-        fd,
-        events: interest.poll_mask() as libc::c_short,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd, events: interest.poll_mask() as libc::c_short, revents: 0 };
     loop {
         // SAFETY: F1: one entry, live for the call.
         match check(unsafe { libc::poll(&raw mut entry, 1, 0) }) {
@@ -376,10 +353,7 @@ mod tests {
     #[test]
     fn f1_a_pipe_carries_bytes_and_is_eagain_without() {
         let (reader, writer) = pipe().unwrap();
-        assert_eq!(
-            errno(read_some(reader.as_raw_fd(), 8, None)),
-            Some(libc::EAGAIN)
-        );
+        assert_eq!(errno(read_some(reader.as_raw_fd(), 8, None)), Some(libc::EAGAIN));
         assert_eq!(write(writer.as_raw_fd(), b"hello", None).unwrap(), 5);
         assert_eq!(read_some(reader.as_raw_fd(), 3, None).unwrap(), b"hel");
         assert_eq!(read_some(reader.as_raw_fd(), 8, None).unwrap(), b"lo");
@@ -427,11 +401,7 @@ mod tests {
         write(fd, b"0123456789", None).unwrap();
         write(fd, b"xy", Some(2)).unwrap();
         assert_eq!(read_some(fd, 4, Some(1)).unwrap(), b"1xy4");
-        assert_eq!(
-            read_some(fd, 4, None).unwrap(),
-            b"",
-            "the position is at the end"
-        );
+        assert_eq!(read_some(fd, 4, None).unwrap(), b"", "the position is at the end");
         assert_eq!(errno(read_some(fd, 1, Some(u64::MAX))), Some(libc::EINVAL));
         close(fd).unwrap();
     }
@@ -535,11 +505,7 @@ mod tests {
         write(to, b"x", None).unwrap();
         assert_eq!(poll_now(from, Interest::BOTH).unwrap(), Interest::READ);
         drop(reader);
-        assert_eq!(
-            poll_now(to, Interest::NONE).unwrap(),
-            Interest::BOTH,
-            "broken pipe"
-        );
+        assert_eq!(poll_now(to, Interest::NONE).unwrap(), Interest::BOTH, "broken pipe");
         for bad in [1 << 24, -1] {
             assert_eq!(errno(poll_now(bad, Interest::READ)), Some(libc::EBADF));
         }

@@ -55,9 +55,7 @@ mod tests {
     #[test]
     fn k1_what_was_made_before_a_fork_is_inherited_in_the_child_alone() {
         let before = Generation::current();
-        assert!(in_child(
-            || before.is_inherited() && !Generation::current().is_inherited()
-        ));
+        assert!(in_child(|| before.is_inherited() && !Generation::current().is_inherited()));
         assert!(!before.is_inherited());
     }
 }

@@ -111,12 +111,7 @@ mod tests {
 
     #[test]
     fn masks_round_trip_for_every_set() {
-        for set in [
-            Interest::NONE,
-            Interest::READ,
-            Interest::WRITE,
-            Interest::BOTH,
-        ] {
+        for set in [Interest::NONE, Interest::READ, Interest::WRITE, Interest::BOTH] {
             assert_eq!(Interest::from_poll_mask(set.poll_mask()), set);
         }
     }

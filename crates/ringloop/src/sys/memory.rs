@@ -65,11 +65,7 @@ impl Mapping {
         let Some(base) = NonNull::new(base.cast::<u8>()) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        Ok(Self {
-            base,
-            len,
-            owner_pid: None,
-        })
+        Ok(Self { base, len, owner_pid: None })
     }
 
     /// Excludes the range from forks.
@@ -100,10 +96,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self
-            .owner_pid
-            .is_none_or(|owner| owner == std::process::id())
-        {
+        if self.owner_pid.is_none_or(|owner| owner == std::process::id()) {
             // SAFETY: M1, M3; the value is being dropped, so the range is not reachable through it
             // any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
@@ -143,20 +136,14 @@ mod tests {
         assert!(mapping.locate::<u64>(4).is_none());
         assert!(mapping.locate::<u8>(4096).is_none());
         assert!(mapping.locate::<u64>(usize::MAX).is_none());
-        assert_eq!(
-            Mapping::anonymous(0).unwrap_err().raw_os_error(),
-            Some(libc::EINVAL)
-        );
+        assert_eq!(Mapping::anonymous(0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 
     #[test]
     fn m1_dropping_unmaps() {
         let size_kib = || -> u64 {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
-            let line = status
-                .lines()
-                .find(|line| line.starts_with("VmSize:"))
-                .unwrap();
+            let line = status.lines().find(|line| line.starts_with("VmSize:")).unwrap();
             line.split_whitespace().nth(1).unwrap().parse().unwrap()
         };
         let before = size_kib();
@@ -164,10 +151,7 @@ mod tests {
             Mapping::anonymous(64 << 20).unwrap();
         }
         let grown_kib = size_kib().saturating_sub(before);
-        assert!(
-            grown_kib < 64 << 20,
-            "256 GiB mapped and dropped, {grown_kib} KiB still there"
-        );
+        assert!(grown_kib < 64 << 20, "256 GiB mapped and dropped, {grown_kib} KiB still there");
     }
 
     fn map_over(base: *mut u8) -> *mut u8 {
@@ -181,16 +165,8 @@ mod tests {
     #[test]
     fn m2_the_child_of_a_fork_does_not_have_the_range() {
         let mapping = Mapping::anonymous(4096).unwrap();
-        assert!(
-            kernel_flags(mapping.as_ptr() as usize)
-                .unwrap()
-                .contains(" dc")
-        );
-        assert_ne!(
-            map_over(mapping.as_ptr()),
-            mapping.as_ptr(),
-            "the parent has it"
-        );
+        assert!(kernel_flags(mapping.as_ptr() as usize).unwrap().contains(" dc"));
+        assert_ne!(map_over(mapping.as_ptr()), mapping.as_ptr(), "the parent has it");
         assert!(in_child(|| map_over(mapping.as_ptr()) == mapping.as_ptr()));
     }
 

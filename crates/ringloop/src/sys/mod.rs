@@ -62,20 +62,13 @@ use std::io;
 
 /// Converts the kernel's "negative means look at errno" into a `Result`.
 fn check<T: PartialOrd + Default>(result: T) -> io::Result<T> {
-    if result < T::default() {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < T::default() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// True if a system call failed because a filter (seccomp) denies it or the kernel lacks it.
 /// `probe` makes the same call without a descriptor to find out. An older equivalent may still be
 /// allowed. `EPERM` may also come from a firewall, and `EACCES` from the network.
 fn is_refused<T>(error: &io::Error, probe: impl FnOnce() -> io::Result<T>) -> bool {
-    let may_be = matches!(
-        error.raw_os_error(),
-        Some(libc::ENOSYS | libc::EPERM | libc::EACCES)
-    );
+    let may_be = matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EACCES));
     may_be && probe().is_err_and(|error| error.raw_os_error() != Some(libc::EBADF))
 }

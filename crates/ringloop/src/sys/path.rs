@@ -153,11 +153,7 @@ mod tests {
         hard_link((dir, &name("soft")), (dir, &name("hard")), 0).unwrap();
         rename((dir, &name("hard")), (dir, &name("moved")), 0).unwrap();
         assert!(scratch.0.join("moved").is_symlink());
-        let taken = rename(
-            (dir, &name("moved")),
-            (dir, &name("soft")),
-            libc::RENAME_NOREPLACE,
-        );
+        let taken = rename((dir, &name("moved")), (dir, &name("soft")), libc::RENAME_NOREPLACE);
         assert_eq!(taken.unwrap_err().raw_os_error(), Some(libc::EEXIST));
         unlink(dir, &name("inner/file"), 0).unwrap();
         unlink(dir, &name("inner"), libc::AT_REMOVEDIR).unwrap();

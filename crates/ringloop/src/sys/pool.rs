@@ -51,10 +51,8 @@ impl PoolMemory {
         let Ok(len) = u32::try_from(stride * u64::from(count)) else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
-        let buffers = (0..count).map(|_| Buffer {
-            holds: AtomicU32::new(1),
-            before: AtomicU32::new(0),
-        });
+        let buffers =
+            (0..count).map(|_| Buffer { holds: AtomicU32::new(1), before: AtomicU32::new(0) });
         Ok(Arc::new(Self {
             mapping: Mapping::copied_by_fork(len as usize)?,
             stride: stride as u32,
@@ -85,11 +83,7 @@ impl PoolMemory {
             let buffer = &self.buffers[usize::from(index)];
             buffer.holds.fetch_add(1, Ordering::Relaxed);
         }
-        PoolBuffer {
-            memory: Arc::clone(self),
-            start: u32::from(index) * self.stride + start,
-            len,
-        }
+        PoolBuffer { memory: Arc::clone(self), start: u32::from(index) * self.stride + start, len }
     }
 
     /// True if buffers came back.
@@ -103,9 +97,7 @@ impl PoolMemory {
         let mut next = self.returned.swap(0, Ordering::Acquire);
         while next != 0 {
             let index = (next - 1) as u16;
-            next = self.buffers[usize::from(index)]
-                .before
-                .load(Ordering::Relaxed);
+            next = self.buffers[usize::from(index)].before.load(Ordering::Relaxed);
             take(index);
         }
     }
@@ -125,9 +117,7 @@ impl PoolMemory {
         loop {
             buffer.before.store(head, Ordering::Relaxed);
             let (done, failed) = (Ordering::Release, Ordering::Relaxed);
-            let pushed = self
-                .returned
-                .compare_exchange_weak(head, index + 1, done, failed);
+            let pushed = self.returned.compare_exchange_weak(head, index + 1, done, failed);
             match pushed {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -162,10 +152,7 @@ impl PoolBuffer {
 
     #[inline]
     fn address(&self) -> *mut u8 {
-        self.memory
-            .mapping
-            .as_ptr()
-            .wrapping_add(self.start as usize)
+        self.memory.mapping.as_ptr().wrapping_add(self.start as usize)
     }
 }
 

@@ -70,11 +70,7 @@ fn soft_limit(resource: Resource) -> u64 {
     unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
     // SAFETY: H3; all-zero bytes are a valid `rlimit` even if the call failed.
     let limit = unsafe { limit.assume_init() };
-    if limit.rlim_cur == libc::RLIM_INFINITY {
-        u64::MAX
-    } else {
-        limit.rlim_cur
-    }
+    if limit.rlim_cur == libc::RLIM_INFINITY { u64::MAX } else { limit.rlim_cur }
 }
 
 #[cfg(test)]
@@ -110,15 +106,9 @@ mod tests {
     #[test]
     fn h2_what_is_no_process_is_an_error() {
         let absent = pidfd_open(0x3FFF_FFFF).unwrap_err();
-        assert!(matches!(
-            absent.raw_os_error(),
-            Some(libc::ESRCH | libc::EINVAL)
-        ));
+        assert!(matches!(absent.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)));
         let wrong = has_ended(-1).unwrap_err();
-        assert!(matches!(
-            wrong.raw_os_error(),
-            Some(libc::EBADF | libc::EINVAL)
-        ));
+        assert!(matches!(wrong.raw_os_error(), Some(libc::EBADF | libc::EINVAL)));
     }
 
     /// `/proc/self/limits` shows the same numbers.

@@ -126,10 +126,8 @@ impl Class {
     #[cold]
     fn is_low(&self) -> bool {
         let words = &BITS[self.first_word..self.first_word + self.word_count];
-        let free_count: u32 = words
-            .iter()
-            .map(|word| word.load(Ordering::Relaxed).count_zeros())
-            .sum();
+        let free_count: u32 =
+            words.iter().map(|word| word.load(Ordering::Relaxed).count_zeros()).sum();
         (free_count as usize) < self.slot_count / 2
     }
 

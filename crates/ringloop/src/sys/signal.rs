@@ -45,11 +45,7 @@ struct Slot {
 }
 
 static SLOTS: [Slot; LISTENERS_MAX] = [const {
-    Slot {
-        fd: AtomicI32::new(-1),
-        mask: AtomicU64::new(0),
-        pending: AtomicU64::new(0),
-    }
+    Slot { fd: AtomicI32::new(-1), mask: AtomicU64::new(0), pending: AtomicU64::new(0) }
 }; LISTENERS_MAX];
 
 /// The registry of this process, allocated on first use and never freed.
@@ -106,12 +102,7 @@ impl Listener {
         shared.fd.store(fd, Ordering::Release);
         shared.mask.store(mask, Ordering::Release);
         registry.used[slot] = true;
-        let mut listener = Self {
-            slot,
-            fd,
-            mask: 0,
-            generation,
-        };
+        let mut listener = Self { slot, fd, mask: 0, generation };
         for signal in signals_of(mask) {
             if let Err(error) = registry.listen(signal) {
                 // Its drop takes the lock to undo what it has registered.
@@ -181,10 +172,7 @@ impl Registry {
         }
         let ours = Some(handle as *const () as libc::sighandler_t);
         let previous = exchange(signal, ours.map(with_handler).as_ref())?;
-        *action = Some(Action {
-            listener_count: 1,
-            previous,
-        });
+        *action = Some(Action { listener_count: 1, previous });
         Ok(())
     }
 
@@ -307,14 +295,8 @@ fn signals_of(mask: u64) -> impl Iterator<Item = i32> {
 }
 
 fn mask_of(signals: &[i32]) -> io::Result<u64> {
-    let refused = [
-        libc::SIGKILL,
-        libc::SIGSTOP,
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-    ];
+    let refused =
+        [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
     let mut mask = 0;
     for signal in signals {
         if !(1..=SIGNALS_MAX as i32).contains(signal) || refused.contains(signal) {

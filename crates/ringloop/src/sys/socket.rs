@@ -205,10 +205,7 @@ pub fn recv_from(
     source: &mut SockAddr,
     flags: i32,
 ) -> io::Result<usize> {
-    let mut iovec = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
+    let mut iovec = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut message = empty_message();
     message.msg_name = source.as_mut_ptr().cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -399,9 +396,7 @@ pub fn set_linger(fd: RawFd, linger: Option<Duration>) -> io::Result<()> {
 /// Source: accept(2), `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`.
 pub fn is_exhaustion(error: &io::Error) -> bool {
     let short = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
-    error
-        .raw_os_error()
-        .is_some_and(|errno| short.contains(&errno))
+    error.raw_os_error().is_some_and(|errno| short.contains(&errno))
 }
 
 /// Creates two connected Unix sockets, non-blocking and close-on-exec; `kind` is `SOCK_STREAM`,

@@ -51,10 +51,7 @@ pub fn read_at(fd: RawFd, room: &mut Room<'_>, offset: u64, wait: Wait) -> io::R
 /// # Errors
 /// As [`write_vector`].
 pub fn write_at(fd: RawFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
-    let vector = [libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    }];
+    let vector = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
     // SAFETY: T1: a slice borrows its memory.
     unsafe { write_vector(fd, &vector, offset) }
 }
@@ -146,12 +143,8 @@ pub fn splice(
 ) -> io::Result<usize> {
     let mut offset_in = from.1.map(|offset| offset as libc::loff_t);
     let mut offset_out = to.1.map(|offset| offset as libc::loff_t);
-    let at_in = offset_in
-        .as_mut()
-        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    let at_out = offset_out
-        .as_mut()
-        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let at_in = offset_in.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let at_out = offset_out.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: T2.
     let moved = unsafe { libc::splice(from.0, at_in, to.0, at_out, len, flags) };
     Ok(check(moved)? as usize)
@@ -192,10 +185,7 @@ mod tests {
     }
 
     fn entry(bytes: &mut [u8]) -> libc::iovec {
-        libc::iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
-        }
+        libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
     }
 
     #[test]
@@ -224,12 +214,7 @@ mod tests {
         assert_eq!((read, &a, &b[..4]), (8, b"\0\0\0h", b"ello".as_slice()));
         // SAFETY: the array is live.
         let at_position = unsafe {
-            read_vector(
-                file.as_raw_fd(),
-                &[entry(&mut a)],
-                CURRENT_POSITION,
-                Wait::Disk,
-            )
+            read_vector(file.as_raw_fd(), &[entry(&mut a)], CURRENT_POSITION, Wait::Disk)
         };
         assert_eq!(at_position.unwrap(), 4, "the position had not moved");
     }
@@ -239,19 +224,9 @@ mod tests {
         let file = file();
         file.write_all_at(b"hello", 0).unwrap();
         let (reader, writer) = pipe().unwrap();
-        let moved = splice(
-            (file.as_raw_fd(), Some(1)),
-            (writer.as_raw_fd(), None),
-            3,
-            0,
-        );
+        let moved = splice((file.as_raw_fd(), Some(1)), (writer.as_raw_fd(), None), 3, 0);
         assert_eq!(moved.unwrap(), 3);
-        let back = splice(
-            (reader.as_raw_fd(), None),
-            (file.as_raw_fd(), Some(10)),
-            9,
-            0,
-        );
+        let back = splice((reader.as_raw_fd(), None), (file.as_raw_fd(), Some(10)), 9, 0);
         assert_eq!(back.unwrap(), 3);
         let mut all = [0; 13];
         file.read_exact_at(&mut all, 0).unwrap();
@@ -263,20 +238,12 @@ mod tests {
         let (reader, writer) = pipe().unwrap();
         let (other_reader, other_writer) = pipe().unwrap();
         write(writer.as_raw_fd(), b"abc", None).unwrap();
-        assert_eq!(
-            tee(reader.as_raw_fd(), other_writer.as_raw_fd(), 9, 0).unwrap(),
-            3
-        );
+        assert_eq!(tee(reader.as_raw_fd(), other_writer.as_raw_fd(), 9, 0).unwrap(), 3);
         for end in [&reader, &other_reader] {
             let mut bytes = [0; 9];
             // SAFETY: the array is live.
             let read = unsafe {
-                read_vector(
-                    end.as_raw_fd(),
-                    &[entry(&mut bytes)],
-                    CURRENT_POSITION,
-                    Wait::Disk,
-                )
+                read_vector(end.as_raw_fd(), &[entry(&mut bytes)], CURRENT_POSITION, Wait::Disk)
             };
             assert_eq!((read.unwrap(), &bytes[..3]), (3, b"abc".as_slice()));
         }
@@ -292,10 +259,7 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), 10);
         for data_only in [true, false] {
             sync(file.as_raw_fd(), data_only).unwrap();
-            assert_eq!(
-                sync(-1, data_only).unwrap_err().raw_os_error(),
-                Some(libc::EBADF)
-            );
+            assert_eq!(sync(-1, data_only).unwrap_err().raw_os_error(), Some(libc::EBADF));
         }
     }
 }

@@ -67,12 +67,7 @@ fn install_filter(denied: &[libc::c_long], errno: i32) {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-    let step = |code: u32, k: u32, jf: u8| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf,
-        k,
-    };
+    let step = |code: u32, k: u32, jf: u8| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     // The call's number is the first word of `seccomp_data`.
     let mut program = vec![step(LOAD, 0, 0)];
     for &call in denied {
@@ -80,26 +75,13 @@ fn install_filter(denied: &[libc::c_long], errno: i32) {
         program.push(step(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0));
     }
     program.push(step(RETURN, libc::SECCOMP_RET_ALLOW, 0));
-    let filter = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: no pointer is passed.
     let bound = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     // SAFETY: the program is live for the call, which copies it.
-    let installed = unsafe {
-        libc::prctl(
-            libc::PR_SET_SECCOMP,
-            libc::SECCOMP_MODE_FILTER,
-            &raw const filter,
-        )
-    };
-    assert_eq!(
-        (bound, installed),
-        (0, 0),
-        "{}",
-        std::io::Error::last_os_error()
-    );
+    let installed =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) };
+    assert_eq!((bound, installed), (0, 0), "{}", std::io::Error::last_os_error());
 }
 
 /// Runs `wait` while another thread sends it signals, until it returns.

@@ -118,20 +118,13 @@ mod tests {
         assert_eq!(after(MissedTick::Burst, at(57)), at(30));
         assert_eq!(after(MissedTick::Delay, at(57)), at(67));
         assert_eq!(after(MissedTick::Skip, at(57)), at(60));
-        assert_eq!(
-            after(MissedTick::Skip, at(60)),
-            at(70),
-            "a tick that is due now was missed"
-        );
+        assert_eq!(after(MissedTick::Skip, at(60)), at(70), "a tick that is due now was missed");
     }
 
     #[test]
     fn longest_and_shortest_periods_are_periods() {
         let interval = interval(Duration::MAX);
         assert!(interval.after(Instant::now(), Instant::now()) > Instant::now());
-        assert_eq!(
-            super::interval(Duration::ZERO).period(),
-            Duration::from_nanos(1)
-        );
+        assert_eq!(super::interval(Duration::ZERO).period(), Duration::from_nanos(1));
     }
 }

@@ -26,18 +26,12 @@ pub struct Sleep {
 /// Waits for `delay`.
 pub fn sleep(delay: Duration) -> Sleep {
     let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-    Sleep {
-        deadline_ns: clock::monotonic_ns().saturating_add(delay_ns),
-        armed: None,
-    }
+    Sleep { deadline_ns: clock::monotonic_ns().saturating_add(delay_ns), armed: None }
 }
 
 /// Waits until `deadline`. Of equal deadlines, the first wait is woken first.
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep {
-        deadline_ns: monotonic_ns_at(deadline),
-        armed: None,
-    }
+    Sleep { deadline_ns: monotonic_ns_at(deadline), armed: None }
 }
 
 /// Converts a time of std's to nanoseconds of the monotonic clock, by one pair of readings for all, so
@@ -76,10 +70,7 @@ impl Future for Sleep {
             }
         }
         let local = Local::current();
-        let key = local
-            .engine()
-            .timers_mut()
-            .insert(self.deadline_ns, cx.waker().clone());
+        let key = local.engine().timers_mut().insert(self.deadline_ns, cx.waker().clone());
         self.armed = Some((local, key));
         Poll::Pending
     }

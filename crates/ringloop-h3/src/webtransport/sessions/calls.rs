@@ -46,9 +46,7 @@ impl Sessions {
             return Err(Error::TooManySessions);
         }
         if uri.scheme() != Some(&http::uri::Scheme::HTTPS) || uri.authority().is_none() {
-            return Err(Error::Invalid(
-                "the URI of a session is https with an authority",
-            ));
+            return Err(Error::Invalid("the URI of a session is https with an authority"));
         }
         if !protocols.is_empty() {
             let list = protocols::write_list(protocols);
@@ -61,9 +59,7 @@ impl Sessions {
         parts.method = Method::CONNECT;
         parts.uri = uri.clone();
         parts.headers = headers;
-        parts
-            .extensions
-            .insert(Protocol::new(dialect.upgrade_token()));
+        parts.extensions.insert(Protocol::new(dialect.upgrade_token()));
         h3.send_request(stream, &parts, false)?;
         let mut session = Session::new(State::Pending);
         session.protocols = protocols.iter().map(ToString::to_string).collect();
@@ -88,9 +84,7 @@ impl Sessions {
         let pending = self.pending(session)?;
         if let Some(protocol) = protocol {
             if !pending.protocols.iter().any(|offered| offered == protocol) {
-                return Err(Error::Invalid(
-                    "the client does not offer this sub-protocol",
-                ));
+                return Err(Error::Invalid("the client does not offer this sub-protocol"));
             }
             headers.insert(PROTOCOL, field_value(protocols::write_item(protocol))?);
         }
@@ -326,9 +320,7 @@ impl Sessions {
     /// A session that has not ended.
     fn live(&mut self, id: StreamId) -> Result<&mut Session, Error> {
         let session = self.by_id.get_mut(&id);
-        session
-            .filter(|session| !session.is_ended())
-            .ok_or(Error::UnknownSession)
+        session.filter(|session| !session.is_ended()).ok_or(Error::UnknownSession)
     }
 
     /// A session that the application may use: a client need not wait for the answer.
@@ -346,9 +338,7 @@ impl Sessions {
         let is_server = self.role == Role::Server;
         let session = self.live(id)?;
         if !is_server || !matches!(session.state, State::Pending) {
-            return Err(Error::Unexpected(
-                "the session does not wait for our answer",
-            ));
+            return Err(Error::Unexpected("the session does not wait for our answer"));
         }
         Ok(session)
     }

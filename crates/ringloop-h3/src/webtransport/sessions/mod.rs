@@ -128,10 +128,7 @@ impl Sessions {
     fn end(&mut self, h3: &mut Connection, id: StreamId, by_peer: bool) {
         self.release(id);
         if let Some(session) = self.by_id.get_mut(&id) {
-            session.state = State::Ended {
-                by_peer,
-                discarded_bytes: 0,
-            };
+            session.state = State::Ended { by_peer, discarded_bytes: 0 };
             self.ended.push_back(id);
         }
         if self.ended.len() > SESSIONS_ENDED_MAX
@@ -163,10 +160,7 @@ impl Sessions {
     fn tell_closed(&mut self, id: StreamId, ending: Ending) {
         let state = self.by_id.get(&id).map(|session| &session.state);
         if let Some(State::Pending | State::Open) = state {
-            self.events.push_back(Event::Closed {
-                session: id,
-                ending,
-            });
+            self.events.push_back(Event::Closed { session: id, ending });
         }
     }
 

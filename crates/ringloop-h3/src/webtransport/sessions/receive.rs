@@ -39,12 +39,7 @@ impl Sessions {
                 }
                 return Ok(Some(event));
             }
-            H3Event::Raw {
-                stream,
-                session,
-                data,
-                fin,
-            } => {
+            H3Event::Raw { stream, session, data, fin } => {
                 if !session.is_request() {
                     let reason = "the session of a stream is not a request";
                     return Err(ConnectionError::new(Code::H3_ID_ERROR, reason));
@@ -167,8 +162,7 @@ impl Sessions {
             return;
         }
         if !parts.status.is_success() {
-            self.events
-                .push_back(Event::Rejected { session: id, parts });
+            self.events.push_back(Event::Rejected { session: id, parts });
             self.reset(h3, id, Code::H3_REQUEST_CANCELLED);
             return;
         }
@@ -184,11 +178,7 @@ impl Sessions {
             return;
         }
         session.state = State::Open;
-        self.events.push_back(Event::Accepted {
-            session: id,
-            parts,
-            protocol,
-        });
+        self.events.push_back(Event::Accepted { session: id, parts, protocol });
         self.deliver_early(h3, id);
     }
 
@@ -225,16 +215,9 @@ impl Sessions {
                 self.refuse_stream(stream, SESSION_GONE);
             }
             _ => {
-                let early = EarlyStream {
-                    session: id,
-                    stream,
-                    data,
-                    fin,
-                };
+                let early = EarlyStream { session: id, stream, data, fin };
                 let known = &self.by_id;
-                let refused = self
-                    .early
-                    .keep_stream(early, |session| known.contains_key(&session));
+                let refused = self.early.keep_stream(early, |session| known.contains_key(&session));
                 for stream in refused {
                     self.refuse_stream(stream, Code(codes::BUFFERED_STREAM_REJECTED));
                 }
@@ -258,12 +241,7 @@ impl Sessions {
             self.fail_flow_control(h3, id, code);
             return;
         }
-        self.events.push_back(Event::Stream {
-            session: id,
-            stream,
-            data,
-            fin,
-        });
+        self.events.push_back(Event::Stream { session: id, stream, data, fin });
     }
 
     fn on_datagram(&mut self, id: StreamId, data: Bytes) -> Option<H3Event> {
@@ -297,9 +275,7 @@ impl Sessions {
                 }
             }
             State::Ended { by_peer: true, .. } => self.reset(h3, id, Code::H3_MESSAGE_ERROR),
-            State::Ended {
-                discarded_bytes, ..
-            } => {
+            State::Ended { discarded_bytes, .. } => {
                 *discarded_bytes += body.len();
                 body.clear();
                 if *discarded_bytes > BYTES_AFTER_CLOSE_MAX {
@@ -358,10 +334,9 @@ impl Sessions {
                 if flow.raise(resource, limit).map_err(violation)? {
                     self.events.push_back(match resource {
                         Resource::Data => Event::DataUnblocked { session: id },
-                        Resource::Streams(direction) => Event::StreamsUnblocked {
-                            session: id,
-                            direction,
-                        },
+                        Resource::Streams(direction) => {
+                            Event::StreamsUnblocked { session: id, direction }
+                        }
                     });
                 }
             }
@@ -418,10 +393,7 @@ impl Sessions {
 }
 
 fn closed_without_capsule() -> Ending {
-    Ending::Closed {
-        code: 0,
-        reason: String::new(),
-    }
+    Ending::Closed { code: 0, reason: String::new() }
 }
 
 fn is_webtransport(parts: &request::Parts) -> bool {
@@ -433,10 +405,6 @@ fn is_webtransport(parts: &request::Parts) -> bool {
 
 /// The value of a field whose lines are joined by commas (RFC 9651 §4.2); `None` if there is none.
 fn joined(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
-    let lines: Vec<&[u8]> = headers
-        .get_all(name)
-        .iter()
-        .map(http::HeaderValue::as_bytes)
-        .collect();
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(http::HeaderValue::as_bytes).collect();
     (!lines.is_empty()).then(|| lines.join(&b", "[..]))
 }

@@ -168,9 +168,8 @@ unsafe extern "C" fn bio_control(
     _pointer: *mut c_void,
 ) -> c_long {
     let len = |part: fn(&Buffers) -> usize| {
-        buffers_of(bio).map_or(0, |(buffers, _)| {
-            buffers.with(|buffers| part(buffers)).unwrap_or(0) as c_long
-        })
+        buffers_of(bio)
+            .map_or(0, |(buffers, _)| buffers.with(|buffers| part(buffers)).unwrap_or(0) as c_long)
     };
     match command {
         BIO_CTRL_FLUSH => 1,

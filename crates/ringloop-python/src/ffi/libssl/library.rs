@@ -126,9 +126,7 @@ pub fn refusal(py: Python<'_>) -> Option<&'static str> {
 
 impl Library {
     fn find(py: Python<'_>) -> Result<Self, String> {
-        let module = py
-            .import(intern!(py, "_ssl"))
-            .map_err(|error| error.to_string())?;
+        let module = py.import(intern!(py, "_ssl")).map_err(|error| error.to_string())?;
         let path = module
             .getattr(intern!(py, "__file__"))
             .and_then(|file| file.extract::<String>())

@@ -229,8 +229,7 @@ impl Session {
     #[inline]
     pub fn feed(&self, ciphertext: &[u8]) -> PyResult<()> {
         self.set_drained(false);
-        self.with(|buffers| buffers.feed(ciphertext))?
-            .map_err(no_memory)
+        self.with(|buffers| buffers.feed(ciphertext))?.map_err(no_memory)
     }
 
     /// Takes the ciphertext to be sent.

@@ -53,11 +53,7 @@ impl Driver {
         let by_server = u64::from(role == Role::Server);
         let [control, encoder, decoder] =
             [0, 1, 2].map(|number| HttpStreamId((opened + number) << 2 | 2 | by_server));
-        let local = LocalStreams {
-            control,
-            encoder,
-            decoder,
-        };
+        let local = LocalStreams { control, encoder, decoder };
         let default = Config::default();
         let config = Config {
             settings: Settings {
@@ -138,9 +134,8 @@ impl Driver {
     fn take_event(&mut self, event: Event, woken: &mut Vec<Wake>) {
         match event {
             Event::Fields { stream, fields } => {
-                let is_head = self.update(stream, woken, |received| {
-                    received.add_section(Section(fields))
-                });
+                let is_head =
+                    self.update(stream, woken, |received| received.add_section(Section(fields)));
                 if is_head == Some(true) && self.role == Role::Server {
                     self.ready.push_back(in_quic(stream));
                     self.is_eventful = true;
@@ -161,11 +156,7 @@ impl Driver {
                     let _ended = self.connection.cancel(stream, Code::H3_REQUEST_CANCELLED);
                 }
             }
-            Event::Failed {
-                stream,
-                code,
-                reason,
-            } => {
+            Event::Failed { stream, code, reason } => {
                 self.update(stream, woken, |received| {
                     received.stopped.get_or_insert(code.0);
                     received.end(Ending::Failed(code.0, reason));

@@ -45,11 +45,7 @@ impl State {
         if agreed.and_then(|agreed| agreed.protocol).as_deref() != Some(ALPN) {
             return;
         }
-        let role = if is_client {
-            Role::Client
-        } else {
-            Role::Server
-        };
+        let role = if is_client { Role::Client } else { Role::Server };
         let datagrams = connection.takes_datagrams();
         let opened = session.attached.opened[index_of(Direction::Uni)];
         session.attached.http = Some(Box::new(Driver::new(handle, role, opened, datagrams)));

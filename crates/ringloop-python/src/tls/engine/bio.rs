@@ -94,8 +94,6 @@ pub(super) fn step_of(py: Python<'_>, error: PyErr) -> Step {
 
 /// Whether an exception means only that more ciphertext is needed.
 fn is_again(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
-    Ok(
-        error.matches(py, imported!(py, PyType, "ssl", "SSLWantReadError")?)?
-            || error.matches(py, imported!(py, PyType, "ssl", "SSLSyscallError")?)?,
-    )
+    Ok(error.matches(py, imported!(py, PyType, "ssl", "SSLWantReadError")?)?
+        || error.matches(py, imported!(py, PyType, "ssl", "SSLSyscallError")?)?)
 }

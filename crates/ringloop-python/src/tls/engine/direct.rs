@@ -90,21 +90,15 @@ fn failed(py: Python<'_>, session: &Session, unsent: Option<&[u8]>) -> Step {
     }
     match raised {
         Err(error) => step_of(py, error),
-        Ok(_) => Step::Failed(PyRuntimeError::raise(
-            "libssl reported an error and denies it",
-        )),
+        Ok(_) => Step::Failed(PyRuntimeError::raise("libssl reported an error and denies it")),
     }
 }
 
 /// Reads `RINGLOOP_TLS`.
 fn choice(py: Python<'_>) -> PyResult<Choice> {
-    let environ = py
-        .import(intern!(py, "os"))?
-        .getattr(intern!(py, "environ"))?;
-    let value = environ.call_method1(
-        intern!(py, "get"),
-        (intern!(py, "RINGLOOP_TLS"), intern!(py, "auto")),
-    )?;
+    let environ = py.import(intern!(py, "os"))?.getattr(intern!(py, "environ"))?;
+    let value = environ
+        .call_method1(intern!(py, "get"), (intern!(py, "RINGLOOP_TLS"), intern!(py, "auto")))?;
     match value.cast::<PyString>()?.to_str()? {
         "auto" | "" => Ok(Choice::Auto),
         "direct" => Ok(Choice::Direct),

@@ -80,16 +80,12 @@ impl Engine {
 
     /// Continues the handshake.
     pub fn handshake(&self, py: Python<'_>) -> Step {
-        self.with(py, |py, object| {
-            bio::negotiate(py, object, intern!(py, "do_handshake"))
-        })
+        self.with(py, |py, object| bio::negotiate(py, object, intern!(py, "do_handshake")))
     }
 
     /// Sends `close_notify`, or takes the peer's.
     pub fn shutdown(&self, py: Python<'_>) -> Step {
-        self.with(py, |py, object| {
-            bio::negotiate(py, object, intern!(py, "unwrap"))
-        })
+        self.with(py, |py, object| bio::negotiate(py, object, intern!(py, "unwrap")))
     }
 
     /// Decrypts at most one record into `memory`; as in asyncio, no memory counts as the end.

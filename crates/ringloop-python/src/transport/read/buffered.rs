@@ -59,10 +59,8 @@ pub(super) fn receive_into_protocol(this: Stream_<'_, '_>) -> PyResult<Option<io
     let Some(buffer) = get_buffer(this)? else {
         return Ok(None);
     };
-    let received = ffi::receive_into(
-        buffer.bind(this.py()).as_borrowed(),
-        this.socket.fd(this.py()),
-    );
+    let received =
+        ffi::receive_into(buffer.bind(this.py()).as_borrowed(), this.socket.fd(this.py()));
     drop(buffer);
     match received {
         Err(error) => get_buffer_failed(this, error).map(|()| None),
@@ -87,11 +85,7 @@ fn get_buffer(this: Stream_<'_, '_>) -> PyResult<Option<Obj>> {
 }
 
 fn get_buffer_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
-    fatal_error(
-        this,
-        error,
-        "Fatal error: protocol.get_buffer() call failed.",
-    )
+    fatal_error(this, error, "Fatal error: protocol.get_buffer() call failed.")
 }
 
 fn empty_buffer(this: Stream_<'_, '_>) -> PyResult<()> {
@@ -111,9 +105,5 @@ fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
 }
 
 pub(in super::super) fn buffer_updated_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
-    fatal_error(
-        this,
-        error,
-        "Fatal error: protocol.buffer_updated() call failed.",
-    )
+    fatal_error(this, error, "Fatal error: protocol.buffer_updated() call failed.")
 }

@@ -32,10 +32,7 @@ pub(super) struct Held {
 
 impl From<Obj> for Held {
     fn from(bytes: Obj) -> Self {
-        Self {
-            bytes,
-            taken_len: 0,
-        }
+        Self { bytes, taken_len: 0 }
     }
 }
 
@@ -66,11 +63,7 @@ pub(super) fn keep(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
         return Ok(());
     }
     this.read.held.borrow_mut().push_front(bytes);
-    if wish == Wish::Read {
-        postpone_delivery(this)
-    } else {
-        disarm(this)
-    }
+    if wish == Wish::Read { postpone_delivery(this) } else { disarm(this) }
 }
 
 /// Delivers in the next pass, like asyncio's next iteration.
@@ -103,11 +96,7 @@ pub(in super::super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
             let delivered = deliver_one(this, bytes);
             if delivered.is_err() {
                 // An exception leaves the loop: the rest, and later bytes, are for the next run.
-                let again = if holds(this) {
-                    postpone_delivery(this)
-                } else {
-                    arm(this)
-                };
+                let again = if holds(this) { postpone_delivery(this) } else { arm(this) };
                 return delivered.and(again);
             }
             continue;

@@ -48,9 +48,7 @@ impl Configs {
     fn new(server: ServerTls, client: ClientTls) -> Self {
         let initial = crate::tls::initial_suite().unwrap();
         Self {
-            server: ServerSessions::new(server.build().unwrap(), initial)
-                .unwrap()
-                .config,
+            server: ServerSessions::new(server.build().unwrap(), initial).unwrap().config,
             client: Arc::new(client.build().unwrap()),
             version: Version::V1,
         }
@@ -70,10 +68,7 @@ impl Configs {
         let client = client.unwrap().with_root_certificates(roots);
         let mut client = client.with_no_client_auth();
         client.alpn_protocols = vec![b"test".to_vec()];
-        Self {
-            client: Arc::new(client),
-            ..Self::new(server_tls(), client_tls())
-        }
+        Self { client: Arc::new(client), ..Self::new(server_tls(), client_tls()) }
     }
 
     fn start(&self) -> Ends {
@@ -217,10 +212,7 @@ fn server_concludes_without_tickets_and_with_early_data() {
 fn keying_material_matches_client_before_and_after_conclusion() {
     let long = vec![7; 3000];
     let suites = crate::tls::provider().cipher_suites.clone();
-    let suites: Vec<_> = suites
-        .into_iter()
-        .filter(|suite| suite.tls13().is_some())
-        .collect();
+    let suites: Vec<_> = suites.into_iter().filter(|suite| suite.tls13().is_some()).collect();
     assert_eq!(suites.len(), 3);
     for suite in suites {
         let hash_len = suite.tls13().unwrap().common.hash_provider.output_len();
@@ -254,10 +246,7 @@ fn keying_material_differs_per_connection() {
         configs.version = version;
         let ends = configs.connect();
         let material = exported(&ends.server, 32, b"label", b"").unwrap();
-        assert_eq!(
-            exported(&ends.client, 32, b"label", b""),
-            Some(material.clone())
-        );
+        assert_eq!(exported(&ends.client, 32, b"label", b""), Some(material.clone()));
         assert!(!seen.contains(&material));
         seen.push(material);
     }
@@ -325,12 +314,7 @@ impl KeyLog for Lines {
 #[test]
 fn application_key_log_matches_plain_rustls() {
     for (wanted, count) in [("", 5), ("CLIENT_", 2), ("EXPORTER", 1), ("-", 0)] {
-        let log = |wanted| {
-            Arc::new(Lines {
-                wanted,
-                ..Lines::default()
-            })
-        };
+        let log = |wanted| Arc::new(Lines { wanted, ..Lines::default() });
         let (theirs, plain, ours) = (log(wanted), log(wanted), log(wanted));
         let to = |log: &Arc<Lines>| To::To(Arc::clone(log) as Arc<dyn KeyLog>);
         // rustls reports the client's secrets itself.
@@ -348,11 +332,7 @@ fn application_key_log_matches_plain_rustls() {
         assert_eq!(lines, sorted(&ours).0);
         // In the order of an unmodified rustls server.
         let server = server_tls().secrets(to(&plain)).build();
-        let mut ends = Configs {
-            server: Arc::new(server.unwrap()),
-            ..configs
-        }
-        .shake_hands();
+        let mut ends = Configs { server: Arc::new(server.unwrap()), ..configs }.shake_hands();
         hand_on(&mut ends.server, &mut ends.client);
         assert_eq!(labels, sorted(&plain).1);
         // Its secret was not captured: it keeps rustls' connection, and exports keying material

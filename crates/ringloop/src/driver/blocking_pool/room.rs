@@ -12,11 +12,7 @@ use std::task::Waker;
 
 /// Pieces of work that leave the queue before the waiters are woken; at least as many were queued
 /// when the first one came.
-const ROUND_LEN: usize = if limits::BLOCKING_QUEUE > 1 {
-    limits::BLOCKING_QUEUE / 2
-} else {
-    1
-};
+const ROUND_LEN: usize = if limits::BLOCKING_QUEUE > 1 { limits::BLOCKING_QUEUE / 2 } else { 1 };
 
 /// The wakers of this round.
 #[derive(Debug, Default)]
@@ -47,21 +43,14 @@ impl Room {
         if let Some(slot) = slot.filter(|slot| slot.round == self.round) {
             let here = &mut self.wakers[slot.index];
             let is_same = here.as_ref().is_some_and(|there| there.will_wake(waker));
-            return if is_same {
-                None
-            } else {
-                here.replace(waker.clone())
-            };
+            return if is_same { None } else { here.replace(waker.clone()) };
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.wakers.push(None);
             self.wakers.len() - 1
         });
         self.wakers[index] = Some(waker.clone());
-        *slot = Some(RoomSlot {
-            round: self.round,
-            index,
-        });
+        *slot = Some(RoomSlot { round: self.round, index });
         None
     }
 

@@ -40,10 +40,7 @@ pub(super) fn blocked_after(
 }
 
 pub(super) fn would_block(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 pub(super) fn negated(error: &io::Error) -> i32 {

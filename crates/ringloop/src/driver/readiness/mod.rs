@@ -97,10 +97,7 @@ impl ReadinessDriver {
             generation: Generation::current(),
             watches: Watches::new(wake)?,
             table: Table::new(),
-            pools: [
-                Pool::new(PoolKind::Streams)?,
-                Pool::new(PoolKind::Datagrams)?,
-            ],
+            pools: [Pool::new(PoolKind::Streams)?, Pool::new(PoolKind::Datagrams)?],
             runnable: VecDeque::new(),
             arrived: VecDeque::new(),
             finished: VecDeque::new(),
@@ -240,8 +237,7 @@ impl ReadinessDriver {
         if is_timeout {
             let table = &mut self.table;
             self.timeout_count -= 1;
-            self.deadlines
-                .tidy(self.timeout_count, |_, key| is_armed(table, key));
+            self.deadlines.tidy(self.timeout_count, |_, key| is_armed(table, key));
         }
     }
 
@@ -324,11 +320,8 @@ impl ReadinessDriver {
             self.expire();
             return Ok(());
         }
-        let timeout = if self.has_events() {
-            Some(Duration::ZERO)
-        } else {
-            self.deadlines.bound(timeout)
-        };
+        let timeout =
+            if self.has_events() { Some(Duration::ZERO) } else { self.deadlines.bound(timeout) };
         self.burst_left = limits::ACCEPTS_PER_TURN;
         self.watches.wait(timeout, &mut self.runnable)?;
         self.expire();
@@ -343,10 +336,7 @@ impl ReadinessDriver {
     /// Pool threads have finished these operations.
     fn take_back(&mut self, results: Vec<(Key, io::Result<u32>)>) {
         for (key, result) in results {
-            let cancelled = self
-                .table
-                .slot(key)
-                .is_some_and(|slot| slot.is(flag::CANCELLED));
+            let cancelled = self.table.slot(key).is_some_and(|slot| slot.is(flag::CANCELLED));
             match result {
                 Ok(count) => self.settle(key, count as i32),
                 Err(error) if would_block(&error) && cancelled => {
@@ -477,13 +467,10 @@ impl ReadinessDriver {
         more: bool,
         buffer: Option<PoolBuffer>,
     ) -> Option<Event> {
-        match self.table.complete(key, res, more, buffer) {
-            Ok(event) => event,
-            Err(Full) => {
-                self.pause(key);
-                None
-            }
-        }
+        self.table.complete(key, res, more, buffer).unwrap_or_else(|Full| {
+            self.pause(key);
+            None
+        })
     }
 
     /// Stops watching for an operation whose completions are not being taken.
@@ -570,11 +557,7 @@ impl ReadinessDriver {
     /// Queues an operation for its descriptor.
     fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
         let shape = self.table.slot(key).map(|slot| slot.shape());
-        let trigger = if shape == Some(Shape::Edge) {
-            Trigger::Edge
-        } else {
-            Trigger::Level
-        };
+        let trigger = if shape == Some(Shape::Edge) { Trigger::Edge } else { Trigger::Level };
         if let Err(error) = self.watches.park(key, fd, interest, trigger) {
             self.settle(key, negated(&error));
         }
@@ -635,7 +618,5 @@ impl Drop for ReadinessDriver {
 }
 
 fn is_armed(table: &mut Table, key: Key) -> bool {
-    table
-        .slot(key)
-        .is_some_and(|slot| slot.phase == Phase::Armed)
+    table.slot(key).is_some_and(|slot| slot.phase == Phase::Armed)
 }

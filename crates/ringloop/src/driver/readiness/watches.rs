@@ -122,12 +122,7 @@ impl Watches {
         epoll
             .add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)
             .map_err(RefusedCall::name("epoll_ctl"))?;
-        Ok(Self {
-            epoll,
-            by_fd: Table::default(),
-            ready: Vec::new(),
-            _wake: wake,
-        })
+        Ok(Self { epoll, by_fd: Table::default(), ready: Vec::new(), _wake: wake })
     }
 
     /// Waits for events, and appends the operations that can go on to `runnable`.
@@ -183,18 +178,13 @@ impl Watches {
     ) -> io::Result<()> {
         let index = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         let watch = self.by_fd.get(fd);
-        let known = watch.map_or((Interest::NONE, Trigger::Level), |watch| {
-            (watch.registered, watch.trigger)
-        });
+        let known = watch
+            .map_or((Interest::NONE, Trigger::Level), |watch| (watch.registered, watch.trigger));
         let is_edge = trigger == Trigger::Edge
             && watch.is_none_or(|watch| {
                 watch.waiting.is_empty() || watch.wanted_trigger() == Trigger::Edge
             });
-        let trigger_wanted = if is_edge {
-            Trigger::Edge
-        } else {
-            Trigger::Level
-        };
+        let trigger_wanted = if is_edge { Trigger::Edge } else { Trigger::Level };
         let wanted = (known.0 | interest, trigger_wanted);
         if wanted != known {
             register(&self.epoll, fd, known.0, wanted)?;
@@ -202,11 +192,7 @@ impl Watches {
         // Only now: an invalid descriptor number must not size the table.
         let watch = self.by_fd.get_or_make(index);
         (watch.registered, watch.trigger) = wanted;
-        watch.waiting.push(Waiting {
-            key,
-            interest,
-            trigger,
-        });
+        watch.waiting.push(Waiting { key, interest, trigger });
         Ok(())
     }
 

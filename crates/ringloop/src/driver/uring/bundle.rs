@@ -60,9 +60,6 @@ mod tests {
         for wanted in special {
             assert_eq!(driver.receive_pool(wanted), PoolKind::Streams);
         }
-        assert_eq!(
-            driver.receive_pool(PoolKind::Datagrams),
-            PoolKind::Datagrams
-        );
+        assert_eq!(driver.receive_pool(PoolKind::Datagrams), PoolKind::Datagrams);
     }
 }

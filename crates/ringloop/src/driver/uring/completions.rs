@@ -87,15 +87,11 @@ impl UringDriver {
             return Some(result);
         };
         let request = slot.request().filter(|request| {
-            matches!(
-                request,
-                Request::Send(_) | Request::SendMsg(_) | Request::SendDescriptors(_)
-            )
+            matches!(request, Request::Send(_) | Request::SendMsg(_) | Request::SendDescriptors(_))
         });
         // The rest of its link has ended.
-        let Some(Need::Ready(fd, _)) = request
-            .map(Operation::need)
-            .filter(|_| !slot.is(flag::LINKED))
+        let Some(Need::Ready(fd, _)) =
+            request.map(Operation::need).filter(|_| !slot.is(flag::LINKED))
         else {
             return Some(result);
         };
@@ -170,10 +166,7 @@ impl UringDriver {
     /// A completion of an operation that decides itself if it has ended.
     fn completed_try(&mut self, key: Key, mut res: i32) -> Option<Event> {
         let slot = self.table.slot(key)?;
-        if slot
-            .request_mut()
-            .is_some_and(|request| request.goes_on(res))
-        {
+        if slot.request_mut().is_some_and(|request| request.goes_on(res)) {
             if !slot.is(flag::CANCELLED) {
                 slot.phase = Phase::Unarmed;
                 self.rearm(key);
@@ -191,12 +184,9 @@ impl UringDriver {
         more: bool,
         buffer: Option<PoolBuffer>,
     ) -> Option<Event> {
-        match self.table.complete(key, res, more, buffer) {
-            Ok(event) => event,
-            Err(Full) => {
-                self.pause(key);
-                None
-            }
-        }
+        self.table.complete(key, res, more, buffer).unwrap_or_else(|Full| {
+            self.pause(key);
+            None
+        })
     }
 }

@@ -69,10 +69,7 @@ impl UringDriver {
             let Some(request) = slot.and_then(|slot| slot.request_mut()) else {
                 continue;
             };
-            let mut sqe = Sqe {
-                user_data: key.user_data(),
-                ..Sqe::default()
-            };
+            let mut sqe = Sqe { user_data: key.user_data(), ..Sqe::default() };
             request.prepare(&mut sqe);
             sqe.flags |= abi::SQE_IO_LINK;
             entries.push(sqe);
@@ -129,11 +126,7 @@ impl UringDriver {
         // has run.
         self.may_have_begun = self.ring.needs_enter();
         for key in std::mem::take(&mut self.late_cancels) {
-            if self
-                .table
-                .slot(key)
-                .is_some_and(|slot| slot.phase == Phase::Armed)
-            {
+            if self.table.slot(key).is_some_and(|slot| slot.phase == Phase::Armed) {
                 // A full queue does no harm: it is sent again while the operation is there.
                 self.may_have_begun |= !self.push_cancel(key);
                 self.late_cancels.push(key);

@@ -51,22 +51,14 @@ fn result(driver: &mut UringDriver, key: Key) -> (i32, Option<Request>) {
             let (taken, back) = taken.unwrap();
             return (taken.result, back.expect("the last result"));
         }
-        assert!(
-            Instant::now() < deadline,
-            "not over: {:?}",
-            driver.table.slot(key)
-        );
+        assert!(Instant::now() < deadline, "not over: {:?}", driver.table.slot(key));
         driver.wait(Some(Duration::from_millis(10))).unwrap();
         assert!(driver.next_event().is_none());
     }
 }
 
 fn write(fd: i32, bytes: &[u8]) -> Request {
-    Request::Write(Write {
-        fd,
-        buf: SendBuf::from(bytes.to_vec()),
-        offset: None,
-    })
+    Request::Write(Write { fd, buf: SendBuf::from(bytes.to_vec()), offset: None })
 }
 
 #[test]
@@ -79,11 +71,7 @@ fn link_that_memory_fails_in_the_middle_of_ends_there() {
         let links = [b"1", b"2", b"3", b"4"].map(|byte| write(near.as_raw_fd(), byte));
         let keys = driver.submit_linked(links.into(), Waker::noop());
         // An operation behind it on the queue, not in the link, is unaffected.
-        let beside = submit(
-            &mut driver,
-            Request::Nop(Nop),
-            Sink::Waker(Waker::noop().clone()),
-        );
+        let beside = submit(&mut driver, Request::Nop(Nop), Sink::Waker(Waker::noop().clone()));
         let results: Vec<_> = keys.iter().map(|key| result(&mut driver, *key).0).collect();
         let mut expected = vec![-libc::ECANCELED; 4];
         expected[..taken as usize].fill(1);
@@ -111,16 +99,9 @@ fn operation_that_lost_its_timeout_is_cancelled() {
     let (near, _far) = UnixStream::pair().unwrap();
     let mut driver = driver();
     driver.ring.takes_at_most = 1;
-    let recv = Recv {
-        fd: near.as_raw_fd(),
-        buf: RecvBuf::with_capacity(8),
-    };
+    let recv = Recv { fd: near.as_raw_fd(), buf: RecvBuf::with_capacity(8) };
     let limit = Timeout::of_link(HOUR);
-    let requests = vec![
-        Request::Recv(recv),
-        Request::Timeout(limit),
-        Request::Nop(Nop),
-    ];
+    let requests = vec![Request::Recv(recv), Request::Timeout(limit), Request::Nop(Nop)];
     let keys = driver.submit_linked(requests, Waker::noop());
     let results: Vec<_> = keys.iter().map(|key| result(&mut driver, *key).0).collect();
     // A kernel thread begins a link that a submission cuts short; its waits end like this.
@@ -152,17 +133,12 @@ fn operations_wait_out_a_kernel_without_memory() {
     let mut driver = driver();
     driver.ring.takes_at_most = 0;
     let sink = || Sink::Waker(Waker::noop().clone());
-    let recv = Recv {
-        fd: near.as_raw_fd(),
-        buf: RecvBuf::with_capacity(8),
-    };
+    let recv = Recv { fd: near.as_raw_fd(), buf: RecvBuf::with_capacity(8) };
     let recv = submit(&mut driver, Request::Recv(recv), sink());
     let given_up = submit(&mut driver, Request::Timeout(Timeout::after(HOUR)), sink());
     driver.forget(given_up);
     // More than the queue holds.
-    let nops: Vec<_> = (0..40)
-        .map(|_| submit(&mut driver, Request::Nop(Nop), sink()))
-        .collect();
+    let nops: Vec<_> = (0..40).map(|_| submit(&mut driver, Request::Nop(Nop), sink())).collect();
     std::io::Write::write_all(&mut far, b"bytes").unwrap();
     for _ in 0..5 {
         driver.wait(Some(Duration::from_millis(1))).unwrap();
@@ -190,15 +166,8 @@ fn driver_dropped_while_the_kernel_has_no_memory_frees_what_it_never_took() {
     let mut driver = driver();
     driver.ring.takes_at_most = 1;
     for _ in 0..30 {
-        let recv = Recv {
-            fd: near.as_raw_fd(),
-            buf: RecvBuf::with_capacity(8),
-        };
-        submit(
-            &mut driver,
-            Request::Recv(recv),
-            Sink::Waker(Waker::noop().clone()),
-        );
+        let recv = Recv { fd: near.as_raw_fd(), buf: RecvBuf::with_capacity(8) };
+        submit(&mut driver, Request::Recv(recv), Sink::Waker(Waker::noop().clone()));
     }
     driver.wait(Some(Duration::ZERO)).unwrap();
     drop(driver);
@@ -243,11 +212,7 @@ fn descriptors_of_what_the_kernel_left_are_known_still() {
         .collect();
     driver.wait(Some(Duration::ZERO)).unwrap();
     assert_eq!(driver.ring.pending(), 2);
-    assert!(
-        driver.unsubmitted.ends_with(&fds),
-        "{:?}",
-        driver.unsubmitted
-    );
+    assert!(driver.unsubmitted.ends_with(&fds), "{:?}", driver.unsubmitted);
     assert!(driver.unsubmitted.len() <= 4, "two an entry");
     // Released: they have been submitted.
     driver.ring.takes_at_most = u32::MAX;
@@ -270,9 +235,7 @@ fn operation_on_two_descriptors_that_was_tried_first_names_both() {
     for mut request in requests {
         let mut tried = Driver::Uring(Box::new(driver()));
         assert_eq!(tried.attempt(&mut request), None, "there is nothing");
-        let Driver::Uring(driver) = &mut tried else {
-            unreachable!("made just now")
-        };
+        let Driver::Uring(driver) = &mut tried else { unreachable!("made just now") };
         let sink = Sink::Waker(Waker::noop().clone());
         let key = submit(driver, request, sink);
         assert_eq!(driver.unsubmitted, fds);
@@ -321,11 +284,7 @@ fn truncate_that_waited_for_a_thread_of_the_kernels_hits_no_other_file_of_its_nu
         driver.wait(Some(Duration::ZERO)).unwrap();
         let file = open_next(&format!("file-{released}"));
         let fd = file.as_raw_fd();
-        let truncate = submit(
-            &mut driver,
-            Request::Truncate(Truncate { fd, len: 1 }),
-            sink(),
-        );
+        let truncate = submit(&mut driver, Request::Truncate(Truncate { fd, len: 1 }), sink());
         driver.wait(Some(Duration::ZERO)).unwrap();
         driver.forget(truncate);
         if released {
@@ -349,10 +308,7 @@ fn truncate_that_waited_for_a_thread_of_the_kernels_hits_no_other_file_of_its_nu
 }
 
 fn recv(socket: &UnixStream) -> Request {
-    Request::Recv(Recv {
-        fd: socket.as_raw_fd(),
-        buf: RecvBuf::with_capacity(8),
-    })
+    Request::Recv(Recv { fd: socket.as_raw_fd(), buf: RecvBuf::with_capacity(8) })
 }
 
 #[test]
@@ -429,16 +385,10 @@ fn forgotten_link_that_waits_for_room_is_cancelled_when_its_descriptor_is_closed
     let mut driver = driver();
     driver.ring.takes_at_most = 0;
     for _ in 0..16 {
-        submit(
-            &mut driver,
-            Request::Nop(Nop),
-            Sink::Waker(Waker::noop().clone()),
-        );
+        submit(&mut driver, Request::Nop(Nop), Sink::Waker(Waker::noop().clone()));
     }
-    let keys = driver.submit_linked(
-        vec![Request::Nop(Nop), write(near.as_raw_fd(), b"stray")],
-        Waker::noop(),
-    );
+    let keys = driver
+        .submit_linked(vec![Request::Nop(Nop), write(near.as_raw_fd(), b"stray")], Waker::noop());
     let fd = near.as_raw_fd();
     driver.close(near.into());
     let next: Vec<_> = (0..2).map(|_| UnixStream::pair().unwrap()).collect();
@@ -451,10 +401,7 @@ fn forgotten_link_that_waits_for_room_is_cancelled_when_its_descriptor_is_closed
     for (one, other) in &next {
         for mut end in [one, other] {
             end.set_nonblocking(true).unwrap();
-            assert!(
-                end.read(&mut [0; 8]).is_err(),
-                "it was written to another file"
-            );
+            assert!(end.read(&mut [0; 8]).is_err(), "it was written to another file");
         }
     }
 }

@@ -92,20 +92,13 @@ impl<T> fmt::Debug for Blocking<T> {
 /// Outside of a runtime.
 #[track_caller]
 pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    let shared = Arc::new(Mutex::new(Shared {
-        result: None,
-        waker: None,
-    }));
+    let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
     let reply = Reply(Arc::clone(&shared));
     let call = Box::new(move || {
         let result = catch_unwind(AssertUnwindSafe(call));
         reply.send(result.map_err(JoinError::Panicked));
     });
-    let mut blocking = Blocking {
-        shared,
-        waiting: None,
-        waiter: None,
-    };
+    let mut blocking = Blocking { shared, waiting: None, waiter: None };
     blocking.start(Local::current(), call, None);
     blocking
 }

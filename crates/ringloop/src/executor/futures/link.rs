@@ -78,10 +78,7 @@ pub struct ReadThenWrite {
 pub struct Hold(Shared);
 
 fn next(outcomes: &mut dyn Iterator<Item = Outcome>) -> Outcome {
-    outcomes.next().unwrap_or_else(|| Outcome {
-        result: Err(cancelled()),
-        request: None,
-    })
+    outcomes.next().unwrap_or_else(|| Outcome { result: Err(cancelled()), request: None })
 }
 
 fn cancelled() -> io::Error {
@@ -94,10 +91,7 @@ impl<K: Kind> Chain for First<K> {
 
     fn into_steps(self, steps: &mut Vec<Step>) {
         let request = self.0.into_request();
-        steps.push(Step {
-            request,
-            limit: None,
-        });
+        steps.push(Step { request, limit: None });
     }
 
     fn outputs((): (), outcomes: &mut dyn Iterator<Item = Outcome>) -> K::Output {
@@ -145,15 +139,8 @@ impl Chain for ReadThenWrite {
     fn into_steps(self, steps: &mut Vec<Step>) -> Hold {
         // SAFETY: invariant 1: only the write looks at its bytes, and it begins after a full read.
         let (into, from, shared) = unsafe { Shared::share(self.read.buf) };
-        let read = Read {
-            buf: into,
-            ..self.read
-        };
-        let write = Write {
-            fd: self.to,
-            buf: from,
-            offset: self.offset,
-        };
+        let read = Read { buf: into, ..self.read };
+        let write = Write { fd: self.to, buf: from, offset: self.offset };
         First(read).into_steps(steps);
         First(write).into_steps(steps);
         Hold(shared)
@@ -166,11 +153,7 @@ impl Chain for ReadThenWrite {
         drop((into, from));
         // SAFETY: the read's half counted this many bytes at the start of the same memory.
         let buf = unsafe { shared.into_buf(filled) };
-        (
-            read,
-            written,
-            buf.unwrap_or_else(|| RecvBuf::with_capacity(0)),
-        )
+        (read, written, buf.unwrap_or_else(|| RecvBuf::with_capacity(0)))
     }
 }
 
@@ -225,26 +208,20 @@ impl Link<First<Read>> {
     /// and the caller writes the bytes.
     pub fn then_write(self, to: RawFd, offset: Option<u64>) -> Link<ReadThenWrite> {
         let First(read) = self.chain;
-        Link {
-            chain: ReadThenWrite { read, to, offset },
-        }
+        Link { chain: ReadThenWrite { read, to, offset } }
     }
 }
 
 impl<C: Chain> Link<C> {
     /// Adds `kind`, which begins once the operation before it has succeeded.
     pub fn then<K: Kind>(self, kind: K) -> Link<Then<C, K>> {
-        Link {
-            chain: Then(self.chain, kind),
-        }
+        Link { chain: Then(self.chain, kind) }
     }
 
     /// Limits the operation added last: if it has not ended `limit` after it began, it is cancelled
     /// and ends with `ETIMEDOUT`.
     pub fn timeout(self, limit: Duration) -> Link<Limited<C>> {
-        Link {
-            chain: Limited(self.chain, limit),
-        }
+        Link { chain: Limited(self.chain, limit) }
     }
 }
 
@@ -255,10 +232,7 @@ impl<C: Chain> IntoFuture for Link<C> {
     fn into_future(self) -> Linked<C> {
         let mut steps = Vec::new();
         let rest = self.chain.into_steps(&mut steps);
-        Linked {
-            rest: Some(rest),
-            state: State::Unsubmitted(steps),
-        }
+        Linked { rest: Some(rest), state: State::Unsubmitted(steps) }
     }
 }
 
@@ -298,10 +272,8 @@ struct Flight {
 impl Flight {
     /// The final result. `ECANCELED` because of the time-out becomes `ETIMEDOUT`.
     fn finish(&mut self) -> Outcome {
-        let mut outcome = self.outcome.take().unwrap_or(Outcome {
-            result: Err(cancelled()),
-            request: None,
-        });
+        let mut outcome =
+            self.outcome.take().unwrap_or(Outcome { result: Err(cancelled()), request: None });
         if self.timed_out && is_cancelled(&outcome) {
             outcome.result = Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
         }
@@ -359,11 +331,7 @@ struct Sequence {
 
 impl Sequence {
     fn new(steps: Vec<Step>) -> Self {
-        Self {
-            waiting: steps.into(),
-            current: None,
-            done: Vec::new(),
-        }
+        Self { waiting: steps.into(), current: None, done: Vec::new() }
     }
 
     fn poll(&mut self, local: &Local, waker: &Waker) -> Poll<()> {
@@ -402,19 +370,14 @@ impl Sequence {
             flight.forget(local);
         }
         self.give_up();
-        self.done
-            .drain(..)
-            .for_each(|outcome| discard(local, outcome));
+        self.done.drain(..).for_each(|outcome| discard(local, outcome));
     }
 
     /// Ends the operations that have not begun.
     fn give_up(&mut self) {
         let given_up = self.waiting.drain(..).map(|mut step| {
             step.request.finish(-libc::ECANCELED);
-            Outcome {
-                result: Err(cancelled()),
-                request: Some(step.request),
-            }
+            Outcome { result: Err(cancelled()), request: Some(step.request) }
         });
         self.done.extend(given_up);
     }
@@ -448,15 +411,9 @@ fn begin(local: &Local, step: Step, waker: &Waker) -> Flight {
     let driver = engine.driver_mut();
     let sink = || Sink::Waker(waker.clone());
     let key = driver.submit(step.request, sink());
-    let timer = step
-        .limit
-        .map(|limit| driver.submit(Request::Timeout(Timeout::after(limit)), sink()));
-    Flight {
-        key,
-        outcome: None,
-        timer,
-        timed_out: false,
-    }
+    let timer =
+        step.limit.map(|limit| driver.submit(Request::Timeout(Timeout::after(limit)), sink()));
+    Flight { key, outcome: None, timer, timed_out: false }
 }
 
 /// The requests of a link on the ring, each followed by its time-out.
@@ -542,10 +499,7 @@ impl<C: Chain> Future for Linked<C> {
             State::Unsubmitted(_) | State::Over => Vec::new(),
         };
         self.state = State::Over;
-        let rest = self
-            .rest
-            .take()
-            .expect("a link was polled after it was over");
+        let rest = self.rest.take().expect("a link was polled after it was over");
         Poll::Ready(C::outputs(rest, &mut outcomes.into_iter()))
     }
 }

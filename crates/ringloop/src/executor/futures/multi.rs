@@ -79,20 +79,14 @@ impl Multi {
             // The driver was closed under the stream.
             drop(engine);
             self.in_flight = None;
-            return Poll::Ready(Arrival {
-                result: -libc::ECANCELED,
-                buffer: None,
-            });
+            return Poll::Ready(Arrival { result: -libc::ECANCELED, buffer: None });
         };
         drop(engine);
         let buffer = taken.buffer.map(|buffer| Received::new(local, buffer));
         if !taken.more {
             self.in_flight = None;
         }
-        Poll::Ready(Arrival {
-            result: taken.result,
-            buffer,
-        })
+        Poll::Ready(Arrival { result: taken.result, buffer })
     }
 }
 

@@ -48,11 +48,7 @@ impl<K: Kind> Flight<K> {
     pub fn begin(local: Local, kind: K, mode: StartMode, waker: &Waker) -> Result<Self, K::Output> {
         match local.begin(kind.into_request(), mode, waker) {
             Begun::Over(outcome) => Err(K::output(outcome)),
-            Begun::InFlight(key) => Ok(Self {
-                local: Some(local),
-                key,
-                kind: PhantomData,
-            }),
+            Begun::InFlight(key) => Ok(Self { local: Some(local), key, kind: PhantomData }),
         }
     }
 
@@ -80,19 +76,13 @@ impl<K> Drop for Flight<K> {
 impl<K: Kind> Op<K> {
     /// Wrap an operation; it is submitted at the first poll.
     pub fn new(kind: K) -> Self {
-        Self {
-            state: State::Unsubmitted(kind),
-            mode: StartMode::DriverDefault,
-        }
+        Self { state: State::Unsubmitted(kind), mode: StartMode::DriverDefault }
     }
 
     /// Like [`Op::new`], but tries the system call at the first poll, and submits only if it would
     /// block: for large copies, and for descriptors known to be ready.
     pub fn try_first(kind: K) -> Self {
-        Self {
-            state: State::Unsubmitted(kind),
-            mode: StartMode::TryFirst,
-        }
+        Self { state: State::Unsubmitted(kind), mode: StartMode::TryFirst }
     }
 
     /// Like [`Op::new`], but polls first: for a descriptor known not to be ready (a receive from a
@@ -101,10 +91,7 @@ impl<K: Kind> Op<K> {
     ///
     /// See `io_uring_prep_recv(3)`, `IORING_RECVSEND_POLL_FIRST`, kernel 5.19.
     pub fn poll_first(kind: K) -> Self {
-        Self {
-            state: State::Unsubmitted(kind),
-            mode: StartMode::PollFirst,
-        }
+        Self { state: State::Unsubmitted(kind), mode: StartMode::PollFirst }
     }
 
     /// Limits the operation: if it has not ended `limit` after it began, it is cancelled and ends

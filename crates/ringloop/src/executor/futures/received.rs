@@ -62,11 +62,7 @@ impl Received {
     /// The bytes of a large buffer of `local`.
     pub(crate) fn large(local: &Local, bytes: Vec<u8>) -> Self {
         let span = span(lead_len(&bytes), bytes.len());
-        Self {
-            weak_local: local.downgrade(),
-            memory: Memory::Large(bytes),
-            span,
-        }
+        Self { weak_local: local.downgrade(), memory: Memory::Large(bytes), span }
     }
 
     /// Drops the first `count` bytes; more than there are drops all.
@@ -109,9 +105,7 @@ impl AsRef<[u8]> for Received {
 
 impl fmt::Debug for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Received")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Received").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -174,10 +168,7 @@ impl Outgoing for Received {
     fn lend(mut self) -> (SendBuf, Sending) {
         if self.may_send_in_place() {
             let in_place = SentInPlace::new(self);
-            return (
-                SendBuf::of_held(&in_place),
-                Sending(Kept::InPlace(in_place)),
-            );
+            return (SendBuf::of_held(&in_place), Sending(Kept::InPlace(in_place)));
         }
         let buf = match &mut self.memory {
             Memory::Large(bytes) | Memory::Copied(bytes) => {
@@ -230,11 +221,8 @@ impl Received {
 
     /// Takes them back after the last send; `None` if an operation still has them.
     fn end_of(in_place: Rc<SentInPlace>) -> Self {
-        let none = Self {
-            weak_local: in_place.0.weak_local.clone(),
-            memory: Memory::None,
-            span: 0..0,
-        };
+        let none =
+            Self { weak_local: in_place.0.weak_local.clone(), memory: Memory::None, span: 0..0 };
         match Rc::into_inner(in_place) {
             Some(mut in_place) => std::mem::replace(&mut in_place.0, none),
             None => none,

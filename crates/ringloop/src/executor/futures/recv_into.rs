@@ -42,10 +42,7 @@ enum State {
 impl<'a> RecvInto<'a> {
     /// Receives from the socket `fd`.
     pub fn new(fd: RawFd, into: &'a mut [u8]) -> Self {
-        Self {
-            into,
-            state: State::Unsubmitted(fd),
-        }
+        Self { into, state: State::Unsubmitted(fd) }
     }
 
     fn begin(&mut self, fd: RawFd, cx: &Context<'_>) -> Poll<io::Result<usize>> {

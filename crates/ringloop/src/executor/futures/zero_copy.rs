@@ -26,10 +26,7 @@ pub struct SendZeroCopy {
 impl SendZeroCopy {
     /// Sends by `request`: one of the zero-copy sends, or a plain one.
     pub(crate) fn new(request: Request) -> Self {
-        Self {
-            request: Some(request),
-            multi: Multi::default(),
-        }
+        Self { request: Some(request), multi: Multi::default() }
     }
 
     /// True if the current loop can send without copying.

@@ -29,10 +29,7 @@ impl BusyPolling {
     /// `None`: never poll.
     pub fn new(bound: Option<Duration>) -> Self {
         let bound_ns = bound.map_or(0, |bound| bound.as_nanos().try_into().unwrap_or(u64::MAX));
-        Self {
-            bound_ns,
-            span_ns: bound_ns,
-        }
+        Self { bound_ns, span_ns: bound_ns }
     }
 
     /// True if the loop ever polls before it sleeps.

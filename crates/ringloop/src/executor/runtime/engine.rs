@@ -59,10 +59,7 @@ impl Default for Options {
 impl Options {
     /// Reads the environment: `RINGLOOP_DRIVER` is auto (also if unset), uring or epoll.
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self {
-            driver: Choice::from_env()?,
-            ..Self::default()
-        })
+        Ok(Self { driver: Choice::from_env()?, ..Self::default() })
     }
 
     fn setup(&self) -> Setup {

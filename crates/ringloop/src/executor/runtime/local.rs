@@ -102,9 +102,7 @@ impl Local {
             refused: Cell::new(0),
             member: OnceCell::new(),
         };
-        Ok(Self {
-            shared: Rc::new(shared),
-        })
+        Ok(Self { shared: Rc::new(shared) })
     }
 
     /// Cancels every operation in flight on this loop; returns how many. Each ends with
@@ -221,9 +219,7 @@ impl Local {
 
     /// Starts a task on this loop.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-        JoinHandle {
-            task: task::start(&self.shared.hub, future),
-        }
+        JoinHandle { task: task::start(&self.shared.hub, future) }
     }
 
     /// Starts a task on this loop, with a handle that may leave the thread.
@@ -301,10 +297,7 @@ impl Local {
             let may = local.spend_attempt();
             if !may {
                 let refused = local.shared.refused.get() + 1;
-                local
-                    .shared
-                    .refused
-                    .set(refused % limits::ATTEMPTS_PER_POLL);
+                local.shared.refused.set(refused % limits::ATTEMPTS_PER_POLL);
                 if refused == limits::ATTEMPTS_PER_POLL {
                     local.begin_poll();
                 }
@@ -364,11 +357,7 @@ impl Local {
             || !self.shared.hub.is_inbox_empty()
             || engine.driver_mut().in_flight() > 0
             || engine.timers_mut().live_count() > 0;
-        if busy {
-            None
-        } else {
-            engine.blocking_pool().idle_threads()
-        }
+        if busy { None } else { engine.blocking_pool().idle_threads() }
     }
 
     /// True if tasks are ready.
@@ -389,10 +378,7 @@ impl Local {
 
     /// This loop's team and worker number; a loop without a runtime is a team of one.
     pub(crate) fn member(&self) -> TeamMember {
-        let alone = || TeamMember {
-            team: Team::solo(self.hub()),
-            worker: 0,
-        };
+        let alone = || TeamMember { team: Team::solo(self.hub()), worker: 0 };
         self.shared.member.get_or_init(alone).clone()
     }
 
@@ -418,14 +404,10 @@ pub(crate) fn poll_outcome(local: &Local, key: Key, waker: &Waker) -> Poll<Outco
     let mut engine = local.engine();
     let polled = engine.driver_mut().poll(key, waker, |request| request);
     Poll::Ready(match ready!(polled) {
-        Some((taken, request)) => Outcome {
-            result: taken.result(),
-            request: request.flatten(),
-        },
+        Some((taken, request)) => Outcome { result: taken.result(), request: request.flatten() },
         // The driver was closed under the future.
-        None => Outcome {
-            result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
-            request: None,
-        },
+        None => {
+            Outcome { result: Err(io::Error::from_raw_os_error(libc::ECANCELED)), request: None }
+        }
     })
 }

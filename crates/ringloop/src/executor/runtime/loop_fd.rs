@@ -63,10 +63,7 @@ const HELD: &str = "it holds its descriptor until it is dropped";
 
 impl From<OwnedFd> for LoopFd {
     fn from(fd: OwnedFd) -> Self {
-        Self {
-            fd: Some(fd),
-            weak_local: RefCell::new(None),
-        }
+        Self { fd: Some(fd), weak_local: RefCell::new(None) }
     }
 }
 

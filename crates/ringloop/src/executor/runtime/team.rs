@@ -12,9 +12,7 @@ pub(crate) struct Team {
 impl Team {
     /// The team of a loop without a runtime.
     pub fn solo(hub: &Arc<Hub>) -> Arc<Self> {
-        Arc::new(Self {
-            hubs: vec![Arc::clone(hub)],
-        })
+        Arc::new(Self { hubs: vec![Arc::clone(hub)] })
     }
 }
 

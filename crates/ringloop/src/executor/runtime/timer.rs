@@ -40,10 +40,7 @@ impl Timers {
 
     /// Wakes `waker` once the monotonic clock has reached `deadline_ns`.
     pub(crate) fn insert(&mut self, deadline_ns: u64, waker: Waker) -> TimerKey {
-        let key = TimerKey {
-            sequence: self.sequence,
-            slot: self.wakers.insert(waker),
-        };
+        let key = TimerKey { sequence: self.sequence, slot: self.wakers.insert(waker) };
         self.sequence += 1;
         self.deadlines.push(deadline_ns, key);
         key
@@ -59,15 +56,13 @@ impl Timers {
     pub(crate) fn remove(&mut self, key: TimerKey) {
         drop(self.wakers.remove(key.slot));
         let wakers = &self.wakers;
-        self.deadlines
-            .tidy(wakers.len(), |_, key| wakers.get(key.slot).is_some());
+        self.deadlines.tidy(wakers.len(), |_, key| wakers.get(key.slot).is_some());
     }
 
     /// The shorter of `timeout` and the time to the next deadline.
     pub(crate) fn bound(&mut self, timeout: Option<Duration>) -> Option<Duration> {
         let wakers = &self.wakers;
-        self.deadlines
-            .first_live(|_, key| wakers.get(key.slot).is_some());
+        self.deadlines.first_live(|_, key| wakers.get(key.slot).is_some());
         self.deadlines.bound(timeout)
     }
 
@@ -107,9 +102,7 @@ mod tests {
     #[test]
     fn ties_fire_in_the_order_of_insertion_also_in_used_slots() {
         let (mut timers, fired) = (Timers::new(), Arc::default());
-        let first: Vec<_> = (0..4)
-            .map(|number| timers.insert(5, waker(number, &fired)))
-            .collect();
+        let first: Vec<_> = (0..4).map(|number| timers.insert(5, waker(number, &fired))).collect();
         timers.remove(first[1]);
         timers.remove(first[2]);
         // Into the slots of 2 and 1, in this order.

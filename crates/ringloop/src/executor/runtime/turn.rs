@@ -49,11 +49,7 @@ impl Root {
     /// The waker to poll with, if it was woken since the last call.
     fn take(&self) -> Option<Waker> {
         let mut called = self.called.borrow_mut();
-        if std::mem::take(&mut called.woken) {
-            called.waker.clone()
-        } else {
-            None
-        }
+        if std::mem::take(&mut called.woken) { called.waker.clone() } else { None }
     }
 }
 

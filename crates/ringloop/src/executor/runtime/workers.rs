@@ -183,10 +183,7 @@ struct Hello {
 pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
     // Before the channel, so that a failure drops the channel first: a worker waits for the team,
     // or for its sender's end, and the sender may still be in the channel.
-    let mut threads = Threads {
-        running: Vec::new(),
-        generation: Generation::current(),
-    };
+    let mut threads = Threads { running: Vec::new(), generation: Generation::current() };
     let (report, reports) = mpsc::channel();
     for worker in 1..plan.workers {
         let (stop, stopped) = remote::pair();
@@ -194,11 +191,7 @@ pub(crate) fn start(plan: &Plan, local: &Local) -> Result<Threads, Error> {
         let thread = thread::Builder::new()
             .name(format!("{}-{worker}", plan.thread_name))
             .spawn(move || run(worker, &plan, &report, stopped))?;
-        threads.running.push(Running {
-            worker,
-            thread,
-            stop,
-        });
+        threads.running.push(Running { worker, thread, stop });
     }
     drop(report);
     let mut hellos = Vec::new();
@@ -237,12 +230,7 @@ impl Threads {
             return Ok(());
         }
         let mut threads = Vec::new();
-        for Running {
-            worker,
-            thread,
-            stop,
-        } in running
-        {
+        for Running { worker, thread, stop } in running {
             drop(stop);
             threads.push((worker, thread));
         }
@@ -283,11 +271,7 @@ fn run(
         }
     };
     let (team, teams) = mpsc::channel();
-    let hello = Hello {
-        worker,
-        hub: Arc::clone(local.hub()),
-        team,
-    };
+    let hello = Hello { worker, hub: Arc::clone(local.hub()), team };
     drop(report.send(Ok(hello)));
     let Ok(team) = teams.recv() else {
         return Ok(());

@@ -179,12 +179,7 @@ where
     F: Future + 'static,
 {
     let header = Header {
-        vtable: &VTable {
-            poll: poll::<F>,
-            cancel: cancel::<F>,
-            take: take::<F>,
-            free: free::<F>,
-        },
+        vtable: &VTable { poll: poll::<F>, cancel: cancel::<F>, take: take::<F>, free: free::<F> },
         hub: NonNull::from(&**hub),
         wakers: SplitCount::new(),
         remote_wake: RemoteWakeFlag::new(),
@@ -196,16 +191,11 @@ where
     };
     let task = Box::new(Task {
         header,
-        stage: UnsafeCell::new(Stage {
-            future: ManuallyDrop::new(future),
-        }),
+        stage: UnsafeCell::new(Stage { future: ManuallyDrop::new(future) }),
     });
     let task = TaskRef(NonNull::from(Box::leak(task)).cast());
     hub.add(task);
-    Handle {
-        task,
-        result: PhantomData,
-    }
+    Handle { task, result: PhantomData }
 }
 
 /// Lets the tasks hold a count of their hub (invariant 5).
@@ -408,10 +398,7 @@ impl Next {
     #[inline]
     fn of_this_thread(task: TaskRef) -> Self {
         debug_assert!(task.here().is_some());
-        Self {
-            task,
-            thread: PhantomData,
-        }
+        Self { task, thread: PhantomData }
     }
 
     /// Poll the future.
@@ -590,8 +577,7 @@ unsafe fn take<F: Future>(task: NonNull<Header>, to: *mut ()) {
     let stage = unsafe { stage::<F>(task) };
     // SAFETY: as the caller says.
     unsafe {
-        to.cast::<Stored<F::Output>>()
-            .copy_from_nonoverlapping(stage.cast(), 1);
+        to.cast::<Stored<F::Output>>().copy_from_nonoverlapping(stage.cast(), 1);
     };
 }
 

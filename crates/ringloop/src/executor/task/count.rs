@@ -39,9 +39,7 @@ pub(crate) struct SplitCount {
 impl SplitCount {
     /// A count without references.
     pub fn new() -> Self {
-        Self {
-            away: AtomicI32::new(0),
-        }
+        Self { away: AtomicI32::new(0) }
     }
 
     /// Adds a reference; `here` is the owner's half, on its own thread.
@@ -116,10 +114,7 @@ mod testing {
 
     impl Whole {
         pub fn new() -> Self {
-            Self {
-                here: Owned::new(Cell::new(0)),
-                away: SplitCount::new(),
-            }
+            Self { here: Owned::new(Cell::new(0)), away: SplitCount::new() }
         }
 
         pub fn add(&self) {
@@ -181,10 +176,7 @@ mod tests {
             let count = Whole::new();
             // As if made on one side, and all but one dropped on the other.
             count.set_here(one_way * (HERE_MAX - 1));
-            count
-                .away
-                .away
-                .store(1 - one_way * (HERE_MAX - 1), Ordering::Relaxed);
+            count.away.away.store(1 - one_way * (HERE_MAX - 1), Ordering::Relaxed);
             if one_way > 0 {
                 count.add();
                 assert!(!count.sub());

@@ -85,10 +85,7 @@ impl<T> Here<T> {
     fn new() -> Self {
         Self {
             ready: RefCell::new(VecDeque::new()),
-            waiting: RefCell::new(Slots {
-                list: Vec::new(),
-                free: Vec::new(),
-            }),
+            waiting: RefCell::new(Slots { list: Vec::new(), free: Vec::new() }),
             task_count: Cell::new(0),
         }
     }
@@ -127,15 +124,12 @@ impl<T: Copy, W> Hub<T, W> {
 
     /// A task's memory was freed; returns true if it was the last of a closed loop.
     pub fn note_task_freed(&self) -> bool {
-        self.task_count
-            .sub(self.here.get().map(|here| &here.task_count))
+        self.task_count.sub(self.here.get().map(|here| &here.task_count))
     }
 
     /// The loop has ended; returns true if no task has memory.
     pub fn close_task_count(&self) -> bool {
-        self.here
-            .get()
-            .is_some_and(|here| self.task_count.close(&here.task_count))
+        self.here.get().is_some_and(|here| self.task_count.close(&here.task_count))
     }
 
     /// Adds a task to the list of pending tasks; `None` on other threads than the loop's.
@@ -181,9 +175,7 @@ impl<T: Copy, W> Hub<T, W> {
     /// Starts a task from any thread. A full or closed inbox drops the closure and returns an
     /// error.
     pub fn send_start(&self, start: Start<T, W>) -> Result<(), Error> {
-        self.inbox
-            .send(Arrival::Start(start))
-            .map_err(|(_, error)| error)
+        self.inbox.send(Arrival::Start(start)).map_err(|(_, error)| error)
     }
 
     /// True if messages may have arrived; always true after a wake for one.

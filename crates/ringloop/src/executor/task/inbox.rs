@@ -37,16 +37,8 @@ impl<T> Inbox<T> {
     }
 
     fn with(unpark: Option<Unpark>, capacity: usize) -> Self {
-        let queue = Queue {
-            messages: VecDeque::new(),
-            closed: false,
-        };
-        Self {
-            queue: Mutex::new(queue),
-            holds_any: AtomicBool::new(false),
-            unpark,
-            capacity,
-        }
+        let queue = Queue { messages: VecDeque::new(), closed: false };
+        Self { queue: Mutex::new(queue), holds_any: AtomicBool::new(false), unpark, capacity }
     }
 
     /// Adds a message and wakes the loop. Returns the message if the queue is full or closed, or
@@ -141,9 +133,7 @@ impl<T> Inbox<T> {
 
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
         // Nothing can panic while the lock is held, and the queue is consistent at any point.
-        self.queue
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -221,10 +211,8 @@ mod loom_tests {
             let mut taken = VecDeque::new();
             inbox.take(&mut taken);
             let left = inbox.close();
-            let accepted = senders
-                .into_iter()
-                .map(|sender| sender.join().expect("sender"))
-                .filter(|ok| *ok);
+            let accepted =
+                senders.into_iter().map(|sender| sender.join().expect("sender")).filter(|ok| *ok);
             assert_eq!(accepted.count(), taken.len() + left.len());
         });
     }

@@ -25,9 +25,7 @@ pub struct JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle")
-            .field("is_finished", &self.is_finished())
-            .finish()
+        f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish()
     }
 }
 

@@ -47,10 +47,7 @@ unsafe impl<T: Send> Sync for Owned<T> {}
 impl<T> Owned<T> {
     /// Ties `value` to the calling thread.
     pub fn new(value: T) -> Self {
-        Self {
-            owner: here(),
-            value,
-        }
+        Self { owner: here(), value }
     }
 
     /// The value, on its own thread.
@@ -69,9 +66,7 @@ mod tests {
     fn invariant_1_only_the_thread_that_made_it_gets_a_reference() {
         let owned = Arc::new(Owned::new(Cell::new(1)));
         let other = Arc::clone(&owned);
-        std::thread::spawn(move || assert!(other.get().is_none()))
-            .join()
-            .expect("no panic");
+        std::thread::spawn(move || assert!(other.get().is_none())).join().expect("no panic");
         owned.get().expect("its own thread").set(2);
         assert_eq!(owned.get().map(Cell::get), Some(2));
     }
@@ -79,10 +74,8 @@ mod tests {
     #[test]
     fn invariant_1_no_two_threads_have_one_number() {
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(here)).collect();
-        let mut numbers: Vec<_> = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"))
-            .collect();
+        let mut numbers: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
         numbers.push(here());
         numbers.sort_unstable();
         numbers.dedup();
@@ -93,9 +86,7 @@ mod tests {
     fn invariant_2_value_is_dropped_where_the_last_holder_is() {
         let value = Arc::new(());
         let owned = Owned::new(Arc::clone(&value));
-        std::thread::spawn(move || drop(owned))
-            .join()
-            .expect("no panic");
+        std::thread::spawn(move || drop(owned)).join().expect("no panic");
         assert_eq!(Arc::strong_count(&value), 1);
     }
 }

@@ -36,9 +36,7 @@ impl Flag {
 
     /// The owner is about to sleep. `false`: it was notified, and must check its queues instead.
     pub fn prepare_to_sleep(&self) -> bool {
-        let swapped = self
-            .0
-            .compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire);
+        let swapped = self.0.compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire);
         if swapped.is_err() {
             self.0.swap(AWAKE, Ordering::AcqRel);
         }
@@ -86,9 +84,7 @@ impl Unpark {
             event: Arc::downgrade(&event),
             generation: Generation::current(),
         };
-        let unpark = Self {
-            inner: Arc::new(inner),
-        };
+        let unpark = Self { inner: Arc::new(inner) };
         Ok((unpark, event))
     }
 

@@ -63,16 +63,9 @@ pub(crate) struct Settle<T> {
 
 /// Both ends of a result.
 pub(crate) fn pair<T>() -> (Settle<T>, RemoteJoinHandle<T>) {
-    let state = State {
-        outcome: Outcome::Pending,
-        waiter: None,
-        aborted: false,
-        task: None,
-    };
+    let state = State { outcome: Outcome::Pending, waiter: None, aborted: false, task: None };
     let shared = Arc::new(Shared(Mutex::new(state)));
-    let settle = Settle {
-        shared: Arc::clone(&shared),
-    };
+    let settle = Settle { shared: Arc::clone(&shared) };
     (settle, RemoteJoinHandle { shared })
 }
 
@@ -152,9 +145,7 @@ impl<T> Future for RemoteJoinHandle<T> {
 
 impl<T> fmt::Debug for RemoteJoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteJoinHandle")
-            .field("is_finished", &self.is_finished())
-            .finish()
+        f.debug_struct("RemoteJoinHandle").field("is_finished", &self.is_finished()).finish()
     }
 }
 

@@ -19,10 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONG: usize = 4 << 20;
 
 fn runtime(driver: Choice) -> Runtime {
-    let options = Options {
-        driver,
-        ..Options::default()
-    };
+    let options = Options { driver, ..Options::default() };
     Runtime::with_options(options).expect("a runtime")
 }
 
@@ -104,9 +101,7 @@ async fn joined<T>(handle: thread::JoinHandle<T>) -> T {
 fn messages_go_one_after_the_other() {
     on_both(async || {
         let (socket, peer) = pair();
-        let lens: Vec<_> = (0..500_usize)
-            .map(|round| 1 + round * 7919 % 9000)
-            .collect();
+        let lens: Vec<_> = (0..500_usize).map(|round| 1 + round * 7919 % 9000).collect();
         let reading = reader(peer, lens.iter().sum());
         let mut all = Vec::new();
         for len in lens {

@@ -33,12 +33,7 @@ pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     if super::gso::is_v6(fd)? {
         socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on)?;
         // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
-        drop(socket::set_option_int(
-            fd,
-            libc::IPPROTO_IP,
-            libc::IP_RECVERR,
-            on,
-        ));
+        drop(socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on));
         return Ok(());
     }
     socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on)

@@ -50,10 +50,7 @@ impl Controls {
     }
 
     fn of(batch: &GsoBatch<'_>) -> Self {
-        let mut controls = Self {
-            bytes: [0; ROOM],
-            len: 0,
-        };
+        let mut controls = Self { bytes: [0; ROOM], len: 0 };
         if let Some(len) = segment_len(batch) {
             controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
         }
@@ -105,10 +102,7 @@ pub fn send_gso(fd: RawFd, batch: &GsoBatch<'_>) -> Result<(), SendError> {
     let control = &controls.bytes[..controls.len];
     match send_with_control(fd, batch.bytes, &to, control) {
         Ok(_) => Ok(()),
-        Err(error) => Err(SendError {
-            error,
-            segmented: segment_len(batch).is_some(),
-        }),
+        Err(error) => Err(SendError { error, segmented: segment_len(batch).is_some() }),
     }
 }
 
@@ -118,12 +112,7 @@ pub fn set_receive_ecn(fd: RawFd, on: bool) -> io::Result<()> {
     if is_v6(fd)? {
         socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, on)?;
         // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
-        drop(socket::set_option_int(
-            fd,
-            libc::IPPROTO_IP,
-            libc::IP_RECVTOS,
-            on,
-        ));
+        drop(socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on));
         return Ok(());
     }
     socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on)
@@ -145,12 +134,7 @@ pub fn set_unfragmented(fd: RawFd) -> io::Result<()> {
         let probe = libc::IPV6_PMTUDISC_PROBE;
         socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
         let probe = libc::IP_PMTUDISC_PROBE;
-        drop(socket::set_option_int(
-            fd,
-            libc::IPPROTO_IP,
-            libc::IP_MTU_DISCOVER,
-            probe,
-        ));
+        drop(socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe));
         return Ok(());
     }
     let probe = libc::IP_PMTUDISC_PROBE;

@@ -60,12 +60,7 @@ pub struct Message<'a> {
 impl Default for Message<'_> {
     /// An empty message without a source.
     fn default() -> Self {
-        Self {
-            source: SockAddr::from_bytes(&[]),
-            payload: &[],
-            control: &[],
-            flags: 0,
-        }
+        Self { source: SockAddr::from_bytes(&[]), payload: &[], control: &[], flags: 0 }
     }
 }
 
@@ -128,9 +123,7 @@ impl<'a> Message<'a> {
     /// The datagrams, in the order they were sent: one, unless the socket receives GSO batches.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let whole = self.payload;
-        let segment_len = self
-            .segment_len()
-            .filter(|&len| 0 < len && len < whole.len());
+        let segment_len = self.segment_len().filter(|&len| 0 < len && len < whole.len());
         let segments = segment_len.map(|len| whole.chunks(len));
         // `chunks` would yield nothing for an empty datagram.
         let single = segments.is_none().then_some(whole);

@@ -166,12 +166,7 @@ fn write_head(header: &libc::mmsghdr) {
 /// The first bytes of a message: `struct io_uring_recvmsg_out`.
 pub fn head_of(name_len: usize, control_len: usize, payload_len: usize, flags: i32) -> [u8; 16] {
     let mut head = [0; 16];
-    let fields = [
-        name_len as u32,
-        control_len as u32,
-        payload_len as u32,
-        flags as u32,
-    ];
+    let fields = [name_len as u32, control_len as u32, payload_len as u32, flags as u32];
     for (to, field) in head.chunks_exact_mut(4).zip(fields) {
         to.copy_from_slice(&field.to_ne_bytes());
     }
@@ -223,13 +218,7 @@ impl Batch {
             .and_then(|()| receiver.headers.try_reserve(count))
             .and_then(|()| filled.try_reserve(count))
             .map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        Ok(Self {
-            slots: zeroed(count * stride)?,
-            slot_len,
-            stride,
-            receiver,
-            filled,
-        })
+        Ok(Self { slots: zeroed(count * stride)?, slot_len, stride, receiver, filled })
     }
 
     /// Receives what is queued, at most `want` messages and as many as there are slots; see
@@ -239,8 +228,7 @@ impl Batch {
         let slot_len = self.slot_len;
         let slots = self.slots.chunks_exact_mut(self.stride);
         let buffers = slots.map(|slot| &mut slot[..slot_len]).take(want);
-        self.filled
-            .extend(self.receiver.receive(fd, control, buffers)?);
+        self.filled.extend(self.receiver.receive(fd, control, buffers)?);
         Ok(self.filled.len())
     }
 
@@ -253,8 +241,5 @@ impl Batch {
 }
 
 pub(super) fn empty_header() -> libc::mmsghdr {
-    libc::mmsghdr {
-        msg_hdr: empty_message(),
-        msg_len: 0,
-    }
+    libc::mmsghdr { msg_hdr: empty_message(), msg_len: 0 }
 }

@@ -33,16 +33,8 @@ pub fn send_to(fd: RawFd, bytes: &[u8], to: &SockAddr) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL;
     let (name, name_len) = (to.as_ptr(), to.len());
     // SAFETY: D1.
-    let sent = unsafe {
-        libc::sendto(
-            fd,
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            flags,
-            name,
-            name_len,
-        )
-    };
+    let sent =
+        unsafe { libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), flags, name, name_len) };
     Ok(check(sent)? as usize)
 }
 
@@ -58,10 +50,7 @@ pub struct SendError {
 
 impl From<io::Error> for SendError {
     fn from(error: io::Error) -> Self {
-        Self {
-            error,
-            segmented: false,
-        }
+        Self { error, segmented: false }
     }
 }
 
@@ -71,13 +60,8 @@ impl SendError {
     /// are off, the route encrypts.
     pub fn is_of_segmentation(&self) -> bool {
         let errno = self.error.raw_os_error().unwrap_or(0);
-        let refusals = [
-            libc::EIO,
-            libc::EINVAL,
-            libc::EMSGSIZE,
-            libc::EOPNOTSUPP,
-            libc::ENOPROTOOPT,
-        ];
+        let refusals =
+            [libc::EIO, libc::EINVAL, libc::EMSGSIZE, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
         self.segmented && refusals.contains(&errno)
     }
 }
@@ -118,13 +102,7 @@ struct Run {
 impl Run {
     fn of(bytes: &[u8], to: *const SockAddr) -> Self {
         let len = bytes.len();
-        Self {
-            to,
-            count: 1,
-            bytes: len,
-            segment_len: len,
-            last_len: len,
-        }
+        Self { to, count: 1, bytes: len, segment_len: len, last_len: len }
     }
 
     /// Adds a datagram; `false` if it does not belong to this run.
@@ -255,10 +233,8 @@ pub(super) fn send_with_control(
     control: &[u8],
 ) -> io::Result<usize> {
     // The kernel only reads through these pointers.
-    let mut iovec = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut iovec =
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut message = empty_message();
     message.msg_name = to.as_ptr().cast_mut().cast();
     message.msg_namelen = to.len();
@@ -286,11 +262,7 @@ fn segment_control(run: &Run) -> SegmentControl {
     header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
     header.cmsg_level = libc::SOL_UDP;
     header.cmsg_type = libc::UDP_SEGMENT;
-    SegmentControl {
-        header,
-        segment_len: run.segment_len as u16,
-        _padding: [0; 6],
-    }
+    SegmentControl { header, segment_len: run.segment_len as u16, _padding: [0; 6] }
 }
 
 /// Receivers of a multicast may segment differently; each gets single datagrams.

@@ -51,9 +51,7 @@ fn receive_all(on: &UdpSocket, batch: &mut Batch, control: Control) -> Vec<Vec<V
 #[test]
 fn d2_a_batch_holds_each_datagram_with_its_source_in_order() {
     let (a, b) = pair();
-    let datagrams: Vec<_> = (0..40u8)
-        .map(|n| (vec![n; usize::from(n)], Some(to(&b))))
-        .collect();
+    let datagrams: Vec<_> = (0..40u8).map(|n| (vec![n; usize::from(n)], Some(to(&b)))).collect();
     assert_eq!(send_all(&a, &datagrams, false), [32, 8]);
     let mut batch = Batch::new(20, 64).unwrap();
     let mut seen = Vec::new();
@@ -88,10 +86,8 @@ fn d2_a_longer_datagram_is_cut_to_its_slot() {
     let mut batch = Batch::new(2, 10).unwrap();
     let received = batch.receive(b.as_raw_fd(), Control::Unwanted, 2);
     assert_eq!(received.unwrap(), 2);
-    let messages: Vec<_> = batch
-        .received()
-        .map(|message| (message.payload.to_vec(), message.is_cut()))
-        .collect();
+    let messages: Vec<_> =
+        batch.received().map(|message| (message.payload.to_vec(), message.is_cut())).collect();
     assert_eq!(messages, [(vec![7; 10], true), (vec![8; 3], false)]);
 }
 
@@ -100,17 +96,11 @@ fn d2_a_buffer_without_room_for_a_head_takes_part_in_nothing() {
     let (a, b) = pair();
     send_to(a.as_raw_fd(), b"x", &to(&b)).unwrap();
     send_to(a.as_raw_fd(), b"y", &to(&b)).unwrap();
-    let mut buffers = [
-        vec![0; HEAD_LEN + 1],
-        vec![0; HEAD_LEN - 1],
-        vec![0; HEAD_LEN + 1],
-    ];
+    let mut buffers = [vec![0; HEAD_LEN + 1], vec![0; HEAD_LEN - 1], vec![0; HEAD_LEN + 1]];
     let lent = buffers.iter_mut().map(Vec::as_mut_slice);
     let mut receiver = Receiver::default();
-    let filled: Vec<_> = receiver
-        .receive(b.as_raw_fd(), Control::Unwanted, lent)
-        .unwrap()
-        .collect();
+    let filled: Vec<_> =
+        receiver.receive(b.as_raw_fd(), Control::Unwanted, lent).unwrap().collect();
     assert_eq!(filled, [HEAD_LEN + 1]);
     assert_eq!(Message::parse(&buffers[0]).unwrap().payload, b"x");
     assert!(buffers[1].iter().all(|byte| *byte == 0));
@@ -191,35 +181,19 @@ fn names_of_unix_sockets_are_whole_and_descriptors_stay_out() {
     let dir = std::env::temp_dir().join(format!("ringloop-datagram-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let path = dir.join("x".repeat(100 - dir.as_os_str().len()));
-    let (ours, theirs) = (
-        UnixDatagram::bind(&path).unwrap(),
-        UnixDatagram::unbound().unwrap(),
-    );
+    let (ours, theirs) = (UnixDatagram::bind(&path).unwrap(), UnixDatagram::unbound().unwrap());
     let named = UnixDatagram::bind(dir.join("named")).unwrap();
     ours.set_nonblocking(true).unwrap();
     named.send_to(b"named", &path).unwrap();
     theirs.send_to(b"nameless", &path).unwrap();
     let mut batch = Batch::new(2, 100).unwrap();
-    assert_eq!(
-        batch
-            .receive(ours.as_raw_fd(), Control::Unwanted, 2)
-            .unwrap(),
-        2
-    );
-    let sources: Vec<_> = batch
-        .received()
-        .map(|message| (message.payload.to_vec(), message.source))
-        .collect();
+    assert_eq!(batch.receive(ours.as_raw_fd(), Control::Unwanted, 2).unwrap(), 2);
+    let sources: Vec<_> =
+        batch.received().map(|message| (message.payload.to_vec(), message.source)).collect();
     assert_eq!(sources[0].0, b"named");
     let expected = dir.join("named");
-    assert_eq!(
-        sources[0].1.to_unix(),
-        Some(crate::sys::address::UnixName::Path(&expected))
-    );
-    assert_eq!(
-        (sources[1].0.as_slice(), sources[1].1.len()),
-        (&b"nameless"[..], 0)
-    );
+    assert_eq!(sources[0].1.to_unix(), Some(crate::sys::address::UnixName::Path(&expected)));
+    assert_eq!((sources[1].0.as_slice(), sources[1].1.len()), (&b"nameless"[..], 0));
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
@@ -268,22 +242,13 @@ fn a_gso_batch_carries_its_ecn_bits_and_its_local_address() {
         assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
         let message = batch.received().next().unwrap();
         assert_eq!(message.ecn(), 2);
-        assert_eq!(
-            message.local_ip().unwrap(),
-            host.parse::<std::net::IpAddr>().unwrap()
-        );
+        assert_eq!(message.local_ip().unwrap(), host.parse::<std::net::IpAddr>().unwrap());
         assert_eq!(message.source.to_std().unwrap().ip().to_string(), other);
         assert_eq!(message.segment_len(), Some(100));
         let lens: Vec<usize> = message.datagrams().map(<[u8]>::len).collect();
         assert_eq!(lens, [100, 100, 50]);
         // Not longer than a segment: a single datagram, without control data.
-        let plain = GsoBatch {
-            bytes: b"one",
-            segment_len: Some(3),
-            source: None,
-            ecn: 0,
-            ..sent
-        };
+        let plain = GsoBatch { bytes: b"one", segment_len: Some(3), source: None, ecn: 0, ..sent };
         send_gso(a.as_raw_fd(), &plain).unwrap();
         assert_eq!(batch.receive(fd, Control::Wanted, 4).unwrap(), 1);
         let message = batch.received().next().unwrap();
@@ -297,11 +262,8 @@ fn a_gso_batch_to_the_other_family_uses_the_routes_source() {
         eprintln!("skipped: this machine has no IPv6");
         return;
     };
-    for (host, source) in [
-        ("::1", "::ffff:127.0.0.1"),
-        ("::1", "127.0.0.1"),
-        ("127.0.0.1", "::1"),
-    ] {
+    for (host, source) in [("::1", "::ffff:127.0.0.1"), ("::1", "127.0.0.1"), ("127.0.0.1", "::1")]
+    {
         let b = UdpSocket::bind((host, 0)).unwrap();
         b.set_nonblocking(true).unwrap();
         let port = b.local_addr().unwrap().port();
@@ -336,10 +298,7 @@ fn a_socket_that_does_not_fragment_refuses_what_is_too_long() {
     };
     // 65,507 bytes and 28 of headers are the most that any packet has; one more is refused.
     send_gso(a.as_raw_fd(), &sent).unwrap();
-    let longer = GsoBatch {
-        bytes: &vec![0; 65_508],
-        ..sent
-    };
+    let longer = GsoBatch { bytes: &vec![0; 65_508], ..sent };
     let refused = send_gso(a.as_raw_fd(), &longer).unwrap_err();
     assert_eq!(refused.error.raw_os_error(), Some(libc::EMSGSIZE));
     assert!(!refused.is_of_segmentation());
@@ -374,19 +333,11 @@ fn without_calls_for_many(errno: i32) {
         assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
         assert_eq!(seen, datagrams);
         // An error after datagrams comes after them.
-        let nobody = UdpSocket::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let nobody = SockAddr::from(nobody);
         let long = vec![0; 70_000];
         let mixed = [(&b"x"[..], Some(&nobody)), (&*long, Some(&nobody))];
-        assert_eq!(
-            outgoing
-                .send(a.as_raw_fd(), mixed.into_iter(), false)
-                .unwrap(),
-            1
-        );
+        assert_eq!(outgoing.send(a.as_raw_fd(), mixed.into_iter(), false).unwrap(), 1);
         let refused = outgoing.send(a.as_raw_fd(), mixed[1..].iter().copied(), false);
         let errno = refused.unwrap_err().error.raw_os_error();
         assert_eq!(errno, Some(libc::EMSGSIZE));
@@ -412,11 +363,7 @@ fn answers_of_closed_ports_name_where_the_datagram_went() {
         set_receive_ecn(fd, true).unwrap();
         set_receive_local_ip(fd, true).unwrap();
         set_receive_errors(fd, true).unwrap();
-        let loopback = if address == "[::]:0" {
-            "[::ffff:127.0.0.1]:0"
-        } else {
-            address
-        };
+        let loopback = if address == "[::]:0" { "[::ffff:127.0.0.1]:0" } else { address };
         let mut closed: std::net::SocketAddr = loopback.parse().unwrap();
         closed.set_port(1);
         socket.send_to(b"x", closed).unwrap();
@@ -428,9 +375,6 @@ fn answers_of_closed_ports_name_where_the_datagram_went() {
         socket.send_to(b"x", closed).unwrap();
         // Disabling drops the queue.
         set_receive_errors(fd, false).unwrap();
-        assert_eq!(
-            next_error(fd).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert_eq!(next_error(fd).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

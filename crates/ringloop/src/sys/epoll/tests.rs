@@ -10,19 +10,13 @@ use std::time::Instant;
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 fn wait(epoll: &Epoll, timeout: Option<Duration>) -> Vec<Ready> {
-    let mut ready = vec![Ready {
-        data: 999,
-        interest: Interest::NONE,
-    }];
+    let mut ready = vec![Ready { data: 999, interest: Interest::NONE }];
     epoll.wait(&mut ready, timeout).unwrap();
     ready
 }
 
 fn readable(data: u64) -> Vec<Ready> {
-    vec![Ready {
-        data,
-        interest: Interest::READ,
-    }]
+    vec![Ready { data, interest: Interest::READ }]
 }
 
 fn errno<T>(result: io::Result<T>) -> Option<i32> {
@@ -33,25 +27,16 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 fn contract_1_a_descriptor_has_one_registration() {
     let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
     let fd = event.as_raw_fd();
-    assert_eq!(
-        errno(epoll.modify(fd, Interest::READ, 1, Trigger::Level)),
-        Some(libc::ENOENT)
-    );
+    assert_eq!(errno(epoll.modify(fd, Interest::READ, 1, Trigger::Level)), Some(libc::ENOENT));
     assert_eq!(errno(epoll.delete(fd)), Some(libc::ENOENT));
     epoll.add(fd, Interest::READ, 1, Trigger::Level).unwrap();
-    assert_eq!(
-        errno(epoll.add(fd, Interest::READ, 2, Trigger::Level)),
-        Some(libc::EEXIST)
-    );
+    assert_eq!(errno(epoll.add(fd, Interest::READ, 2, Trigger::Level)), Some(libc::EEXIST));
     epoll.modify(fd, Interest::READ, 3, Trigger::Level).unwrap();
     event.notify();
     assert_eq!(wait(&epoll, NOW), readable(3));
     epoll.delete(fd).unwrap();
     assert_eq!(wait(&epoll, NOW), []);
-    assert_eq!(
-        errno(epoll.add(-1, Interest::READ, 0, Trigger::Level)),
-        Some(libc::EBADF)
-    );
+    assert_eq!(errno(epoll.add(-1, Interest::READ, 0, Trigger::Level)), Some(libc::EBADF));
 }
 
 #[test]
@@ -76,18 +61,10 @@ fn contract_2_level_reports_as_long_as_edge_once_for_each_change() {
 #[test]
 fn contract_3_errors_and_hang_ups_come_as_both_directions_even_unasked() {
     let (epoll, (reader, writer)) = (Epoll::new().unwrap(), file::pipe().unwrap());
-    epoll
-        .add(reader.as_raw_fd(), Interest::NONE, 5, Trigger::Level)
-        .unwrap();
+    epoll.add(reader.as_raw_fd(), Interest::NONE, 5, Trigger::Level).unwrap();
     assert_eq!(wait(&epoll, NOW), []);
     drop(writer);
-    assert_eq!(
-        wait(&epoll, NOW),
-        [Ready {
-            data: 5,
-            interest: Interest::BOTH
-        }]
-    );
+    assert_eq!(wait(&epoll, NOW), [Ready { data: 5, interest: Interest::BOTH }]);
     epoll.delete(reader.as_raw_fd()).unwrap();
     assert_eq!(wait(&epoll, NOW), []);
 }
@@ -95,24 +72,10 @@ fn contract_3_errors_and_hang_ups_come_as_both_directions_even_unasked() {
 #[test]
 fn contract_4_both_directions_are_one_report() {
     let (epoll, (mut client, server)) = (Epoll::new().unwrap(), tcp_pair());
-    epoll
-        .add(server.as_raw_fd(), Interest::BOTH, 1, Trigger::Edge)
-        .unwrap();
-    assert_eq!(
-        wait(&epoll, NOW),
-        [Ready {
-            data: 1,
-            interest: Interest::WRITE
-        }]
-    );
+    epoll.add(server.as_raw_fd(), Interest::BOTH, 1, Trigger::Edge).unwrap();
+    assert_eq!(wait(&epoll, NOW), [Ready { data: 1, interest: Interest::WRITE }]);
     client.write_all(b"x").unwrap();
-    assert_eq!(
-        wait(&epoll, Some(LONG)),
-        [Ready {
-            data: 1,
-            interest: Interest::BOTH
-        }]
-    );
+    assert_eq!(wait(&epoll, Some(LONG)), [Ready { data: 1, interest: Interest::BOTH }]);
 }
 
 #[test]
@@ -120,9 +83,7 @@ fn contract_5_a_duplicate_keeps_the_registration_alive() {
     let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
     // SAFETY: no pointer is passed.
     let duplicate = unsafe { libc::dup(event.as_raw_fd()) };
-    epoll
-        .add(duplicate, Interest::READ, 8, Trigger::Level)
-        .unwrap();
+    epoll.add(duplicate, Interest::READ, 8, Trigger::Level).unwrap();
     file::close(duplicate).unwrap();
     event.notify();
     assert_eq!(wait(&epoll, NOW), readable(8));
@@ -138,11 +99,7 @@ fn contract_6_a_timeout_never_ends_early_with_or_without_nanoseconds() {
         for timeout in [1, 300_000, 1_000_001].map(Duration::from_nanos) {
             let start = Instant::now();
             assert_eq!(wait(&epoll, Some(timeout)), []);
-            assert!(
-                start.elapsed() >= timeout,
-                "{timeout:?} took {:?}",
-                start.elapsed()
-            );
+            assert!(start.elapsed() >= timeout, "{timeout:?} took {:?}", start.elapsed());
         }
     }
     assert_eq!(round_up_to_milliseconds(Duration::from_nanos(1)), 1);
@@ -156,9 +113,7 @@ fn contract_6_the_longest_timeouts_wait() {
     for nanoseconds in [true, false] {
         let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
         epoll.nanoseconds.store(nanoseconds, Ordering::Relaxed);
-        epoll
-            .add(event.as_raw_fd(), Interest::READ, 2, Trigger::Level)
-            .unwrap();
+        epoll.add(event.as_raw_fd(), Interest::READ, 2, Trigger::Level).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(5));
@@ -205,27 +160,14 @@ fn always_ready_descriptors_are_distinguished_from_pollable_ones() {
 #[test]
 fn p1_more_descriptors_than_one_wait_reports_come_in_turns() {
     let epoll = Epoll::new().unwrap();
-    let events: Vec<_> = (0..EVENTS_PER_WAIT + 50)
-        .map(|_| EventFd::new().unwrap())
-        .collect();
+    let events: Vec<_> = (0..EVENTS_PER_WAIT + 50).map(|_| EventFd::new().unwrap()).collect();
     for (index, event) in events.iter().enumerate() {
-        epoll
-            .add(
-                event.as_raw_fd(),
-                Interest::READ,
-                index as u64,
-                Trigger::Level,
-            )
-            .unwrap();
+        epoll.add(event.as_raw_fd(), Interest::READ, index as u64, Trigger::Level).unwrap();
         event.notify();
     }
     let first = wait(&epoll, NOW);
     assert_eq!(first.len(), EVENTS_PER_WAIT);
-    let mut seen: Vec<_> = first
-        .iter()
-        .chain(&wait(&epoll, NOW))
-        .map(|r| r.data)
-        .collect();
+    let mut seen: Vec<_> = first.iter().chain(&wait(&epoll, NOW)).map(|r| r.data).collect();
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), events.len());
@@ -236,9 +178,7 @@ fn p2_a_filter_that_denies_the_newer_call_is_worked_around() {
     for errno in [libc::ENOSYS, libc::EPERM] {
         with_calls_denied(&[libc::SYS_epoll_pwait2], errno, || {
             let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
-            epoll
-                .add(event.as_raw_fd(), Interest::READ, 4, Trigger::Level)
-                .unwrap();
+            epoll.add(event.as_raw_fd(), Interest::READ, 4, Trigger::Level).unwrap();
             let start = Instant::now();
             assert_eq!(wait(&epoll, Some(Duration::from_micros(1500))), []);
             assert!(start.elapsed() >= Duration::from_micros(1500));
@@ -257,9 +197,7 @@ fn p3_the_descriptor_is_closed_with_the_value_and_on_exec() {
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
     // The set holds the pipe's only other reference: when the set is dropped, the writer is alone.
     let (mut client, server) = tcp_pair();
-    epoll
-        .add(server.as_raw_fd(), Interest::READ, 1, Trigger::Level)
-        .unwrap();
+    epoll.add(server.as_raw_fd(), Interest::READ, 1, Trigger::Level).unwrap();
     drop((epoll, server));
     client.set_nonblocking(false).unwrap();
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);

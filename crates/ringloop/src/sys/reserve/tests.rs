@@ -202,12 +202,9 @@ fn invariant_3_a_block_that_moves_keeps_its_bytes() {
     let mut block = alloc(&allocator, 100);
     write(block, 100, 7);
     // Into the reserve, within it, in place, and out again.
-    for (refuses, from, to) in [
-        (true, 100, 200),
-        (true, 200, 3000),
-        (true, 3000, 150),
-        (false, 150, 400_000),
-    ] {
+    for (refuses, from, to) in
+        [(true, 100, 200), (true, 200, 3000), (true, 3000, 150), (false, 150, 400_000)]
+    {
         allocator.0.refuses.store(refuses, Ordering::Relaxed);
         block = resize(&allocator, block, from, to);
         assert_eq!(place(block).is_some(), refuses);

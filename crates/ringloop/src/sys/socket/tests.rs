@@ -39,10 +39,7 @@ fn s1_connect_accept_and_both_ends_know_each_other() {
     assert_eq!(errno(accept(listener.as_raw_fd())), Some(libc::EAGAIN));
     let client = tcp_socket();
     assert_eq!(errno(peer_addr(client.as_raw_fd())), Some(libc::ENOTCONN));
-    assert_eq!(
-        errno(connect(client.as_raw_fd(), &address)),
-        Some(libc::EINPROGRESS)
-    );
+    assert_eq!(errno(connect(client.as_raw_fd(), &address)), Some(libc::EINPROGRESS));
     wait_until(client.as_raw_fd(), Interest::WRITE);
     assert!(take_error(client.as_raw_fd()).unwrap().is_none());
     wait_until(listener.as_raw_fd(), Interest::READ);
@@ -71,10 +68,7 @@ fn s1_a_refused_connect_leaves_its_error_to_be_taken_once() {
 fn s2_a_receive_fills_the_front_and_leaves_the_rest_alone() {
     let (mut client, server) = tcp_pair();
     let mut buffer = [MaybeUninit::new(0xEE_u8); 8];
-    assert_eq!(
-        errno(recv(server.as_raw_fd(), &mut buffer, 0)),
-        Some(libc::EAGAIN)
-    );
+    assert_eq!(errno(recv(server.as_raw_fd(), &mut buffer, 0)), Some(libc::EAGAIN));
     client.write_all(b"abc").unwrap();
     wait_until(server.as_raw_fd(), Interest::READ);
     assert_eq!(recv(server.as_raw_fd(), &mut buffer, 0).unwrap(), 3);
@@ -93,10 +87,7 @@ fn s2_a_truncated_datagram_reports_its_full_size() {
     let (one, two) = UnixDatagram::pair().unwrap();
     one.send(b"0123456789").unwrap();
     let mut buffer = [MaybeUninit::new(0_u8); 4];
-    assert_eq!(
-        recv(two.as_raw_fd(), &mut buffer, libc::MSG_TRUNC).unwrap(),
-        10
-    );
+    assert_eq!(recv(two.as_raw_fd(), &mut buffer, libc::MSG_TRUNC).unwrap(), 10);
 }
 
 #[test]
@@ -134,10 +125,7 @@ fn sending_to_a_closed_peer_is_an_error_and_never_a_signal() {
 #[test]
 fn s1_vectors_arrive_as_one_stream_also_beyond_what_one_call_takes() {
     let (one, mut two) = UnixStream::pair().unwrap();
-    let sent = send_vectored(
-        one.as_raw_fd(),
-        &[IoSlice::new(b"ab"), IoSlice::new(b"cde")],
-    );
+    let sent = send_vectored(one.as_raw_fd(), &[IoSlice::new(b"ab"), IoSlice::new(b"cde")]);
     assert_eq!(sent.unwrap(), 5);
     let many = vec![IoSlice::new(b"x"); 1500];
     assert_eq!(send_vectored(one.as_raw_fd(), &many).unwrap(), 1024);
@@ -157,10 +145,7 @@ fn s1_messages_carry_bytes_and_the_senders_address() {
     bind(to.as_raw_fd(), &loopback(0)).unwrap();
     let mut target = local_addr(to.as_raw_fd()).unwrap();
     let mut bytes = *b"ping";
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: 4,
-    };
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 4 };
     // SAFETY: all-zero bytes are a valid message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut vector;
@@ -195,10 +180,7 @@ fn unix_sockets_know_their_names() {
     let client = socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
     connect(client.as_raw_fd(), &address).unwrap();
     let accepted = accept(server.as_raw_fd()).unwrap();
-    assert_eq!(
-        peer_addr(accepted.as_raw_fd()).unwrap().to_unix(),
-        Some(UnixName::Unnamed)
-    );
+    assert_eq!(peer_addr(accepted.as_raw_fd()).unwrap().to_unix(), Some(UnixName::Unnamed));
     assert_eq!(peer_addr(client.as_raw_fd()).unwrap(), address);
 }
 
@@ -215,10 +197,7 @@ fn options_are_set_and_read_back() {
     assert_ne!(read(libc::SOL_SOCKET, libc::SO_REUSEADDR), 0);
     set_reuse_port(fd, true).unwrap();
     assert_ne!(read(libc::SOL_SOCKET, libc::SO_REUSEPORT), 0);
-    assert_eq!(
-        errno(get_option_int(fd, libc::SOL_SOCKET, 9999)),
-        Some(libc::ENOPROTOOPT)
-    );
+    assert_eq!(errno(get_option_int(fd, libc::SOL_SOCKET, 9999)), Some(libc::ENOPROTOOPT));
 }
 
 #[test]
@@ -232,10 +211,7 @@ fn two_listeners_share_a_port_only_when_both_say_so() {
     let port = port_of(&local_addr(one.as_raw_fd()).unwrap());
     let two = shared(port).unwrap();
     assert_eq!(port_of(&local_addr(two.as_raw_fd()).unwrap()), port);
-    assert_eq!(
-        errno(bind(tcp_socket().as_raw_fd(), &loopback(port))),
-        Some(libc::EADDRINUSE)
-    );
+    assert_eq!(errno(bind(tcp_socket().as_raw_fd(), &loopback(port))), Some(libc::EADDRINUSE));
 }
 
 #[test]
@@ -243,10 +219,7 @@ fn a_foreign_descriptor_can_be_made_nonblocking() {
     let (one, _two) = UnixStream::pair().unwrap();
     set_nonblocking(one.as_raw_fd(), true).unwrap();
     let mut buffer = [MaybeUninit::uninit(); 1];
-    assert_eq!(
-        errno(recv(one.as_raw_fd(), &mut buffer, 0)),
-        Some(libc::EAGAIN)
-    );
+    assert_eq!(errno(recv(one.as_raw_fd(), &mut buffer, 0)), Some(libc::EAGAIN));
     set_nonblocking(one.as_raw_fd(), false).unwrap();
     // SAFETY: no pointer is passed.
     let status = unsafe { libc::fcntl(one.as_raw_fd(), libc::F_GETFL) };
@@ -260,10 +233,7 @@ fn shutdown_ends_one_direction() {
     shutdown(server.as_raw_fd(), Shutdown::Read).unwrap();
     shutdown(client.as_raw_fd(), Shutdown::Both).unwrap();
     assert_eq!(errno(send(client.as_raw_fd(), b"x", 0)), Some(libc::EPIPE));
-    assert_eq!(
-        errno(shutdown(tcp_socket().as_raw_fd(), Shutdown::Both)),
-        Some(libc::ENOTCONN)
-    );
+    assert_eq!(errno(shutdown(tcp_socket().as_raw_fd(), Shutdown::Both)), Some(libc::ENOTCONN));
 }
 
 #[test]
@@ -277,12 +247,7 @@ fn s1_a_program_chooses_among_sockets_of_one_address() {
         port = port_of(&local_addr(one.as_raw_fd()).unwrap());
     }
     // The payload's first byte is the socket's index.
-    let step = |code, k| libc::sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    };
+    let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     let program = [step(0x30, 0), step(0x16, 0)];
     set_reuse_port_program(first.as_raw_fd(), &program).unwrap();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -333,11 +298,9 @@ fn messages_are_kept_by_packet_pipes_and_sockets_that_are_no_streams() {
     let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
     assert_eq!(set, 0);
     assert!(keeps_messages(writer.as_raw_fd()).unwrap());
-    for (kind, expected) in [
-        (libc::SOCK_STREAM, false),
-        (libc::SOCK_DGRAM, true),
-        (libc::SOCK_SEQPACKET, true),
-    ] {
+    for (kind, expected) in
+        [(libc::SOCK_STREAM, false), (libc::SOCK_DGRAM, true), (libc::SOCK_SEQPACKET, true)]
+    {
         let (one, _other) = pair(kind).unwrap();
         assert_eq!(keeps_messages(one.as_raw_fd()).unwrap(), expected);
     }

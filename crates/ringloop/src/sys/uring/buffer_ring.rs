@@ -124,9 +124,7 @@ impl BufferRing {
         let memory = PoolMemory::new(count, buf_len)?;
         let entry_memory = Mapping::anonymous(slots * size_of::<Buf>())?;
         let entries = entry_memory.locate::<Buf>(0).ok_or_else(out_of_range)?;
-        let tail = entry_memory
-            .locate(offset_of!(Buf, resv))
-            .ok_or_else(out_of_range)?;
+        let tail = entry_memory.locate(offset_of!(Buf, resv)).ok_or_else(out_of_range)?;
         let mut argument = BufReg {
             ring_addr: entries.as_ptr() as u64,
             ring_entries: u32::from(count),
@@ -137,11 +135,7 @@ impl BufferRing {
         let at = (&raw mut argument).cast();
         // SAFETY: B5.
         unsafe { ring.register(abi::REGISTER_PBUF_RING, at, 1) }?;
-        let offer = Offer {
-            slot: 0,
-            is_offered: false,
-            filled: 0,
-        };
+        let offer = Offer { slot: 0, is_offered: false, filled: 0 };
         let mut this = Self {
             entries,
             tail,
@@ -246,11 +240,7 @@ impl BufferRing {
     /// Offers a buffer that the kernel does not have, and of which there is no value.
     fn offer(&mut self, id: u16) {
         let slot = self.next & (self.count - 1);
-        self.offers[usize::from(id)] = Offer {
-            slot,
-            is_offered: true,
-            filled: 0,
-        };
+        self.offers[usize::from(id)] = Offer { slot, is_offered: true, filled: 0 };
         self.offered_count += 1;
         let address = self.memory.address(id) as u64;
         // SAFETY: B1: the masked index is below the number of entries.
@@ -291,10 +281,7 @@ impl BufferRing {
     /// # Errors
     /// `ENOENT`, `EINVAL` if it is not registered with this ring; the memory is freed all the same.
     pub fn unregister(self, ring: &Ring) -> io::Result<()> {
-        let mut argument = BufReg {
-            bgid: self.group,
-            ..BufReg::default()
-        };
+        let mut argument = BufReg { bgid: self.group, ..BufReg::default() };
         let at = (&raw mut argument).cast();
         // SAFETY: B3, B5.
         unsafe { ring.register(abi::UNREGISTER_PBUF_RING, at, 1) }?;

@@ -90,67 +90,19 @@ enum Evidence {
 }
 
 const OPTIONAL: [(Feature, &str, Evidence); 12] = [
-    (
-        Feature::NoSqarray,
-        "no-sqarray",
-        Evidence::SetupFlag(abi::SETUP_NO_SQARRAY),
-    ),
-    (
-        Feature::NoIowait,
-        "no-iowait",
-        Evidence::Bit(abi::FEAT_NO_IOWAIT),
-    ),
-    (
-        Feature::MinTimeout,
-        "min-timeout",
-        Evidence::Bit(abi::FEAT_MIN_TIMEOUT),
-    ),
-    (
-        Feature::RecvsendBundle,
-        "recvsend-bundle",
-        Evidence::Bit(abi::FEAT_RECVSEND_BUNDLE),
-    ),
-    (
-        Feature::RegisteredRegister,
-        "reg-reg-ring",
-        Evidence::Bit(abi::FEAT_REG_REG_RING),
-    ),
-    (
-        Feature::SendZeroCopy,
-        "send-zc",
-        Evidence::Operation(abi::OP_SENDMSG_ZC),
-    ),
-    (
-        Feature::MsgRing,
-        "msg-ring",
-        Evidence::Operation(abi::OP_MSG_RING),
-    ),
-    (
-        Feature::ReadMultishot,
-        "read-multishot",
-        Evidence::Operation(abi::OP_READ_MULTISHOT),
-    ),
-    (
-        Feature::Waitid,
-        "waitid",
-        Evidence::Operation(abi::OP_WAITID),
-    ),
-    (
-        Feature::Futex,
-        "futex",
-        Evidence::Operation(abi::OP_FUTEX_WAIT),
-    ),
-    (
-        Feature::Ftruncate,
-        "ftruncate",
-        Evidence::Operation(abi::OP_FTRUNCATE),
-    ),
+    (Feature::NoSqarray, "no-sqarray", Evidence::SetupFlag(abi::SETUP_NO_SQARRAY)),
+    (Feature::NoIowait, "no-iowait", Evidence::Bit(abi::FEAT_NO_IOWAIT)),
+    (Feature::MinTimeout, "min-timeout", Evidence::Bit(abi::FEAT_MIN_TIMEOUT)),
+    (Feature::RecvsendBundle, "recvsend-bundle", Evidence::Bit(abi::FEAT_RECVSEND_BUNDLE)),
+    (Feature::RegisteredRegister, "reg-reg-ring", Evidence::Bit(abi::FEAT_REG_REG_RING)),
+    (Feature::SendZeroCopy, "send-zc", Evidence::Operation(abi::OP_SENDMSG_ZC)),
+    (Feature::MsgRing, "msg-ring", Evidence::Operation(abi::OP_MSG_RING)),
+    (Feature::ReadMultishot, "read-multishot", Evidence::Operation(abi::OP_READ_MULTISHOT)),
+    (Feature::Waitid, "waitid", Evidence::Operation(abi::OP_WAITID)),
+    (Feature::Futex, "futex", Evidence::Operation(abi::OP_FUTEX_WAIT)),
+    (Feature::Ftruncate, "ftruncate", Evidence::Operation(abi::OP_FTRUNCATE)),
     // It has no bit: use that of the release in which completions are in order.
-    (
-        Feature::IncrementalBuffers,
-        "incremental-buffers",
-        Evidence::Bit(abi::FEAT_NO_IOWAIT),
-    ),
+    (Feature::IncrementalBuffers, "incremental-buffers", Evidence::Bit(abi::FEAT_NO_IOWAIT)),
 ];
 
 /// The optional features of this kernel.
@@ -163,16 +115,12 @@ impl Features {
     pub(super) fn read(params: &Params, probe: &Probe) -> Result<Self, Refusal> {
         for (bit, missing, since) in REQUIRED_BITS {
             if params.features & bit == 0 {
-                return Err(Refusal {
-                    cause: Cause::TooOld { missing, since },
-                });
+                return Err(Refusal { cause: Cause::TooOld { missing, since } });
             }
         }
         for (operation, missing, since) in REQUIRED_OPERATIONS {
             if !supported(probe, operation) {
-                return Err(Refusal {
-                    cause: Cause::TooOld { missing, since },
-                });
+                return Err(Refusal { cause: Cause::TooOld { missing, since } });
             }
         }
         let mut set = 0;
@@ -194,9 +142,7 @@ impl Features {
 
     /// Every feature with its name, and whether the kernel has it.
     pub fn iter(self) -> impl Iterator<Item = (&'static str, bool)> {
-        OPTIONAL
-            .iter()
-            .map(move |&(feature, name, _)| (name, self.has(feature)))
+        OPTIONAL.iter().map(move |&(feature, name, _)| (name, self.has(feature)))
     }
 }
 
@@ -223,11 +169,7 @@ mod tests {
     use crate::sys::uring::{Config, Ring};
 
     fn features(kernel: &OldKernel) -> Features {
-        let config = Config {
-            entries: 1,
-            cq_entries: 1,
-            polling: None,
-        };
+        let config = Config { entries: 1, cq_entries: 1, polling: None };
         Ring::new_with(&config, kernel).unwrap().features()
     }
 
@@ -251,22 +193,12 @@ mod tests {
             refused_flags: abi::SETUP_NO_SQARRAY,
             ..OldKernel::default()
         });
-        let gone = [
-            Feature::NoIowait,
-            Feature::IncrementalBuffers,
-            Feature::MsgRing,
-            Feature::NoSqarray,
-        ];
+        let gone =
+            [Feature::NoIowait, Feature::IncrementalBuffers, Feature::MsgRing, Feature::NoSqarray];
         for (feature, ..) in OPTIONAL {
-            assert_eq!(
-                fewer.has(feature),
-                all.has(feature) && !gone.contains(&feature)
-            );
+            assert_eq!(fewer.has(feature), all.has(feature) && !gone.contains(&feature));
         }
-        assert!(
-            fewer.to_string().starts_with("-no-sqarray -no-iowait "),
-            "{fewer}"
-        );
+        assert!(fewer.to_string().starts_with("-no-sqarray -no-iowait "), "{fewer}");
         assert_eq!(fewer.iter().count(), OPTIONAL.len());
     }
 }

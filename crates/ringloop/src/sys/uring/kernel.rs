@@ -160,8 +160,7 @@ impl Kernel for OldKernel {
     }
 
     fn enter_disabled(&self, ring: &OwnedFd) -> io::Error {
-        self.enter_errno
-            .map_or_else(|| Linux.enter_disabled(ring), io::Error::from_raw_os_error)
+        self.enter_errno.map_or_else(|| Linux.enter_disabled(ring), io::Error::from_raw_os_error)
     }
 
     fn facts(&self) -> Facts {
@@ -175,24 +174,13 @@ mod tests {
 
     fn disabled_ring() -> OwnedFd {
         let flags = abi::SETUP_R_DISABLED;
-        Linux
-            .setup(
-                1,
-                &mut Params {
-                    flags,
-                    ..Params::default()
-                },
-            )
-            .unwrap()
+        Linux.setup(1, &mut Params { flags, ..Params::default() }).unwrap()
     }
 
     #[test]
     fn k1_a_disabled_ring_can_be_probed_but_not_entered() {
         let ring = disabled_ring();
-        assert_eq!(
-            Linux.enter_disabled(&ring).raw_os_error(),
-            Some(libc::EBADFD)
-        );
+        assert_eq!(Linux.enter_disabled(&ring).raw_os_error(), Some(libc::EBADFD));
         let mut probe = empty_probe();
         Linux.probe(&ring, &mut probe).unwrap();
         assert!(probe.ops_len > abi::OP_SENDMSG_ZC);

@@ -9,11 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 /// Pauses before retries for lack of memory: a kernel worker frees closed rings a moment later.
-pub(super) const MEMORY_PAUSES: [Duration; 3] = [
-    Duration::from_millis(1),
-    Duration::from_millis(4),
-    Duration::from_millis(16),
-];
+pub(super) const MEMORY_PAUSES: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(4), Duration::from_millis(16)];
 
 impl Ring {
     /// Creates a ring, still disabled. Costs tens of microseconds; once per loop.
@@ -29,9 +26,7 @@ impl Ring {
     pub(super) fn new_with(config: &Config, kernel: &dyn Kernel) -> Result<Self, Refusal> {
         for pause in MEMORY_PAUSES {
             match Self::try_new(config, kernel) {
-                Err(Refusal {
-                    cause: Cause::NoMemory { .. },
-                }) => thread::sleep(pause),
+                Err(Refusal { cause: Cause::NoMemory { .. } }) => thread::sleep(pause),
                 answer => return answer,
             }
         }

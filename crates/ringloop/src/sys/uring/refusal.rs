@@ -218,16 +218,11 @@ pub(super) fn classify(step: Step, errno: i32, facts: &Facts) -> Refusal {
         },
         libc::ENOSYS if facts.disabled.is_some() => Cause::Forbidden,
         libc::ENOSYS => Cause::NoKernelSupport,
-        libc::EINVAL if step == Step::Setup => Cause::TooOld {
-            missing: "IORING_SETUP_DEFER_TASKRUN",
-            since: "6.1",
-        },
-        libc::ENOMEM => Cause::NoMemory {
-            memlock: facts.memlock,
-        },
-        libc::EMFILE => Cause::NoDescriptors {
-            limit: facts.descriptors,
-        },
+        libc::EINVAL if step == Step::Setup => {
+            Cause::TooOld { missing: "IORING_SETUP_DEFER_TASKRUN", since: "6.1" }
+        }
+        libc::ENOMEM => Cause::NoMemory { memlock: facts.memlock },
+        libc::EMFILE => Cause::NoDescriptors { limit: facts.descriptors },
         libc::ENFILE => Cause::NoDescriptors { limit: u64::MAX },
         errno => Cause::Other(errno),
     };

@@ -110,27 +110,16 @@ struct Registered {
 }
 
 impl Ring {
-    pub(super) fn map(
-        Created {
-            fd,
-            params,
-            features,
-        }: Created,
-    ) -> io::Result<Self> {
+    pub(super) fn map(Created { fd, params, features }: Created) -> io::Result<Self> {
         let queues = Mapping::of_fd(fd.as_raw_fd(), queues_len(&params), abi::OFF_SQ_RING)?;
         let entries_len = params.sq_entries as usize * size_of::<Sqe>();
         let entries = Mapping::of_fd(fd.as_raw_fd(), entries_len, abi::OFF_SQES)?;
-        let (Some(sq), Some(cq)) = (
-            Submission::locate(&queues, &entries, &params),
-            Completion::locate(&queues, &params),
-        ) else {
+        let (Some(sq), Some(cq)) =
+            (Submission::locate(&queues, &entries, &params), Completion::locate(&queues, &params))
+        else {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         };
-        let no_iowait = if features.has(Feature::NoIowait) {
-            abi::ENTER_NO_IOWAIT
-        } else {
-            0
-        };
+        let no_iowait = if features.has(Feature::NoIowait) { abi::ENTER_NO_IOWAIT } else { 0 };
         Ok(Self {
             sq,
             cq,
@@ -161,18 +150,12 @@ impl Ring {
         // SAFETY: R5: this opcode takes no argument.
         unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }
             .map_err(closed_under_us)?;
-        let mut update = abi::ResourceUpdate {
-            offset: u32::MAX,
-            data: self.fd.as_raw_fd() as u64,
-            resv: 0,
-        };
+        let mut update =
+            abi::ResourceUpdate { offset: u32::MAX, data: self.fd.as_raw_fd() as u64, resv: 0 };
         let at = (&raw mut update).cast();
         // SAFETY: R5: one update, which the kernel reads and writes during the call.
         if let Ok(1) = unsafe { self.register(abi::REGISTER_RING_FDS, at, 1) } {
-            self.registered = Some(Registered {
-                slot: update.offset,
-                thread: thread_id(),
-            });
+            self.registered = Some(Registered { slot: update.offset, thread: thread_id() });
             self.enter_fd = update.offset as RawFd;
             self.enter_flags = abi::ENTER_REGISTERED_RING;
         }
@@ -257,14 +240,7 @@ impl Ring {
         }
         // SAFETY: R4, R5: no argument is passed.
         settle(unsafe {
-            kernel::enter(
-                self.enter_fd,
-                self.to_submit(),
-                0,
-                self.enter_flags,
-                ptr::null(),
-                0,
-            )
+            kernel::enter(self.enter_fd, self.to_submit(), 0, self.enter_flags, ptr::null(), 0)
         })
     }
 
@@ -319,11 +295,8 @@ impl Ring {
         // Waits use the descriptor's number, which fails if the application has closed it: by the
         // slot the wait would go on, and nothing would end it.
         let waits = want > 0 && self.ready() == 0;
-        let (fd, enter_flags) = if waits {
-            (self.fd.as_raw_fd(), 0)
-        } else {
-            (self.enter_fd, self.enter_flags)
-        };
+        let (fd, enter_flags) =
+            if waits { (self.fd.as_raw_fd(), 0) } else { (self.enter_fd, self.enter_flags) };
         let mut flags = enter_flags | self.wait_flags;
         if self.polling {
             if self.needs_wakeup() {
@@ -355,8 +328,7 @@ impl Ring {
     /// The last completion of a request, without taking it. Costs about 1 ns for each queued
     /// completion; no system call.
     pub fn peek(&self, user_data: u64) -> Option<Cqe> {
-        self.waiting()
-            .find(|cqe| cqe.user_data == user_data && cqe.flags & abi::CQE_F_MORE == 0)
+        self.waiting().find(|cqe| cqe.user_data == user_data && cqe.flags & abi::CQE_F_MORE == 0)
     }
 
     /// The queued completions, oldest first, without taking them.
@@ -453,10 +425,7 @@ impl Drop for Ring {
         if let Some(Registered { slot, thread }) = self.registered
             && thread == thread_id()
         {
-            let mut update = abi::ResourceUpdate {
-                offset: slot,
-                ..Default::default()
-            };
+            let mut update = abi::ResourceUpdate { offset: slot, ..Default::default() };
             let at = (&raw mut update).cast();
             // SAFETY: R5, R7. After a failure the slot lives until the end of the thread.
             let _ = unsafe { self.register(abi::UNREGISTER_RING_FDS, at, 1) };

@@ -61,26 +61,18 @@ pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Re
     let refuse = |step, error: &io::Error| refusal(step, error, kernel);
     let (fd, params) = negotiate(config, kernel).map_err(|error| {
         if config.polling.is_some() && negotiate(&without_polling(config), kernel).is_ok() {
-            return Refusal {
-                cause: Cause::Polling(error.raw_os_error().unwrap_or(libc::EPROTO)),
-            };
+            return Refusal { cause: Cause::Polling(error.raw_os_error().unwrap_or(libc::EPROTO)) };
         }
         refuse(Step::Setup, &error)
     })?;
     let mut probe = kernel::empty_probe();
-    kernel
-        .probe(&fd, &mut probe)
-        .map_err(|error| refuse(Step::Probe, &error))?;
+    kernel.probe(&fd, &mut probe).map_err(|error| refuse(Step::Probe, &error))?;
     let features = Features::read(&params, &probe)?;
     let entered = kernel.enter_disabled(&fd);
     if entered.raw_os_error() != Some(libc::EBADFD) {
         return Err(refuse(Step::Enter, &entered));
     }
-    Ok(Created {
-        fd,
-        params,
-        features,
-    })
+    Ok(Created { fd, params, features })
 }
 
 /// Explains an error of `step` by the kernel's environment.
@@ -89,18 +81,11 @@ pub(super) fn refusal(step: Step, error: &io::Error, kernel: &dyn Kernel) -> Ref
         let cause = Cause::Call(refused.clone());
         return Refusal { cause };
     }
-    classify(
-        step,
-        error.raw_os_error().unwrap_or(libc::EPROTO),
-        &kernel.facts(),
-    )
+    classify(step, error.raw_os_error().unwrap_or(libc::EPROTO), &kernel.facts())
 }
 
 fn without_polling(config: &Config) -> Config {
-    Config {
-        polling: None,
-        ..*config
-    }
+    Config { polling: None, ..*config }
 }
 
 fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Params)> {
@@ -108,11 +93,7 @@ fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Param
         Some(_) => POLLING_FLAGS,
         None => FLAGS,
     };
-    let idle = config
-        .polling
-        .unwrap_or_default()
-        .as_micros()
-        .div_ceil(1000);
+    let idle = config.polling.unwrap_or_default().as_micros().div_ceil(1000);
     let ask = |flags| {
         let sq_entries = config.entries.max(1);
         let mut params = Params {
@@ -135,28 +116,18 @@ mod tests {
     use super::*;
     use crate::sys::uring::kernel::{Linux, OldKernel};
 
-    const CONFIG: Config = Config {
-        entries: 8,
-        cq_entries: 16,
-        polling: None,
-    };
+    const CONFIG: Config = Config { entries: 8, cq_entries: 16, polling: None };
 
     #[test]
     fn the_ring_has_every_flag_we_count_on() {
         let created = create(&CONFIG, &Linux).unwrap();
         assert_eq!(created.params.flags & FLAGS, FLAGS);
-        assert_eq!(
-            (created.params.sq_entries, created.params.cq_entries),
-            (8, 16)
-        );
+        assert_eq!((created.params.sq_entries, created.params.cq_entries), (8, 16));
     }
 
     #[test]
     fn a_ring_that_is_polled_has_no_flag_of_the_submitting_thread() {
-        let config = Config {
-            polling: Some(std::time::Duration::from_micros(1_500)),
-            ..CONFIG
-        };
+        let config = Config { polling: Some(std::time::Duration::from_micros(1_500)), ..CONFIG };
         let created = create(&config, &Linux).unwrap();
         assert_eq!(created.params.flags & POLLING_FLAGS, POLLING_FLAGS);
         assert_eq!(created.params.flags & abi::SETUP_DEFER_TASKRUN, 0);
@@ -165,14 +136,8 @@ mod tests {
 
     #[test]
     fn a_refused_polling_thread_is_named_and_not_the_ring() {
-        let kernel = OldKernel {
-            refused_flags: abi::SETUP_SQPOLL,
-            ..OldKernel::default()
-        };
-        let config = Config {
-            polling: Some(std::time::Duration::ZERO),
-            ..CONFIG
-        };
+        let kernel = OldKernel { refused_flags: abi::SETUP_SQPOLL, ..OldKernel::default() };
+        let config = Config { polling: Some(std::time::Duration::ZERO), ..CONFIG };
         let refusal = create(&config, &kernel).err().unwrap();
         assert_eq!(refusal.cause, Cause::Polling(libc::EINVAL));
         let text = refusal.to_string();
@@ -181,15 +146,9 @@ mod tests {
 
     #[test]
     fn a_kernel_before_6_6_gets_an_index_array_and_all_other_flags() {
-        let kernel = OldKernel {
-            refused_flags: abi::SETUP_NO_SQARRAY,
-            ..OldKernel::default()
-        };
+        let kernel = OldKernel { refused_flags: abi::SETUP_NO_SQARRAY, ..OldKernel::default() };
         let created = create(&CONFIG, &kernel).unwrap();
-        assert_eq!(
-            created.params.flags & (FLAGS | abi::SETUP_NO_SQARRAY),
-            FLAGS
-        );
+        assert_eq!(created.params.flags & (FLAGS | abi::SETUP_NO_SQARRAY), FLAGS);
         assert_ne!(created.params.sq_off.array, 0);
     }
 }

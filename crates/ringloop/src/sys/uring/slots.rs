@@ -79,19 +79,12 @@ impl Slots {
     /// # Errors
     /// `EMFILE` for more files than the process may have open; `EBUSY` if the ring has one.
     pub fn new(ring: &Ring, table: Table, count: u32) -> io::Result<Self> {
-        let mut argument = RsrcRegister {
-            nr: count,
-            flags: abi::RSRC_REGISTER_SPARSE,
-            ..RsrcRegister::default()
-        };
+        let mut argument =
+            RsrcRegister { nr: count, flags: abi::RSRC_REGISTER_SPARSE, ..RsrcRegister::default() };
         let (at, len) = ((&raw mut argument).cast(), size_of::<RsrcRegister>() as u32);
         // SAFETY: G1.
         unsafe { ring.register(table.register(), at, len) }?;
-        Ok(Self {
-            table,
-            free: (0..count).rev().collect(),
-            returned: Rc::default(),
-        })
+        Ok(Self { table, free: (0..count).rev().collect(), returned: Rc::default() })
     }
 
     /// Registers a descriptor; `None` if every slot is taken.
@@ -107,10 +100,7 @@ impl Slots {
     /// # Errors
     /// `ENOMEM` if more than `RLIMIT_MEMLOCK`; `EFAULT`.
     pub fn put_buffer(&mut self, ring: &Ring, memory: &mut [u8]) -> io::Result<Option<Slot>> {
-        let entry = libc::iovec {
-            iov_base: memory.as_mut_ptr().cast(),
-            iov_len: memory.len(),
-        };
+        let entry = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
         self.put(ring, (&raw const entry) as u64)
     }
 
@@ -123,10 +113,7 @@ impl Slots {
             self.free.push(index);
             return Err(error);
         }
-        Ok(Some(Slot {
-            index,
-            returned: Rc::clone(&self.returned),
-        }))
+        Ok(Some(Slot { index, returned: Rc::clone(&self.returned) }))
     }
 
     /// Empties the freed slots.
@@ -135,13 +122,8 @@ impl Slots {
             return;
         }
         for index in self.returned.take() {
-            let (no_file, no_buffer) = (
-                -1_i32,
-                libc::iovec {
-                    iov_base: std::ptr::null_mut(),
-                    iov_len: 0,
-                },
-            );
+            let (no_file, no_buffer) =
+                (-1_i32, libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 });
             let data = match self.table {
                 Table::Files => (&raw const no_file) as u64,
                 Table::Buffers => (&raw const no_buffer) as u64,
@@ -153,12 +135,7 @@ impl Slots {
     }
 
     fn update(&self, ring: &Ring, index: u32, data: u64) -> io::Result<()> {
-        let mut argument = RsrcUpdate2 {
-            offset: index,
-            data,
-            nr: 1,
-            ..RsrcUpdate2::default()
-        };
+        let mut argument = RsrcUpdate2 { offset: index, data, nr: 1, ..RsrcUpdate2::default() };
         let (at, len) = ((&raw mut argument).cast(), size_of::<RsrcUpdate2>() as u32);
         // SAFETY: G1; `data` is the address of a live local of the callers above.
         unsafe { ring.register(self.table.update(), at, len) }?;
@@ -175,11 +152,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     fn ring() -> Ring {
-        let config = Config {
-            entries: 4,
-            cq_entries: 8,
-            polling: None,
-        };
+        let config = Config { entries: 4, cq_entries: 8, polling: None };
         let mut ring = Ring::new(&config).unwrap();
         ring.enable().unwrap();
         ring
@@ -213,10 +186,7 @@ mod tests {
         };
         assert_eq!(run(&mut ring, sqe), 4);
         let mut bytes = [std::mem::MaybeUninit::uninit(); 8];
-        assert_eq!(
-            crate::sys::file::read(reader.as_raw_fd(), &mut bytes, None).unwrap(),
-            4
-        );
+        assert_eq!(crate::sys::file::read(reader.as_raw_fd(), &mut bytes, None).unwrap(), 4);
         drop((file, buffer));
         files.empty_returned(&ring);
         buffers.empty_returned(&ring);

@@ -28,21 +28,11 @@ fn fixture_of(
     buf_len: u32,
     register: fn(&Ring, u16, u16, u32) -> io::Result<BufferRing>,
 ) -> Fixture {
-    let mut ring = Ring::new(&Config {
-        entries: 8,
-        cq_entries: 64,
-        polling: None,
-    })
-    .unwrap();
+    let mut ring = Ring::new(&Config { entries: 8, cq_entries: 64, polling: None }).unwrap();
     ring.enable().unwrap();
     let buffers = register(&ring, GROUP, count, buf_len).unwrap();
     let (near, far) = UnixStream::pair().unwrap();
-    Fixture {
-        ring,
-        buffers,
-        near,
-        far,
-    }
+    Fixture { ring, buffers, near, far }
 }
 
 impl Fixture {
@@ -96,10 +86,7 @@ fn b1_every_buffer_is_aligned_and_as_long_as_asked() {
         drop(bytes);
         fixture.buffers.collect();
     }
-    assert_eq!(
-        (fixture.buffers.group(), fixture.buffers.count()),
-        (GROUP, 4)
-    );
+    assert_eq!((fixture.buffers.group(), fixture.buffers.count()), (GROUP, 4));
     assert_eq!(fixture.buffers.buf_len(), 100);
 }
 
@@ -114,10 +101,7 @@ fn b2_a_claimed_buffer_is_not_written_until_it_is_dropped() {
     // Both are claimed: the third message finds no buffer, ends the receive and stays in the
     // socket.
     let third = fixture.send(b"three");
-    assert_eq!(
-        (third.res, third.more(), third.buffer()),
-        (-libc::ENOBUFS, false, None)
-    );
+    assert_eq!((third.res, third.more(), third.buffer()), (-libc::ENOBUFS, false, None));
     assert!(fixture.claim(&third).is_none());
     assert_eq!((&*one, &*two), (&b"one"[..], &b"two"[..]));
     let address = two.as_ptr();
@@ -177,10 +161,7 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
 #[cfg_attr(debug_assertions, should_panic(expected = "not the kernel's"))]
 fn b2_a_buffer_is_claimed_once() {
     let mut fixture = fixture(2, 64);
-    let forged = Cqe {
-        flags: CQE_F_BUFFER,
-        ..Cqe::default()
-    };
+    let forged = Cqe { flags: CQE_F_BUFFER, ..Cqe::default() };
     let held = fixture.claim(&forged).unwrap();
     assert!(fixture.claim(&forged).is_none());
     assert_eq!(fixture.buffers.offered_count(), 1);
@@ -205,10 +186,7 @@ fn b2_a_dropped_buffer_is_offered_once() {
 #[test]
 fn b2_ids_out_of_range_are_ignored() {
     let mut fixture = fixture(2, 64);
-    let forged = Cqe {
-        flags: CQE_F_BUFFER | 9 << CQE_BUFFER_SHIFT,
-        ..Cqe::default()
-    };
+    let forged = Cqe { flags: CQE_F_BUFFER | 9 << CQE_BUFFER_SHIFT, ..Cqe::default() };
     assert!(fixture.claim(&forged).is_none());
     // SAFETY: it names no buffer.
     assert!(unsafe { fixture.buffers.claim_bundle(&forged) }.is_empty());
@@ -270,11 +248,7 @@ fn b2_a_buffer_is_reused_once_it_has_ended_and_no_piece_is_held() {
     assert_eq!(fixture.buffers.offered_count(), 1);
     drop(rest);
     fixture.buffers.collect();
-    assert_eq!(
-        fixture.buffers.offered_count(),
-        1,
-        "its first piece is held"
-    );
+    assert_eq!(fixture.buffers.offered_count(), 1, "its first piece is held");
     let (_, second) = fixture.receive(&[b'x'; 16]);
     assert_eq!(fixture.buffers.offered_count(), 0);
     let (none, _) = fixture.receive(b"y");
@@ -293,17 +267,9 @@ fn b3_unregistering_frees_the_group_for_another() {
     buffers.unregister(&ring).unwrap();
     let again = BufferRing::register(&ring, GROUP, 16, 128).unwrap();
     assert_eq!(again.count(), 16);
-    let other = Ring::new(&Config {
-        entries: 1,
-        cq_entries: 1,
-        polling: None,
-    })
-    .unwrap();
+    let other = Ring::new(&Config { entries: 1, cq_entries: 1, polling: None }).unwrap();
     let wrong = again.unregister(&other).unwrap_err();
-    assert!(
-        matches!(wrong.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)),
-        "{wrong}"
-    );
+    assert!(matches!(wrong.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)), "{wrong}");
 }
 
 #[test]
@@ -324,24 +290,12 @@ fn b4_the_tail_beside_entry_0_survives_many_rounds() {
 
 #[test]
 fn b5_numbers_that_the_kernel_would_misread_are_refused() {
-    let ring = Ring::new(&Config {
-        entries: 1,
-        cq_entries: 1,
-        polling: None,
-    })
-    .unwrap();
+    let ring = Ring::new(&Config { entries: 1, cq_entries: 1, polling: None }).unwrap();
     for (count, buf_len) in [(0, 64), (3, 64), (65535, 64), (4, 0)] {
         let refused = BufferRing::register(&ring, 1, count, buf_len).unwrap_err();
-        assert_eq!(
-            refused.raw_os_error(),
-            Some(libc::EINVAL),
-            "{count} × {buf_len}"
-        );
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL), "{count} × {buf_len}");
     }
-    BufferRing::register(&ring, 1, 32768, 1)
-        .unwrap()
-        .unregister(&ring)
-        .unwrap();
+    BufferRing::register(&ring, 1, 32768, 1).unwrap().unregister(&ring).unwrap();
 }
 
 #[test]

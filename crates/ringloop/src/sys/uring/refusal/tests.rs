@@ -15,16 +15,10 @@ struct Lowered {
 
 impl Lowered {
     fn new(resource: Resource, limit: u64) -> Self {
-        let mut before = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: writes to a live local.
         let read = unsafe { libc::getrlimit(resource, &raw mut before) };
-        let lowered = libc::rlimit {
-            rlim_cur: limit,
-            ..before
-        };
+        let lowered = libc::rlimit { rlim_cur: limit, ..before };
         // SAFETY: reads a live local.
         let set = unsafe { libc::setrlimit(resource, &raw const lowered) };
         assert_eq!((read, set), (0, 0));
@@ -39,19 +33,10 @@ impl Drop for Lowered {
     }
 }
 
-const CONFIG: Config = Config {
-    entries: 8,
-    cq_entries: 16,
-    polling: None,
-};
+const CONFIG: Config = Config { entries: 8, cq_entries: 16, polling: None };
 
 fn facts() -> Facts {
-    Facts {
-        disabled: None,
-        privileged: false,
-        memlock: 8 << 20,
-        descriptors: 1024,
-    }
+    Facts { disabled: None, privileged: false, memlock: 8 << 20, descriptors: 1024 }
 }
 
 fn refused(kernel: &OldKernel) -> Refusal {
@@ -59,11 +44,7 @@ fn refused(kernel: &OldKernel) -> Refusal {
 }
 
 fn refused_setup(errno: i32, facts: Facts) -> Refusal {
-    let kernel = OldKernel {
-        setup_errno: Some(errno),
-        facts: Some(facts),
-        ..OldKernel::default()
-    };
+    let kernel = OldKernel { setup_errno: Some(errno), facts: Some(facts), ..OldKernel::default() };
     refused(&kernel)
 }
 
@@ -77,19 +58,11 @@ fn assert_says(refusal: &Refusal, cause: &str, remedy: &str) {
 
 #[test]
 fn a_container_that_denies_the_calls_is_named_for_real() {
-    let calls = [
-        libc::SYS_io_uring_setup,
-        libc::SYS_io_uring_enter,
-        libc::SYS_io_uring_register,
-    ];
+    let calls = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
     for call in calls {
         for errno in [libc::EPERM, libc::EACCES] {
             let refusal = with_calls_denied(&[call], errno, || Ring::new(&CONFIG).unwrap_err());
-            assert_eq!(
-                refusal.cause,
-                Cause::Forbidden,
-                "call {call}, errno {errno}"
-            );
+            assert_eq!(refusal.cause, Cause::Forbidden, "call {call}, errno {errno}");
             assert_says(&refusal, "seccomp", "allow io_uring_setup");
         }
     }
@@ -102,111 +75,58 @@ fn a_filter_that_claims_there_is_no_such_call_is_seen_through_for_real() {
         Ring::new(&CONFIG).unwrap_err()
     });
     // The sysctl shows it, if it exists (6.6).
-    let expected = if Facts::read().disabled.is_some() {
-        Cause::Forbidden
-    } else {
-        Cause::NoKernelSupport
-    };
+    let expected =
+        if Facts::read().disabled.is_some() { Cause::Forbidden } else { Cause::NoKernelSupport };
     assert_eq!(refusal.cause, expected);
 }
 
 #[test]
 fn missing_descriptors_are_reported_for_real() {
-    alone(
-        module_path!(),
-        "missing_descriptors_are_reported_for_real",
-        || {
-            let lowered = Lowered::new(libc::RLIMIT_NOFILE, 3);
-            let refusal = Ring::new(&CONFIG).unwrap_err();
-            drop(lowered);
-            assert_eq!(refusal.cause, Cause::NoDescriptors { limit: 3 });
-            assert_says(
-                &refusal,
-                "no file descriptor is free",
-                "raise RLIMIT_NOFILE",
-            );
-        },
-    );
+    alone(module_path!(), "missing_descriptors_are_reported_for_real", || {
+        let lowered = Lowered::new(libc::RLIMIT_NOFILE, 3);
+        let refusal = Ring::new(&CONFIG).unwrap_err();
+        drop(lowered);
+        assert_eq!(refusal.cause, Cause::NoDescriptors { limit: 3 });
+        assert_says(&refusal, "no file descriptor is free", "raise RLIMIT_NOFILE");
+    });
 }
 
 #[test]
 fn missing_memory_for_the_queues_is_reported_for_real() {
-    alone(
-        module_path!(),
-        "missing_memory_for_the_queues_is_reported_for_real",
-        || {
-            let large = Config {
-                entries: 32768,
-                cq_entries: 65536,
-                polling: None,
-            };
-            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-            let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-            let bytes = pages * 4096 + (1 << 20);
-            let _lowered = Lowered::new(libc::RLIMIT_AS, bytes);
-            let refusal = Ring::new(&large).unwrap_err();
-            assert!(matches!(refusal.cause, Cause::NoMemory { .. }), "{refusal}");
-            Ring::new(&CONFIG).expect("a small ring fits");
-        },
-    );
+    alone(module_path!(), "missing_memory_for_the_queues_is_reported_for_real", || {
+        let large = Config { entries: 32768, cq_entries: 65536, polling: None };
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+        let bytes = pages * 4096 + (1 << 20);
+        let _lowered = Lowered::new(libc::RLIMIT_AS, bytes);
+        let refusal = Ring::new(&large).unwrap_err();
+        assert!(matches!(refusal.cause, Cause::NoMemory { .. }), "{refusal}");
+        Ring::new(&CONFIG).expect("a small ring fits");
+    });
 }
 
 #[test]
 fn locked_memory_that_kernels_before_5_12_count_is_named() {
-    let refusal = refused_setup(
-        libc::ENOMEM,
-        Facts {
-            memlock: 64 << 10,
-            ..facts()
-        },
-    );
+    let refusal = refused_setup(libc::ENOMEM, Facts { memlock: 64 << 10, ..facts() });
     assert_eq!(refusal.cause, Cause::NoMemory { memlock: 64 << 10 });
-    assert_says(
-        &refusal,
-        "no memory",
-        "raise RLIMIT_MEMLOCK (`ulimit -l`, now 64 KiB)",
-    );
-    let unlimited = refused_setup(
-        libc::ENOMEM,
-        Facts {
-            memlock: u64::MAX,
-            ..facts()
-        },
-    );
+    assert_says(&refusal, "no memory", "raise RLIMIT_MEMLOCK (`ulimit -l`, now 64 KiB)");
+    let unlimited = refused_setup(libc::ENOMEM, Facts { memlock: u64::MAX, ..facts() });
     assert_says(&unlimited, "no memory", "control group");
     assert!(!unlimited.to_string().contains("MEMLOCK"));
 }
 
 #[test]
 fn the_administrators_switch_is_named_with_its_value() {
-    let with = |disabled, privileged| Facts {
-        disabled: Some(disabled),
-        privileged,
-        ..facts()
-    };
+    let with = |disabled, privileged| Facts { disabled: Some(disabled), privileged, ..facts() };
     let everybody = refused_setup(libc::EPERM, with(2, true));
     assert_eq!(everybody.cause, Cause::Disabled { sysctl: 2 });
-    assert_says(
-        &everybody,
-        "kernel.io_uring_disabled=2",
-        "set kernel.io_uring_disabled=0",
-    );
+    assert_says(&everybody, "kernel.io_uring_disabled=2", "set kernel.io_uring_disabled=0");
     let unprivileged = refused_setup(libc::EPERM, with(1, false));
     assert_eq!(unprivileged.cause, Cause::Disabled { sysctl: 1 });
-    assert_says(
-        &unprivileged,
-        "kernel.io_uring_disabled=1",
-        "kernel.io_uring_group",
-    );
+    assert_says(&unprivileged, "kernel.io_uring_disabled=1", "kernel.io_uring_group");
     // Value 1 exempts privileged processes, so something else denied them; 0 exempts all.
-    assert_eq!(
-        refused_setup(libc::EPERM, with(1, true)).cause,
-        Cause::Forbidden
-    );
-    assert_eq!(
-        refused_setup(libc::EPERM, with(0, false)).cause,
-        Cause::Forbidden
-    );
+    assert_eq!(refused_setup(libc::EPERM, with(1, true)).cause, Cause::Forbidden);
+    assert_eq!(refused_setup(libc::EPERM, with(0, false)).cause, Cause::Forbidden);
 }
 
 #[test]
@@ -214,13 +134,7 @@ fn a_kernel_without_io_uring_is_named() {
     let refusal = refused_setup(libc::ENOSYS, facts());
     assert_eq!(refusal.cause, Cause::NoKernelSupport);
     assert_says(&refusal, "no io_uring", "Linux 6.1 or later");
-    let filtered = refused_setup(
-        libc::ENOSYS,
-        Facts {
-            disabled: Some(0),
-            ..facts()
-        },
-    );
+    let filtered = refused_setup(libc::ENOSYS, Facts { disabled: Some(0), ..facts() });
     assert_eq!(filtered.cause, Cause::Forbidden);
 }
 
@@ -231,11 +145,7 @@ fn a_kernel_before_6_1_is_too_old_by_its_flags() {
         ..OldKernel::default()
     });
     assert!(matches!(refusal.cause, Cause::TooOld { since: "6.1", .. }));
-    assert_says(
-        &refusal,
-        "lacks IORING_SETUP_DEFER_TASKRUN",
-        "run on Linux 6.1 or later",
-    );
+    assert_says(&refusal, "lacks IORING_SETUP_DEFER_TASKRUN", "run on Linux 6.1 or later");
 }
 
 #[test]
@@ -246,10 +156,7 @@ fn a_missing_feature_is_named() {
         (abi::FEAT_SINGLE_MMAP, "IORING_FEAT_SINGLE_MMAP"),
         (abi::FEAT_CQE_SKIP, "IORING_FEAT_CQE_SKIP"),
     ] {
-        let refusal = refused(&OldKernel {
-            missing_features: bit,
-            ..OldKernel::default()
-        });
+        let refusal = refused(&OldKernel { missing_features: bit, ..OldKernel::default() });
         assert_says(&refusal, name, "run on Linux 6.1 or later");
     }
 }
@@ -261,30 +168,18 @@ fn a_missing_operation_is_named() {
         (abi::OP_ACCEPT, "IORING_OP_ACCEPT"),
         (abi::OP_ASYNC_CANCEL, "IORING_OP_ASYNC_CANCEL"),
     ] {
-        let kernel = OldKernel {
-            missing_operations: vec![operation],
-            ..OldKernel::default()
-        };
+        let kernel = OldKernel { missing_operations: vec![operation], ..OldKernel::default() };
         assert_says(&refused(&kernel), name, "run on Linux 6.1 or later");
     }
 }
 
 #[test]
 fn a_step_after_setup_is_explained_too() {
-    let probe = OldKernel {
-        probe_errno: Some(libc::EPERM),
-        ..OldKernel::default()
-    };
+    let probe = OldKernel { probe_errno: Some(libc::EPERM), ..OldKernel::default() };
     assert_eq!(refused(&probe).cause, Cause::Forbidden);
-    let enter = OldKernel {
-        enter_errno: Some(libc::EACCES),
-        ..OldKernel::default()
-    };
+    let enter = OldKernel { enter_errno: Some(libc::EACCES), ..OldKernel::default() };
     assert_eq!(refused(&enter).cause, Cause::Forbidden);
-    let odd = OldKernel {
-        enter_errno: Some(libc::EFAULT),
-        ..OldKernel::default()
-    };
+    let odd = OldKernel { enter_errno: Some(libc::EFAULT), ..OldKernel::default() };
     assert_eq!(refused(&odd).cause, Cause::Other(libc::EFAULT));
     assert_says(&refused(&odd), "Bad address", "RINGLOOP_DRIVER=epoll");
 }
@@ -292,37 +187,15 @@ fn a_step_after_setup_is_explained_too() {
 #[test]
 fn every_errno_of_the_table_has_its_cause() {
     let cause = |step, errno| classify(step, errno, &facts()).cause;
-    assert_eq!(
-        cause(Step::Setup, libc::EMFILE),
-        Cause::NoDescriptors { limit: 1024 }
-    );
-    assert_eq!(
-        cause(Step::Setup, libc::ENFILE),
-        Cause::NoDescriptors { limit: u64::MAX }
-    );
-    assert_says(
-        &classify(Step::Setup, libc::ENFILE, &facts()),
-        "no file",
-        "fs.file-max",
-    );
-    assert_eq!(
-        cause(Step::Map, libc::ENOMEM),
-        Cause::NoMemory { memlock: 8 << 20 }
-    );
-    assert_eq!(
-        cause(Step::Buffers, libc::EINVAL),
-        Cause::Other(libc::EINVAL)
-    );
+    assert_eq!(cause(Step::Setup, libc::EMFILE), Cause::NoDescriptors { limit: 1024 });
+    assert_eq!(cause(Step::Setup, libc::ENFILE), Cause::NoDescriptors { limit: u64::MAX });
+    assert_says(&classify(Step::Setup, libc::ENFILE, &facts()), "no file", "fs.file-max");
+    assert_eq!(cause(Step::Map, libc::ENOMEM), Cause::NoMemory { memlock: 8 << 20 });
+    assert_eq!(cause(Step::Buffers, libc::EINVAL), Cause::Other(libc::EINVAL));
     assert_eq!(cause(Step::Setup, libc::EACCES), Cause::Forbidden);
     // The sysctl guards only setup: a later EPERM has another cause.
-    let off = Facts {
-        disabled: Some(2),
-        ..facts()
-    };
-    assert_eq!(
-        classify(Step::Enter, libc::EPERM, &off).cause,
-        Cause::Forbidden
-    );
+    let off = Facts { disabled: Some(2), ..facts() };
+    assert_eq!(classify(Step::Enter, libc::EPERM, &off).cause, Cause::Forbidden);
 }
 
 #[test]
@@ -332,10 +205,7 @@ fn facts_are_read_from_this_kernel() {
     assert!(facts.disabled.is_none_or(|value| value <= 2));
     assert!(has_sys_admin("Name:\tx\nCapEff:\t000001ffffffffff\n"));
     assert!(has_sys_admin("CapEff:\t0000000000200000\n"));
-    assert!(
-        !has_sys_admin("CapEff:\t00000000a80425fb\n"),
-        "Docker's default set"
-    );
+    assert!(!has_sys_admin("CapEff:\t00000000a80425fb\n"), "Docker's default set");
     assert!(!has_sys_admin(""));
 }
 

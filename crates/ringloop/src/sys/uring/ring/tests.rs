@@ -13,11 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::Instant;
 
-const CONFIG: Config = Config {
-    entries: 8,
-    cq_entries: 16,
-    polling: None,
-};
+const CONFIG: Config = Config { entries: 8, cq_entries: 16, polling: None };
 
 fn disabled() -> Ring {
     Ring::new(&CONFIG).unwrap_or_else(|refusal| panic!("{refusal}"))
@@ -30,11 +26,7 @@ fn enabled() -> Ring {
 }
 
 fn nop(user_data: u64) -> Sqe {
-    Sqe {
-        opcode: OP_NOP,
-        user_data,
-        ..Sqe::default()
-    }
+    Sqe { opcode: OP_NOP, user_data, ..Sqe::default() }
 }
 
 #[test]
@@ -51,13 +43,7 @@ fn memory_that_comes_back_in_time_is_no_refusal() {
 /// Completes when `fd` is readable.
 fn poll(fd: RawFd, user_data: u64) -> Sqe {
     let op_flags = Interest::READ.poll_mask();
-    Sqe {
-        opcode: OP_POLL_ADD,
-        fd,
-        op_flags,
-        user_data,
-        ..Sqe::default()
-    }
+    Sqe { opcode: OP_POLL_ADD, fd, op_flags, user_data, ..Sqe::default() }
 }
 
 /// Pushes an entry that names no memory, or memory that outlives its last completion.
@@ -106,10 +92,7 @@ fn r1_every_slot_carries_its_entry_also_when_the_indices_wrap() {
 
 #[test]
 fn r1_every_slot_carries_its_entry_also_through_an_index_array() {
-    let kernel = OldKernel {
-        refused_flags: SETUP_NO_SQARRAY,
-        ..OldKernel::default()
-    };
+    let kernel = OldKernel { refused_flags: SETUP_NO_SQARRAY, ..OldKernel::default() };
     let mut ring = Ring::new_with(&CONFIG, &kernel).unwrap();
     assert!(!ring.features().has(Feature::NoSqarray));
     ring.enable().unwrap();
@@ -174,11 +157,7 @@ fn r2_entries_that_could_not_be_handed_over_stay_queued() {
     let mut ring = disabled();
     push(&mut ring, nop(1)).unwrap();
     assert_eq!(errno(ring.submit()), Some(libc::EBADFD), "not enabled");
-    assert_eq!(
-        errno(ring.enter(1, None)),
-        Some(libc::EBADFD),
-        "not enabled"
-    );
+    assert_eq!(errno(ring.enter(1, None)), Some(libc::EBADFD), "not enabled");
     assert_eq!(ring.pending(), 1);
     ring.enable().unwrap();
     assert_eq!(errno(ring.enable()), Some(libc::EBADFD), "enabled already");
@@ -190,15 +169,7 @@ fn r2_entries_that_could_not_be_handed_over_stay_queued() {
 #[test]
 fn r2_one_bad_entry_does_not_hold_up_the_others() {
     let mut ring = enabled();
-    push(
-        &mut ring,
-        Sqe {
-            opcode: 255,
-            user_data: 1,
-            ..Sqe::default()
-        },
-    )
-    .unwrap();
+    push(&mut ring, Sqe { opcode: 255, user_data: 1, ..Sqe::default() }).unwrap();
     push(&mut ring, nop(2)).unwrap();
     let cqes = reap(&mut ring, 2);
     assert_eq!(data_of(&cqes), [1, 2]);
@@ -244,17 +215,7 @@ fn r4_a_cancelled_request_still_completes_and_then_leaves_its_memory_alone() {
     let mut ring = enabled();
     let addr = buffer.as_mut_ptr() as u64;
     let fd = far.as_raw_fd();
-    push(
-        &mut ring,
-        Sqe {
-            opcode: OP_RECV,
-            fd,
-            addr,
-            len: 16,
-            ..Sqe::default()
-        },
-    )
-    .unwrap();
+    push(&mut ring, Sqe { opcode: OP_RECV, fd, addr, len: 16, ..Sqe::default() }).unwrap();
     ring.enter(0, None).unwrap();
     assert_eq!(ring.pop(), None);
     ring.sync_cancel_all().unwrap();
@@ -294,11 +255,7 @@ fn r5_a_wait_without_want_or_without_time_does_not_block() {
 
 #[test]
 fn r5_the_longest_timeouts_wait() {
-    for timeout in [
-        None,
-        Some(Duration::MAX),
-        Some(Duration::from_secs(u64::MAX / 2)),
-    ] {
+    for timeout in [None, Some(Duration::MAX), Some(Duration::from_secs(u64::MAX / 2))] {
         let event = EventFd::new().unwrap();
         let mut ring = enabled();
         push(&mut ring, poll(event.as_raw_fd(), 1)).unwrap();
@@ -354,10 +311,7 @@ fn r7_a_dropped_ring_gives_its_slot_back() {
         assert!(enabled().registered.is_some());
     }
     let rings: Vec<_> = (0..17).map(|_| enabled()).collect();
-    let mut without = rings
-        .into_iter()
-        .find(|ring| ring.registered.is_none())
-        .unwrap();
+    let mut without = rings.into_iter().find(|ring| ring.registered.is_none()).unwrap();
     many_rounds(&mut without);
 }
 
@@ -434,36 +388,22 @@ fn needs_enter_tells_of_completions_that_only_enter_brings_out() {
 
 #[test]
 fn sizes_are_rounded_up_clamped_and_never_refused() {
-    for (entries, cq_entries, capacity) in [
-        (0, 0, (1, 1)),
-        (5, 9, (8, 16)),
-        (64, 8, (64, 64)),
-        (u32::MAX, u32::MAX, (32768, 65536)),
-    ] {
-        let ring = Ring::new(&Config {
-            entries,
-            cq_entries,
-            polling: None,
-        })
-        .unwrap();
+    for (entries, cq_entries, capacity) in
+        [(0, 0, (1, 1)), (5, 9, (8, 16)), (64, 8, (64, 64)), (u32::MAX, u32::MAX, (32768, 65536))]
+    {
+        let ring = Ring::new(&Config { entries, cq_entries, polling: None }).unwrap();
         assert_eq!(ring.capacity(), capacity);
     }
 }
 
 #[test]
 fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
-    let config = Config {
-        polling: Some(Duration::from_millis(1)),
-        ..CONFIG
-    };
+    let config = Config { polling: Some(Duration::from_millis(1)), ..CONFIG };
     let mut ring = Ring::new(&config).unwrap();
     assert!(ring.polls());
     ring.enable().unwrap();
     for round in 0..3_000_u64 {
-        let nop = Sqe {
-            user_data: round,
-            ..Sqe::default()
-        };
+        let nop = Sqe { user_data: round, ..Sqe::default() };
         // SAFETY: a no-op names nothing.
         unsafe { ring.push(nop) }.unwrap();
         if round % 500 == 499 {
@@ -487,10 +427,7 @@ fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
 #[test]
 fn r8_the_rest_of_a_link_is_taken_back_once_and_does_nothing() {
     let mut ring = enabled();
-    let link = |user_data| Sqe {
-        flags: abi::SQE_IO_LINK,
-        ..nop(user_data)
-    };
+    let link = |user_data| Sqe { flags: abi::SQE_IO_LINK, ..nop(user_data) };
     for sqe in [link(1), link(2), link(3), nop(4), nop(5)] {
         push(&mut ring, sqe).unwrap();
     }
@@ -498,10 +435,7 @@ fn r8_the_rest_of_a_link_is_taken_back_once_and_does_nothing() {
     ring.submit().unwrap();
     assert_eq!(ring.pending(), 3);
     let split = ring.take_back_split(99).unwrap();
-    assert_eq!(
-        (split.begun, split.lost, split.lost_timeout),
-        (2, vec![3, 4], false)
-    );
+    assert_eq!((split.begun, split.lost, split.lost_timeout), (2, vec![3, 4], false));
     assert_eq!(ring.take_back_split(99), None, "taken back once");
     ring.takes_at_most = u32::MAX;
     let mut data = data_of(&reap(&mut ring, 3));
@@ -512,10 +446,7 @@ fn r8_the_rest_of_a_link_is_taken_back_once_and_does_nothing() {
 #[test]
 fn r8_a_submission_that_ends_between_links_splits_none() {
     let mut ring = enabled();
-    let link = |user_data| Sqe {
-        flags: abi::SQE_IO_LINK,
-        ..nop(user_data)
-    };
+    let link = |user_data| Sqe { flags: abi::SQE_IO_LINK, ..nop(user_data) };
     for sqe in [link(1), nop(2), link(3), nop(4)] {
         push(&mut ring, sqe).unwrap();
     }
