@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
                 others: Vec::new(),
             },
             fields_max: 6,
-            raw_fields: false,
+            raw_fields: first & 16 != 0,
             blocked_bytes_max: crate::limits::BLOCKED_BYTES_MAX,
             raw_streams: first & 8 != 0,
             resets_max: 5,
@@ -334,55 +334,17 @@ pub fn qpack(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use ringloop_testing::corpus::replay;
 
-    /// Replays the corpus, and noise from a seed, so that a failure is reproducible.
-    fn replay(name: &str, noise_count: u64, target: fn(&[u8])) {
-        let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-        // A package of the crate alone has no corpus.
-        let kept = std::fs::read_dir(corpus.join(name)).ok();
-        let mut kept: Vec<Vec<u8>> = kept
-            .into_iter()
-            .flatten()
-            .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
-            .collect();
-        kept.sort();
-        for input in &kept {
-            target(input);
-        }
-        for seed in 1..=noise_count {
-            let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            let mut roll = || {
-                dice ^= dice << 13;
-                dice ^= dice >> 7;
-                dice ^= dice << 17;
-                (dice >> 16) as usize
-            };
-            let mut input = match kept.len() {
-                0 => Vec::new(),
-                count => kept[roll() % count].clone(),
-            };
-            for _change in 0..=roll() % 8 {
-                let at = roll() % (input.len() + 1);
-                match roll() % 4 {
-                    0 => input.insert(at, roll() as u8),
-                    1 if at < input.len() => input[at] ^= 1 << (roll() % 8),
-                    2 if at < input.len() => drop(input.remove(at)),
-                    _ => input.extend((0..roll() % 40).map(|_| roll() as u8)),
-                }
-            }
-            let result = std::panic::catch_unwind(|| target(&input));
-            assert!(result.is_ok(), "{name}, seed {seed}: {input:02x?}");
-        }
-    }
+    const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
     #[test]
     fn arbitrary_streams_are_harmless_wherever_they_are_cut() {
-        replay("connection", 10_000, connection);
+        replay(CRATE, "connection", 10_000, connection);
     }
 
     #[test]
     fn arbitrary_header_compression_is_harmless() {
-        replay("qpack", 10_000, qpack);
+        replay(CRATE, "qpack", 10_000, qpack);
     }
 }

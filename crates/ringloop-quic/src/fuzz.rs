@@ -355,61 +355,28 @@ pub fn parameters(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use ringloop_testing::corpus::replay;
 
-    /// Replays the corpus, and noise from a seed, so that a failure is reproducible.
-    fn replay(name: &str, noise_count: u64, target: fn(&[u8])) {
-        let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-        // A package of the crate alone has no corpus.
-        let kept = std::fs::read_dir(place.join(name)).ok().into_iter().flatten();
-        let kept: Vec<Vec<u8>> =
-            kept.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
-        for input in &kept {
-            target(input);
-        }
-        for seed in 1..=noise_count {
-            let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            let mut roll = || {
-                dice ^= dice << 13;
-                dice ^= dice >> 7;
-                dice ^= dice << 17;
-                (dice >> 16) as usize
-            };
-            let mut input = match kept.len() {
-                0 => Vec::new(),
-                count => kept[roll() % count].clone(),
-            };
-            for _change in 0..=roll() % 8 {
-                let at = roll() % (input.len() + 1);
-                match roll() % 3 {
-                    0 => input.insert(at, roll() as u8),
-                    1 if at < input.len() => input[at] ^= 1 << (roll() % 8),
-                    _ => input.extend((0..roll() % 40).map(|_| roll() as u8)),
-                }
-            }
-            let result = std::panic::catch_unwind(|| target(&input));
-            assert!(result.is_ok(), "{name}, seed {seed}: {input:02x?}");
-        }
-    }
+    const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
     #[test]
     fn arbitrary_datagrams_are_harmless() {
-        replay("datagrams", 300, datagrams);
+        replay(CRATE, "datagrams", 300, datagrams);
     }
 
     #[test]
     fn mutated_datagrams_are_harmless() {
-        replay("mutations", 100, mutations);
+        replay(CRATE, "mutations", 100, mutations);
     }
 
     #[test]
     fn arbitrary_frames_are_harmless() {
-        replay("frames", 200, frames);
+        replay(CRATE, "frames", 200, frames);
     }
 
     #[test]
     fn arbitrary_transport_parameters_are_harmless() {
-        replay("parameters", 200, parameters);
+        replay(CRATE, "parameters", 200, parameters);
     }
 
     #[test]

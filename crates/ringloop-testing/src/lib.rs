@@ -1,7 +1,8 @@
 //! What the tests of the crates share. Development only: never published, and no dependency of a program.
 //!
-//! `engine` is for the tests of `ringloop`, with `fork` and `states`; `examples` runs a crate's examples; `coro` (by its feature) for those of
-//! `ringloop-coro`; `quic` and `relay` (feature `quic`) for those of `ringloop-quic`.
+//! `engine` is for the tests of `ringloop`, with `fork` and `states`; `examples` runs a crate's examples; `corpus` is for
+//! fuzz targets; `coro` (by its feature) for the tests of `ringloop-coro`; `quic` and `relay` (feature `quic`) for those
+//! of `ringloop-quic`.
 
 // A helper that fails ends its test, and its name says what it does.
 #![allow(
@@ -13,6 +14,7 @@
 
 #[cfg(feature = "coro")]
 pub mod coro;
+pub mod corpus;
 pub mod engine;
 pub mod examples;
 pub mod fork;
