@@ -9,33 +9,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.interop import debian
+from tests.interop.installing import CACHE, CHECKOUT, UnavailableError, run
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HERE = Path(__file__).parent
-CHECKOUT = HERE.parents[1]
-CACHE = Path(
-    os.environ.get("RINGLOOP_INTEROP_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ringloop" / "interop"
-)
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "target")
 # Versions that the matrix was made with; update them here.
 PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1")
-NGTCP2_PACKAGES = (
-    *("ngtcp2-client", "ngtcp2-server", "libngtcp2-9", "libngtcp2-crypto-gnutls2"),
-    *("libnghttp3-3", "libev4"),
-)
-INSTALL_SECONDS = 150
-
-
-class UnavailableError(Exception):
-    """A peer is not available here; the message says why."""
+NGTCP2_PACKAGES = ("ngtcp2-client", "ngtcp2-server")
 
 
 @dataclass(frozen=True)
@@ -55,29 +44,6 @@ class Program:
     tells_early: bool = True
     # (role, case): the reason.
     cannot: Mapping[tuple[str, str], str] = field(default_factory=dict)
-
-
-def run(command: list[str], **more: object) -> str:
-    """Run a step of an installation; a failure names its reason."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=INSTALL_SECONDS,
-            **more,  # type: ignore[call-overload]
-        )
-    except FileNotFoundError:
-        raise UnavailableError(f"{command[0]} is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(f"{command[0]} took too long") from None
-    if done.returncode != 0:
-        lines = [text for text in (done.stderr or done.stdout).splitlines() if text.strip()]
-        raise UnavailableError(
-            f"{Path(command[0]).name}: {lines[-1] if lines else done.returncode}"
-        )
-    return str(done.stdout)
 
 
 # --- ours -----------------------------------------------------------------------------------------
@@ -183,42 +149,18 @@ def quic_go() -> Program:
 
 
 def ngtcp2() -> Program:
-    """Debian's packages, unpacked without root."""
-    root = CACHE / "ngtcp2"
-    if not (root / "usr" / "bin" / "gtlsclient").exists():
-        downloads = CACHE / "ngtcp2-packages"
-        shutil.rmtree(downloads, ignore_errors=True)
-        downloads.mkdir(parents=True)
-        download(downloads)
-        for archive in downloads.glob("*.deb"):
-            run(["dpkg", "-x", str(archive), str(root)])
-    libraries = ":".join(str(one) for one in (root / "usr" / "lib").glob("*-linux-gnu"))
-    environment = {"LD_LIBRARY_PATH": libraries}
-    client = root / "usr" / "bin" / "gtlsclient"
-    run([str(client), "--help"], env=os.environ | environment)
+    """Debian's packages."""
+    found = debian.unpacked("ngtcp2", NGTCP2_PACKAGES)
+    client = found.folder / "usr" / "bin" / "gtlsclient"
+    run([str(client), "--help"], env=os.environ | found.environment)
     return Program(
         "ngtcp2",
-        (str(root / "usr"),),
+        (str(found.folder / "usr"),),
         "0.12.1",
-        environment,
+        found.environment,
         is_ngtcp2=True,
         cannot=CANNOT["ngtcp2"],
     )
-
-
-def download(folder: Path) -> None:
-    """Fetch the packages; with own package lists if the machine has none."""
-    try:
-        run(["apt-get", "download", *NGTCP2_PACKAGES], cwd=folder)
-    except UnavailableError:
-        lists = folder / "lists"
-        (lists / "partial").mkdir(parents=True)
-        options = [
-            *("-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={folder / 'cache'}"),
-            *("-o", "APT::Sandbox::User="),
-        ]
-        run(["apt-get", *options, "update"])
-        run(["apt-get", *options, "download", *NGTCP2_PACKAGES], cwd=folder)
 
 
 PEERS = {

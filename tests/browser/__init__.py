@@ -1,0 +1,1 @@
+"""Tests with a real browser: headless Chromium, driven over its DevTools protocol (`make browser`)."""
