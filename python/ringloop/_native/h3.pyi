@@ -14,6 +14,7 @@ __all__ = [
     "open_exchange",
     "request_count",
     "take_ready",
+    "unacknowledged_count",
 ]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
@@ -151,6 +152,10 @@ class Exchange:
         """
     def _datagram_waiter(self) -> _quic.Waiter:
         """What to await for the moment when a datagram has come."""
+    def _end_waiter(self) -> _quic.Waiter:
+        """What to await for the moment when all that was sent has arrived, or the peer wants no more
+        of it.
+        """
     def cancel(self, code: int = 268) -> None:
         """Give up both messages. Nothing happens where they are complete."""
     def _has_head(self) -> bool:
@@ -187,3 +192,8 @@ def is_going_away(connection: _quic.Connection) -> bool:
 
 def request_count(connection: _quic.Connection) -> int:
     """How many exchanges of the connection are not complete."""
+
+def unacknowledged_count(connection: _quic.Connection) -> int:
+    """How many messages of ours the peer has not acknowledged to their end: those that are not
+    complete, and those that are under way.
+    """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ringloop._native import h3 as _h3
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
+    from ringloop.quic._connection import Connection
     from ringloop.quic._workers import Worker
 
 __all__ = ["Server", "serve"]
 
 _NO_ERROR = 0x100
 _INTERNAL_ERROR = 0x102
+# How long a client that does not answer keeps others from their limit.
+_ANNOUNCEMENT_SECONDS = 1.0
 
 
 class Server(Endpoint):
@@ -31,6 +35,11 @@ class Server(Endpoint):
 
     `handler(request)` has to respond: where it raises, or returns before, the client gets status
     500, or a reset behind the first part of a response.
+
+    Memory: of each request body that the handler does not read, 256 KiB wait here, so 25 MiB a
+    connection with the default `max_streams_bidi` of 100; beyond that QUIC's windows hold what the
+    client sends: `max_stream_data` a stream, `max_data` (`max_data_grown`) a connection, 64 MiB by
+    default. A server of many clients that it does not trust sets these lower.
     """
 
     _drives_http = True
@@ -63,28 +72,54 @@ class Server(Endpoint):
             raise
         else:
             if not request.has_ended:
-                _finish(request)
+                # Where the client is gone there is nothing to finish.
+                with suppress(ConnectionError):
+                    await _finish(request)
 
     async def shut_down(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # a grace period
-        """Take no more requests, wait for those under way, and close.
+        """Take no more clients, say so to those that are there, wait for their requests, and close.
 
-        After `timeout` seconds what is left is cut off; None: however long they take.
+        Requests that a client has sent before it heard of it are taken (RFC 9114 §5.2); responses
+        have arrived when this returns. After `timeout` seconds what is left is cut off; None: however
+        long they take.
         """
-        for connection in self.connections:
-            _h3.go_away(connection)
+        self._native.set_server(None)
         try:
             async with asyncio.timeout(timeout):
+                await asyncio.gather(*map(_go_away, self.connections))
                 while self._tasks:
                     await asyncio.wait(self._tasks)
+                await asyncio.gather(*map(_delivered, self.connections))
         except TimeoutError:
-            for task in self._tasks:
-                task.cancel()
+            self.abort()
         self.close()
         await self.wait_closed()
+
+    def abort(self) -> None:
+        """Cancel all handlers, and close; then `wait_closed()`."""
+        for task in self._tasks:
+            task.cancel()
+        self.close()
 
     def close(self, code: int = _NO_ERROR, reason: str = "") -> None:
         """Close all connections, and take no more; then `wait_closed()`."""
         super().close(code, reason)
+
+
+async def _go_away(connection: Connection) -> None:
+    """Announce the end of a connection, and set its limit once the client knows of it."""
+    _h3.go_away(connection, announce=True)
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(_ANNOUNCEMENT_SECONDS):
+            await connection.ping()
+    _h3.go_away(connection)
+
+
+async def _delivered(connection: Connection) -> None:
+    """Wait until the client has acknowledged all responses, or is gone."""
+    with suppress(ConnectionError):
+        while _h3.unacknowledged_count(connection):
+            await connection.ping()
 
 
 def _give_up(request: Request) -> None:
@@ -95,12 +130,12 @@ def _give_up(request: Request) -> None:
         request.start(500, end=True)
 
 
-def _finish(request: Request) -> None:
+async def _finish(request: Request) -> None:
     """End the response of a handler that has not."""
     if request.connection.is_closed:
         return
     if request.has_responded:
-        request.send(b"", end=True)
+        await request.send(b"", end=True)
     else:
         request.start(500, end=True)
 

@@ -271,13 +271,24 @@ impl Exchange {
         self.route().wait_for(py, Wait::Write(self.stream)).map(Some)
     }
 
+    /// What to await for the moment when all that was sent has arrived, or the peer wants no more of it.
+    #[pyo3(name = "_end_waiter")]
+    fn end_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
+        self.check_open(py)?;
+        if let Some(code) = lock(&self.received).stopped {
+            return Err(exception::exception(py, "StreamStoppedError", (code,)));
+        }
+        self.route().wait_for(py, Wait::Finished(self.stream))
+    }
+
     /// Give up both messages. Nothing happens where they are complete.
     #[pyo3(signature = (code=Code(HttpCode::H3_REQUEST_CANCELLED.0)), text_signature = "($self, code=268)")]
     fn cancel(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         lock(&self.received).stop();
         self.has_ended.store(true, Ordering::Relaxed);
         self.end_with(py, |driver, stream| driver.connection.cancel(stream, HttpCode(code.0)))?;
-        let waits = [Wait::Read(self.stream), Wait::Write(self.stream)];
+        let waits =
+            [Wait::Read(self.stream), Wait::Write(self.stream), Wait::Finished(self.stream)];
         let woken = waits.map(|wait| Wake::For(self.route().handle, wait));
         self.route().shared.finish(py, woken.into())
     }

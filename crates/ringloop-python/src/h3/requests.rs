@@ -12,6 +12,9 @@ use crate::ffi::{self, Fallible, Raise as _};
 use crate::quic::http::Driver;
 use crate::quic::{Connection, Route, State, errors, exception};
 
+/// Unidirectional streams of HTTP/3's own, of either end.
+const OWN_STREAMS: usize = 3;
+
 /// Have a connection's HTTP/3 driven natively once its handshake has agreed on it; before that is complete.
 #[pyfunction]
 pub fn drive(py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<()> {
@@ -130,6 +133,20 @@ pub fn is_going_away(py: Python<'_>, connection: &Bound<'_, Connection>) -> bool
 pub fn request_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<usize> {
     let count = look(py, connection, |driver| driver.connection.request_count());
     Fallible(count.unwrap_or_default())
+}
+
+/// How many messages of ours the peer has not acknowledged to their end: those that are not complete,
+/// and those that are under way.
+#[pyfunction]
+pub fn unacknowledged_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<usize> {
+    let route = &connection.get().route;
+    let mut state = route.shared.state(py);
+    let streams = state
+        .sessions
+        .both(route.handle)
+        .map_or(0, |(mut connection, _)| connection.unacknowledged_streams());
+    // The control stream and those of QPACK never end (RFC 9114 §6.2.1).
+    Fallible(streams.saturating_sub(OWN_STREAMS))
 }
 
 fn look<T>(

@@ -348,6 +348,12 @@ impl<'a> Connection<'a> {
         self.mark();
     }
 
+    /// Streams whose data, with its end, is not all acknowledged; those the peer has opened both ways
+    /// included.
+    pub fn unacknowledged_streams(&mut self) -> usize {
+        self.live.proto.streams().send_streams()
+    }
+
     /// Updates the keys. No effect before the handshake is complete, and while the last update is
     /// not acknowledged.
     pub fn update_keys(&mut self) {

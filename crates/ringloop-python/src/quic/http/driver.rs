@@ -161,7 +161,9 @@ impl Driver {
                     received.stopped.get_or_insert(code.0);
                     received.end(Ending::Failed(code.0, reason));
                 });
-                woken.push(Wake::For(self.handle, Wait::Write(in_quic(stream))));
+                let ours = in_quic(stream);
+                let waits = [Wait::Write(ours), Wait::Finished(ours)];
+                woken.extend(waits.map(|wait| Wake::For(self.handle, wait)));
                 self.forget_ready(in_quic(stream));
             }
             Event::Stopped { stream, code } => {
