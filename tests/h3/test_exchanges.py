@@ -249,6 +249,53 @@ def test_shutdown_ends_requests_first(run: Run, certificates: Certificates) -> N
     run(main())
 
 
+def test_shutdown_takes_requests_of_clients_that_do_not_know_of_it(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with served(certificates, echo) as server:
+            opening = h3.open_client(
+                "127.0.0.1",
+                server.address[1],
+                ca_file=certificates.authority,
+                server_name="localhost",
+            )
+            async with await within(opening) as client:
+                await within((await client.request("GET", "/")).read())
+                # It is sent in the turn in which the server begins to end.
+                _, response = await within(
+                    asyncio.gather(server.shut_down(), client.request("POST", "/", body=b"late"))
+                )
+                assert await within(response.read()) == b"late"
+
+    run(main())
+
+
+def test_shutdown_waits_until_responses_have_arrived(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        body, responded = bytes(4 << 20), asyncio.Event()
+
+        async def handler(request: h3.Request) -> None:
+            await request.respond(200, {}, body)
+            responded.set()
+
+        # The window takes all of it, the network does not at once.
+        async with served(certificates, handler, send_window_min=16 << 20) as server:
+            opening = h3.open_client(
+                "127.0.0.1",
+                server.address[1],
+                ca_file=certificates.authority,
+                server_name="localhost",
+            )
+            async with await within(opening) as client:
+                response = await within(client.request("GET", "/"))
+                await within(responded.wait())
+                _, got = await within(asyncio.gather(server.shut_down(), response.read()))
+                assert got == body
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("data", "code"),
     [

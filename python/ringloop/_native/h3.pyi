@@ -194,6 +194,4 @@ def request_count(connection: _quic.Connection) -> int:
     """How many exchanges of the connection are not complete."""
 
 def unacknowledged_count(connection: _quic.Connection) -> int:
-    """How many messages of ours the peer has not acknowledged to their end: those that are not
-    complete, and those that are under way.
-    """
+    """Count our messages that the peer has not acknowledged to their end."""

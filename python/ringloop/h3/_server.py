@@ -77,7 +77,7 @@ class Server(Endpoint):
                     await _finish(request)
 
     async def shut_down(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # a grace period
-        """Take no more clients, say so to those that are there, wait for their requests, and close.
+        """Refuse new clients, announce the end to the others, wait for requests, and close.
 
         Requests that a client has sent before it heard of it are taken (RFC 9114 §5.2); responses
         have arrived when this returns. After `timeout` seconds what is left is cut off; None: however

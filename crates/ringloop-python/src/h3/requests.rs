@@ -135,8 +135,7 @@ pub fn request_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fall
     Fallible(count.unwrap_or_default())
 }
 
-/// How many messages of ours the peer has not acknowledged to their end: those that are not complete,
-/// and those that are under way.
+/// Count our messages that the peer has not acknowledged to their end.
 #[pyfunction]
 pub fn unacknowledged_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<usize> {
     let route = &connection.get().route;

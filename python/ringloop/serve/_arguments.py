@@ -1,0 +1,204 @@
+"""The command line: `python -m ringloop serve`."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging.config
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.config import LOG_LEVELS, LOGGING_CONFIG
+
+import ringloop
+from ringloop.serve._settings import Settings, checked_workers, parse_address
+from ringloop.serve._supervisor import run
+
+if TYPE_CHECKING:
+    from ringloop.serve._runner import LoopFactory
+
+__all__ = ["add_arguments", "serve"]
+
+_EPILOG = """\
+The first SIGTERM or SIGINT ends the server once requests under way have ended, the second one at once;
+SIGHUP reads the certificates again.
+
+Exit status: 0 after a signal; 1 where requests were cut off, or an address or a certificate is not to be
+had; 2 for the command line; 3 where the application has not started.
+"""
+
+
+def add_arguments(commands: Any) -> None:
+    """Add the command to those of `python -m ringloop`."""
+    parser = commands.add_parser(
+        "serve",
+        help="serve an ASGI application over HTTP/3 and HTTP/1.1",
+        description="Serve an ASGI application: HTTP/3, WebSocket and WebTransport over it;"
+        " HTTP/1.1 and WebSocket by uvicorn.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=functools.partial(serve, parser))
+    add = parser.add_argument
+    add("app", metavar="MODULE:ATTRIBUTE", help="the application, as app:app")
+    add("--factory", action="store_true", help="the attribute is called, and returns it")
+    add(
+        "--app-dir",
+        default=".",
+        metavar="DIR",
+        help="where the module is looked for first (%(default)s)",
+    )
+    _add_addresses(parser)
+    _add_certificates(parser)
+    _add_workers(parser)
+    _add_limits(parser)
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("addresses", "HOST:PORT, [IPV6]:PORT, or :PORT for all")
+    add = group.add_argument
+    add(
+        "--bind",
+        type=_address,
+        default=("127.0.0.1", 8443),
+        metavar="ADDRESS",
+        help="HTTP/1.1, over TLS (127.0.0.1:8443)",
+    )
+    add("--quic-bind", type=_address, metavar="ADDRESS", help="HTTP/3 (that of --bind)")
+    add("--no-tcp", action="store_true", help="serve HTTP/3 alone; needs --quic-bind")
+    add("--root-path", default="", metavar="PATH", help="the path that a proxy has taken away")
+
+
+def _add_certificates(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("certificates", "PEM files: RSA, ECDSA or Ed25519")
+    add = group.add_argument
+    add("--cert", metavar="FILE", help="the certificate and its chain")
+    add("--key", metavar="FILE", help="its key, without a password")
+    add(
+        "--sni",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("NAME", "CERT", "KEY"),
+        help="another certificate, for clients that ask for this name; may be given several times",
+    )
+
+
+def _add_workers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("workers")
+    add = group.add_argument
+    add("--workers", type=int, default=1, metavar="N", help="how many share the addresses (1)")
+    add(
+        "--workers-as",
+        choices=["process", "thread"],
+        help="what they are (threads where Python is free-threaded, otherwise processes)",
+    )
+    add(
+        "--loop",
+        choices=["ringloop", "asyncio"],
+        default="ringloop",
+        help="whose loop (%(default)s)",
+    )
+    add("--driver", choices=["auto", "uring", "epoll"], help="the driver of ringloop's loop")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("behaviour")
+    add = group.add_argument
+    add(
+        "--lifespan",
+        choices=["auto", "on", "off"],
+        default="auto",
+        help="whether the application gets lifespan events (%(default)s)",
+    )
+    add(
+        "--graceful-seconds",
+        type=int,
+        default=30,
+        metavar="N",
+        help="how long requests may take once the server is to end (%(default)s)",
+    )
+    add(
+        "--alt-svc-seconds",
+        type=int,
+        default=86400,
+        metavar="N",
+        help="how long clients of HTTP/1.1 remember HTTP/3; 0: they are not told (%(default)s)",
+    )
+    add(
+        "--websocket-bytes-max",
+        type=int,
+        default=16 << 20,
+        metavar="N",
+        help="bytes of a WebSocket message (%(default)s)",
+    )
+    add("--max-connections", type=int, metavar="N", help="connections of HTTP/3 a worker (65536)")
+    add(
+        "--retry",
+        choices=["never", "always", "auto"],
+        default="auto",
+        help="whether clients of HTTP/3 prove their address first (%(default)s)",
+    )
+    add("--log-level", choices=list(LOG_LEVELS), default="info", help="(%(default)s)")
+    add("--no-access-log", action="store_true", help="do not log requests")
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def serve(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> int:
+    """Serve as the command line asks; return the exit status."""
+    if asked.cert is None or asked.key is None:
+        parser.error("HTTP/3 needs a certificate: give --cert FILE and --key FILE")
+    if asked.driver is not None and asked.loop != "ringloop":
+        parser.error("--driver is of ringloop's loop: leave out --loop asyncio")
+    try:
+        settings = _settings(asked)
+        checked_workers(asked.workers)
+    except ValueError as error:
+        parser.error(str(error))
+    logging.config.dictConfig(LOGGING_CONFIG)
+    for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+        logging.getLogger(name).setLevel(LOG_LEVELS[asked.log_level])
+    sys.path.insert(0, str(Path(asked.app_dir).resolve()))
+    return run(
+        asked.app,
+        settings,
+        workers=asked.workers,
+        workers_as=asked.workers_as,
+        is_factory=asked.factory,
+        loop_factory=_loop_factory(asked),
+    )
+
+
+def _settings(asked: argparse.Namespace) -> Settings:
+    quic = {"retry": asked.retry}
+    if asked.max_connections is not None:
+        quic["max_connections"] = asked.max_connections
+    return Settings(
+        certificate=asked.cert,
+        private_key=asked.key,
+        sni={name: (certificate, key) for name, certificate, key in asked.sni},
+        bind=None if asked.no_tcp else asked.bind,
+        quic_bind=asked.quic_bind,
+        root_path=asked.root_path,
+        lifespan=asked.lifespan,
+        access_log=not asked.no_access_log,
+        alt_svc_seconds=asked.alt_svc_seconds,
+        graceful_seconds=asked.graceful_seconds,
+        websocket_bytes_max=asked.websocket_bytes_max,
+        quic=quic,
+    )
+
+
+def _loop_factory(asked: argparse.Namespace) -> LoopFactory:
+    if asked.loop == "asyncio":
+        import asyncio  # noqa: PLC0415
+
+        return asyncio.new_event_loop
+    return functools.partial(ringloop.new_event_loop, driver=asked.driver)

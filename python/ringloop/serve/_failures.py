@@ -1,0 +1,54 @@
+"""What applications do wrong, and how it is said: in the log, as uvicorn says it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["access", "checked_headers", "is_disconnect", "log", "unexpected"]
+
+log = logging.getLogger("uvicorn.error")
+access = logging.getLogger("uvicorn.access")
+
+
+def unexpected(message: Any, wanted: str) -> RuntimeError:
+    """Return the error of a message that is not the next one."""
+    kind = message.get("type") if isinstance(message, dict) else message
+    return RuntimeError(f"Expected ASGI message {wanted}, but got {kind!r}.")
+
+
+def is_disconnect(error: BaseException, told: ConnectionError | None) -> bool:
+    """Whether an application's error comes of the one that told it of the client's end."""
+    return told is not None and any(found is told for found in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    if error is None:
+        return
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _causes(part)
+    yield from _causes(error.__context__ if error.__cause__ is None else error.__cause__)
+
+
+# Those of one connection of HTTP/1.1 (RFC 9114 §4.2).
+_HOP_BY_HOP = frozenset(
+    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"]
+)
+
+
+def checked_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return an application's fields as HTTP/3 has them: in lower case, less those of HTTP/1.1 alone."""
+    fields = []
+    for name, value in headers:
+        pair: tuple[Any, Any] = (name, value)
+        if not all(isinstance(text, bytes) for text in pair):
+            raise TypeError(f"a header is {pair!r}: give a name and a value in bytes")
+        lower = name.lower()
+        if lower not in _HOP_BY_HOP:
+            fields.append((lower, value))
+    return fields

@@ -1,0 +1,262 @@
+"""One server: an application behind TCP and QUIC, on the running loop.
+
+uvicorn is used as a library: its configuration wraps and logs, its server owns the connections of
+HTTP/1.1. The application's lifespan is one for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+import uvicorn
+
+from ringloop import h3
+from ringloop._native import quic as _quic
+from ringloop.quic.keywords import EndpointKeywords
+from ringloop.serve import _http, _websocket
+from ringloop.serve._certificates import Certificates
+from ringloop.serve._failures import log
+from ringloop.serve._listen import bound
+from ringloop.serve._scope import made
+
+if TYPE_CHECKING:
+    from ringloop.serve._listen import Listeners
+    from ringloop.serve._settings import Address, Application, Settings
+
+__all__ = ["Server", "StartupError"]
+
+_NOT_IMPLEMENTED = 501
+
+
+class StartupError(Exception):
+    """The application was not loaded, or has refused to start; the log says why."""
+
+
+class Server:
+    """An application of ASGI 3 that is served as `settings` say.
+
+    `application` is one, or its import string: `"module:attribute"`; with `is_factory` it is called
+    without arguments, and returns the application. As a context manager it is started at the
+    beginning, and shut down at the end. `listeners`: sockets in place of the settings' addresses.
+
+    Errors of `start`: `StartupError`; OSError of an address or a file; ValueError of certificates.
+    """
+
+    def __init__(
+        self,
+        application: Application | str,
+        settings: Settings,
+        *,
+        is_factory: bool = False,
+        listeners: Listeners | None = None,
+    ) -> None:
+        self._application = application
+        self._settings = settings
+        self._is_factory = is_factory
+        self._listeners = listeners
+        self._websockets: set[_websocket.WebSocket] = set()
+        self._ending: asyncio.Task[None] | None = None
+        self._ends = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start the application, and take connections."""
+        settings = self._settings
+        listeners = self._listeners
+        try:
+            self._certificates = Certificates(settings)
+            listeners = listeners or bound(settings)[0]
+            self._quic_address: Address = listeners.quic.getsockname()[:2]
+            tcp = listeners.tcp
+            self._tcp_address: Address | None = None if tcp is None else tcp.getsockname()[:2]
+            config = self._configured()
+            self._lifespan: Any = config.lifespan_class(config)
+            await self._start_application()
+        except BaseException:
+            if listeners is not None:
+                listeners.close()
+            raise
+        self._app: Any = config.loaded_app
+        self._tcp_sockets = [] if tcp is None else [tcp]
+        self._uvicorn = uvicorn.Server(config)
+        self._uvicorn.lifespan = _Started(self._lifespan.state)  # type: ignore[assignment]
+        await self._uvicorn.startup(sockets=self._tcp_sockets)
+        # The date of responses, now and then each second.
+        await self._uvicorn.on_tick(0)
+        self._ticking = asyncio.get_running_loop().create_task(self._uvicorn.main_loop())
+        self._http = await self._serve_quic(listeners)
+        self._log_addresses()
+
+    async def _start_application(self) -> None:
+        await self._lifespan.startup()
+        if self._lifespan.should_exit:
+            raise StartupError("the application has refused to start")
+
+    def _log_addresses(self) -> None:
+        served = [] if self._tcp_address is None else [("HTTP/1.1", self._tcp_address)]
+        served.append(("HTTP/3", self._quic_address))
+        text = ", ".join(f"{name} at {host}:{port}" for name, (host, port) in served)
+        log.info("Serving %s (process %d)", text, os.getpid())
+
+    def _configured(self) -> uvicorn.Config:
+        settings = self._settings
+        headers = [("server", "ringloop")]
+        if seconds := settings.alt_svc_seconds:
+            headers.append(("alt-svc", f'h3=":{self._quic_address[1]}"; ma={seconds}'))
+        config = uvicorn.Config(
+            self._application,
+            factory=self._is_factory,
+            log_config=None,
+            access_log=settings.access_log,
+            lifespan=settings.lifespan,
+            root_path=settings.root_path,
+            headers=headers,
+            ws_max_size=settings.websocket_bytes_max,
+            timeout_graceful_shutdown=settings.graceful_seconds,
+            workers=1,
+        )
+        try:
+            config.load()
+        except SystemExit:
+            raise StartupError("the application was not loaded") from None
+        config.ssl = self._certificates.context
+        return config
+
+    async def _serve_quic(self, listeners: Listeners) -> h3.Server:
+        """Serve HTTP/3, with the settings' keywords parted in those of TLS and those of the socket."""
+        of_endpoint = EndpointKeywords.__annotations__
+        given = self._settings.quic
+        configuration = _quic.ServerConfig(
+            **self._certificates.keywords(),
+            alpn=["h3"],
+            **{name: value for name, value in given.items() if name not in of_endpoint},
+        )
+        self._certificates.add(configuration)
+        return await h3.serve(
+            self._handle,
+            configuration=configuration,
+            sock=listeners.quic,
+            worker=listeners.worker,
+            **{name: value for name, value in given.items() if name in of_endpoint},  # type: ignore[arg-type]
+        )
+
+    # Requests of HTTP/3.
+
+    async def _handle(self, request: h3.Request) -> None:
+        settings = self._settings
+        match request.protocol:
+            case None if request.method != "CONNECT":
+                scope = self._scope(request, "http", _http.EXTENSIONS)
+                scope["method"] = request.method
+                headers = self._uvicorn.server_state.default_headers
+                exchange = _http.Exchange(request, scope, headers, logs_access=settings.access_log)
+                await exchange.run(self._app)
+            case "websocket":
+                scope = self._scope(request, "websocket", _websocket.EXTENSIONS)
+                scope.update(scheme="wss", subprotocols=_websocket.subprotocols(request))
+                opened = _websocket.WebSocket(request, scope, settings.websocket_bytes_max)
+                self._websockets.add(opened)
+                try:
+                    await opened.run(self._app)
+                finally:
+                    self._websockets.discard(opened)
+            case _:
+                request.start(_NOT_IMPLEMENTED, end=True)
+
+    def _scope(self, request: h3.Request, kind: str, extensions: dict[str, Any]) -> dict[str, Any]:
+        scope = made(request, kind, self._settings.root_path, self._lifespan.state)
+        scope["extensions"] = {name: {} for name in extensions}
+        return scope
+
+    # What is known of it.
+
+    @property
+    def quic_address(self) -> Address:
+        """Where HTTP/3 is served."""
+        return self._quic_address
+
+    @property
+    def tcp_address(self) -> Address | None:
+        """Where HTTP/1.1 is served."""
+        return self._tcp_address
+
+    def reload_certificates(self) -> bool:
+        """Read the certificates again, for handshakes that follow; whether all of them are good.
+
+        Otherwise those before stay, and the log says why.
+        """
+        try:
+            self._certificates.reload()
+        except (OSError, ValueError):
+            log.exception("The certificates were not replaced")
+            return False
+        log.info("The certificates were replaced")
+        return True
+
+    # The end.
+
+    def shut_down(self) -> None:
+        """Take no more requests, and end when those under way have ended; `wait_closed()` waits.
+
+        Called again, it cuts them off.
+        """
+        if self._ending is None:
+            self._ends.set()
+            self._ending = asyncio.get_running_loop().create_task(self._shut_down())
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Cut off what is under way."""
+        self._uvicorn.force_exit = True
+        for task in self._uvicorn.server_state.tasks:
+            task.cancel()
+        self._abort_tcp()
+        self._http.abort()
+
+    def _abort_tcp(self) -> None:
+        for connection in list(self._uvicorn.server_state.connections):
+            connection.transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait for the end that `shut_down` begins."""
+        await self._ends.wait()
+        assert self._ending is not None, "set before"  # noqa: S101
+        await asyncio.shield(self._ending)
+
+    async def _shut_down(self) -> None:
+        self._uvicorn.should_exit = True
+        await self._ticking
+        await asyncio.gather(
+            self._uvicorn.shutdown(sockets=self._tcp_sockets),
+            self._http.shut_down(self._settings.graceful_seconds),
+            *(opened.shut_down() for opened in self._websockets),
+        )
+        # Those of requests that took too long.
+        self._abort_tcp()
+        await self._lifespan.shutdown()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._ending is None:
+            self.shut_down()
+        await self.wait_closed()
+
+
+class _Started:
+    """A lifespan for uvicorn that others begin and end."""
+
+    should_exit = False
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    async def startup(self) -> None:
+        """Do nothing: it has started."""
+
+    async def shutdown(self) -> None:
+        """Do nothing: HTTP/3 may still have requests."""

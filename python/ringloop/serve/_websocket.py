@@ -1,0 +1,358 @@
+"""The `websocket` scope over HTTP/3 (RFC 9220): frames by `websockets`, on the stream of a CONNECT.
+
+A task reads while fewer messages wait than one read has, so that pings are answered though the
+application does not receive; the client waits beyond that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidHeader
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from ringloop.serve._failures import checked_headers, is_disconnect, log, unexpected
+from ringloop.serve._scope import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ringloop.h3 import Request
+    from ringloop.serve._settings import Application
+
+T = TypeVar("T")
+
+__all__ = ["EXTENSIONS", "WebSocket", "subprotocols"]
+
+EXTENSIONS: dict[str, dict[str, Any]] = {"websocket.http.response": {}}
+
+# Compressed, at most a thousand times as long: with `max_size` that bounds what waits.
+_READ_BYTES = 16 << 10
+# An idle connection of QUIC ends after half a minute.
+_PING_SECONDS = 15.0
+# For the client's part of the closing handshake (RFC 6455 §7.1.1).
+_CLOSE_SECONDS = 5.0
+_INTERNAL_ERROR = 0x102
+_FORBIDDEN = 403
+
+_NORMAL = 1000
+_ABNORMAL = 1006
+_INVALID_DATA = 1007
+_FAILED = 1011
+_RESTART = 1012
+
+
+class _Phase(Enum):
+    """How far a WebSocket is."""
+
+    CONNECTING = 0
+    """The application is to accept it."""
+    DENYING = 1
+    """The application sends a response of its own."""
+    OPEN = 2
+    CLOSED = 3
+    """The application has closed or denied it, or was told of its end."""
+
+
+def subprotocols(request: Request) -> list[str]:
+    """Return what a client offers (RFC 6455 §11.3.4)."""
+    offered = [
+        value.decode("latin-1")
+        for name, value in request.headers or ()
+        if name == b"sec-websocket-protocol"
+    ]
+    return [part for part in (part.strip() for part in ",".join(offered).split(",")) if part]
+
+
+class WebSocket:
+    """A WebSocket that an application accepts and uses.
+
+    Errors of `send`: ConnectionError once it is closed by the client; RuntimeError for a message that
+    is not the next one.
+    """
+
+    def __init__(self, request: Request, scope: dict[str, Any], message_bytes_max: int) -> None:
+        self._request = request
+        self._scope = scope
+        self._frames = ServerProtocol(
+            state=State.OPEN,
+            max_size=message_bytes_max,
+            extensions=[
+                ServerPerMessageDeflateFactory(server_max_window_bits=12, client_max_window_bits=12)
+            ],
+            logger=log,
+        )
+        self._phase = _Phase.CONNECTING
+        self._is_announced = False
+        self._parts: list[bytes] = []
+        self._is_text = False
+        # Messages for the application; the last one may be the disconnect.
+        self._messages: deque[dict[str, Any]] = deque()
+        self._is_over = False
+        self._changed = asyncio.Event()
+        self._told: ConnectionError | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def run(self, application: Application) -> None:
+        """Have an application handle it; its failure is logged, and closes it."""
+        code = _NORMAL
+        try:
+            result = await application(self._scope, self.receive, self.send)
+        except Exception as error:  # noqa: BLE001  # whatever an application raises
+            code = _FAILED
+            if is_disconnect(error, self._told):
+                log.debug("The client was gone.", exc_info=error)
+            else:
+                log.error("Exception in ASGI application\n", exc_info=error)
+        else:
+            if result is not None:
+                log.error("ASGI callable should return None, but returned %r.", result)
+            if self._phase in {_Phase.CONNECTING, _Phase.DENYING}:
+                log.error("ASGI callable returned without completing handshake.")
+        try:
+            await self._finish(code)
+        finally:
+            if self._reader is not None:
+                self._reader.cancel()
+                await asyncio.wait([self._reader])
+
+    async def _finish(self, code: int) -> None:
+        """Close what the application has left open, and wait a little for the client's part of it."""
+        try:
+            if self._phase is _Phase.CONNECTING and not self._request.has_ended:
+                self._request.start(500, end=True)
+            elif self._phase is _Phase.DENYING:
+                self._request.cancel(_INTERNAL_ERROR)
+            elif self._phase is _Phase.OPEN:
+                await self._close(code, "")
+            if self._reader is not None:
+                await asyncio.wait([self._reader], timeout=_CLOSE_SECONDS)
+            if not self._request.has_ended:
+                await self._request.send(b"", end=True)
+        except ConnectionError:
+            self._request.cancel()
+
+    async def shut_down(self) -> None:
+        """Tell both sides that the server ends."""
+        if self._phase is _Phase.OPEN:
+            self._disconnect(_RESTART, "")
+            self._frames.send_close(_RESTART)
+            with suppress(ConnectionError):
+                await self._write()
+
+    # What the application receives.
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the next message."""
+        if not self._is_announced:
+            self._is_announced = True
+            return {"type": "websocket.connect"}
+        while not self._messages:
+            if self._reader is None:
+                await self._until_gone()
+            else:
+                await self._change()
+        message = self._messages[0]
+        # It is the last one, however often it is asked for.
+        if message["type"] != "websocket.disconnect":
+            self._messages.popleft()
+            self._changed.set()
+        return message
+
+    async def _until_gone(self) -> None:
+        """Wait for the end of a client whose WebSocket is not accepted."""
+        try:
+            while self._phase is not _Phase.CLOSED:
+                await self._request._end_waiter()
+        except ConnectionError as error:
+            self._told = error
+        self._disconnect(_ABNORMAL, "")
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _disconnect(self, code: int, reason: str) -> None:
+        """Tell the application of the end, once."""
+        self._phase = _Phase.CLOSED
+        if not self._is_over:
+            self._is_over = True
+            self._messages.append({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self._changed.set()
+
+    # The client.
+
+    async def _read(self) -> None:
+        """Read frames up to the end."""
+        try:
+            while self._frames.close_rcvd is None:
+                data = await self._kept_alive(lambda: self._request.read(_READ_BYTES))
+                if not data:
+                    break
+                self._frames.receive_data(data)
+                for event in self._frames.events_received():
+                    if isinstance(event, Frame):
+                        self._take(event)
+                await self._write()
+                if self._frames.state is not State.OPEN:
+                    # By the client's frame, or by ours that answers a violation.
+                    self._end()
+                while self._messages and self._phase is _Phase.OPEN:
+                    await self._kept_alive(self._change)
+        except ConnectionError as error:
+            self._told = self._told or error
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the application of the end that the client, or a violation, has brought."""
+        closed = self._frames.close_rcvd or self._frames.close_sent
+        if closed is None:
+            self._disconnect(_ABNORMAL, "")
+        else:
+            self._disconnect(closed.code, closed.reason)
+
+    async def _kept_alive(self, wait: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for something, and send pings meanwhile: a silent connection would end."""
+        while True:
+            try:
+                async with asyncio.timeout(_PING_SECONDS):
+                    return await wait()
+            except ConnectionError:
+                # The end of an idle connection is a TimeoutError, too.
+                raise
+            except TimeoutError:
+                if self._frames.state is State.OPEN:
+                    self._frames.send_ping(b"")
+                    await self._write()
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode in {Opcode.TEXT, Opcode.BINARY}:
+            self._is_text = frame.opcode is Opcode.TEXT
+            self._parts = [bytes(frame.data)]
+        elif frame.opcode is Opcode.CONT:
+            self._parts.append(bytes(frame.data))
+        else:
+            return
+        if not frame.fin or self._phase is not _Phase.OPEN:
+            return
+        data, self._parts = b"".join(self._parts), []
+        try:
+            message = {"text": data.decode()} if self._is_text else {"bytes": data}
+        except UnicodeDecodeError:
+            self._frames.fail(_INVALID_DATA, "text that is no UTF-8")
+            return
+        self._messages.append({"type": "websocket.receive", **message})
+        self._changed.set()
+
+    # What the application sends.
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send a message; waits while the client takes no more."""
+        if self._told is not None:
+            raise self._told
+        try:
+            await self._send(message)
+        except ConnectionError as error:
+            self._told = error
+            raise
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        match self._phase:
+            case _Phase.CONNECTING:
+                self._answer(message)
+            case _Phase.DENYING:
+                await self._deny(message)
+            case _Phase.OPEN:
+                await self._send_open(message)
+            case _Phase.CLOSED:
+                if self._is_over:
+                    raise ConnectionResetError("the WebSocket is closed")
+                raise unexpected(message, "none, as the WebSocket is closed")
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "websocket.accept":
+                self._accept(message)
+            case "websocket.close":
+                self._phase = _Phase.CLOSED
+                self._log(_FORBIDDEN)
+                self._request.start(_FORBIDDEN, end=True)
+            case "websocket.http.response.start":
+                headers = checked_headers(message.get("headers", ()))
+                self._request.start(message["status"], headers)
+                self._phase = _Phase.DENYING
+                self._log(message["status"])
+            case _:
+                raise unexpected(
+                    message,
+                    "'websocket.accept', 'websocket.close' or 'websocket.http.response.start'",
+                )
+
+    async def _deny(self, message: dict[str, Any]) -> None:
+        if message["type"] != "websocket.http.response.body":
+            raise unexpected(message, "'websocket.http.response.body'")
+        ends = not message.get("more_body", False)
+        if ends:
+            self._phase = _Phase.CLOSED
+        await self._request.send(message.get("body", b""), end=ends)
+
+    async def _send_open(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "websocket.send":
+                text = message.get("text")
+                if text is not None:
+                    self._frames.send_text(text.encode())
+                else:
+                    self._frames.send_binary(message["bytes"])
+                await self._write()
+            case "websocket.close":
+                await self._close(message.get("code") or _NORMAL, message.get("reason") or "")
+            case _:
+                raise unexpected(message, "'websocket.send' or 'websocket.close'")
+
+    def _accept(self, message: dict[str, Any]) -> None:
+        fields = checked_headers(message.get("headers", ()))
+        if subprotocol := message.get("subprotocol"):
+            fields.append((b"sec-websocket-protocol", subprotocol.encode()))
+        asked = Headers()
+        for name, value in self._request.headers or ():
+            if name == b"sec-websocket-extensions":
+                asked["Sec-WebSocket-Extensions"] = value.decode("latin-1")
+        with suppress(InvalidHeader):
+            agreed, self._frames.extensions = self._frames.process_extensions(asked)
+            if agreed is not None:
+                fields.append((b"sec-websocket-extensions", agreed.encode()))
+        self._log("[accepted]")
+        self._request.start(200, fields)
+        self._phase = _Phase.OPEN
+        self._reader = asyncio.get_running_loop().create_task(self._read())
+
+    def _log(self, outcome: object) -> None:
+        log.info(
+            '%s - "WebSocket %s HTTP/%s" %s',
+            place(self._scope),
+            self._scope["path"],
+            self._scope["http_version"],
+            outcome,
+        )
+
+    async def _close(self, code: int, reason: str) -> None:
+        self._phase = _Phase.CLOSED
+        self._frames.send_close(code, reason)
+        await self._write()
+
+    async def _write(self) -> None:
+        """Send what frames there are, and wait for room."""
+        # An empty piece is the end, which `_finish` sends.
+        data = b"".join(self._frames.data_to_send())
+        if data and not self._request.has_ended:
+            await self._request.send(data)

@@ -1,0 +1,301 @@
+"""The `websocket` scope over HTTP/3, on every loop, with a client made of `websockets`' frames."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from websockets.frames import Close, Frame, Opcode
+from websockets.protocol import Protocol, Side, State
+
+from tests.serve.support import both, client_of, served
+from tests.support import wait_until, within
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from ringloop import h3
+    from tests.support.tls import Certificates
+
+    Run = Callable[[Any], Any]
+
+
+class Client:
+    """A WebSocket on an exchange."""
+
+    def __init__(self, exchange: h3.Response) -> None:
+        self.exchange = exchange
+        self.frames = Protocol(Side.CLIENT, state=State.OPEN, max_size=None)
+
+    async def send(self) -> None:
+        for data in self.frames.data_to_send():
+            await within(self.exchange.send(data, end=not data))
+
+    async def receive(self) -> list[Frame]:
+        """Wait for frames."""
+        while not (events := self.frames.events_received()):
+            data = await within(self.exchange.read(1 << 16))
+            if not data:
+                self.frames.receive_eof()
+                return []
+            self.frames.receive_data(data)
+        return [event for event in events if isinstance(event, Frame)]
+
+    async def closed(self) -> Close | None:
+        """Answer the server's close, wait for the end of its stream, and return the close."""
+        while await self.receive():
+            await self.send()
+        return self.frames.close_rcvd
+
+
+async def opened(client: h3.Client, *headers: tuple[bytes, bytes]) -> h3.Response:
+    fields = [
+        (b":method", b"CONNECT"),
+        (b":protocol", b"websocket"),
+        (b":scheme", b"https"),
+        (b":authority", b"localhost"),
+        (b":path", b"/chat?room=1"),
+        (b"sec-websocket-version", b"13"),
+    ]
+    response = await within(client.open([*fields, *headers]))
+    await within(response._wait_head())
+    return response
+
+
+@asynccontextmanager
+async def connected(
+    certificates: Certificates, application: Any, **others: Any
+) -> AsyncIterator[Client]:
+    async def only_websockets(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await application(scope, receive, send)
+
+    async with both(certificates, only_websockets, **others) as client:
+        response = await opened(client)
+        assert response.status == 200
+        yield Client(response)
+
+
+async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    assert (await receive())["type"] == "websocket.connect"
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({**message, "type": "websocket.send"})
+
+
+def test_messages_go_both_ways(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with connected(certificates, echo) as client:
+            for size in (0, 5, 70_000, 1 << 20):
+                client.frames.send_binary(bytes(size))
+                await client.send()
+                (frame,) = await client.receive()
+                assert (frame.opcode, len(frame.data)) == (Opcode.BINARY, size)
+            # In pieces, with a ping between.
+            client.frames.send_text("é".encode(), fin=False)
+            client.frames.send_ping(b"now")
+            client.frames.send_continuation(b"!", fin=True)
+            await client.send()
+            frames = [*await client.receive()]
+            while len(frames) < 2:
+                frames += await client.receive()
+            assert [(frame.opcode, bytes(frame.data)) for frame in frames] == [
+                (Opcode.PONG, b"now"),
+                (Opcode.TEXT, "é!".encode()),
+            ]
+
+    run(main())
+
+
+def test_scope_subprotocol_and_compression(run: Run, certificates: Certificates) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        seen.append(scope)
+        await send({"type": "websocket.accept", "subprotocol": "b", "headers": [(b"X-One", b"1")]})
+
+    async def main() -> None:
+        async with both(certificates, application, lifespan="off") as client:
+            response = await opened(
+                client,
+                (b"sec-websocket-protocol", b"a, b"),
+                (b"sec-websocket-extensions", b"permessage-deflate; client_max_window_bits"),
+            )
+            fields = dict(response.headers or ())
+            assert fields[b"sec-websocket-protocol"] == b"b"
+            assert fields[b"sec-websocket-extensions"].startswith(b"permessage-deflate")
+            assert fields[b"x-one"] == b"1"
+            # It returned without a close.
+            assert await Client(response).closed() == Close(1000, "")
+        (scope,) = seen
+        assert scope["type"] == "websocket"
+        assert scope["scheme"] == "wss"
+        assert scope["http_version"] == "3"
+        assert scope["path"] == "/chat"
+        assert scope["query_string"] == b"room=1"
+        assert scope["subprotocols"] == ["a", "b"]
+
+    run(main())
+
+
+def test_closes_of_either_side(run: Run, certificates: Certificates) -> None:
+    told: list[Any] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        await receive()
+        message = await receive()
+        if message["type"] == "websocket.receive":
+            await send({"type": "websocket.close", "code": 4001, "reason": "enough"})
+            message = await receive()
+        with pytest.raises((OSError, RuntimeError)):
+            await send({"type": "websocket.send", "text": "late"})
+        told.append((message["type"], message["code"], message["reason"]))
+
+    async def main() -> None:
+        async with connected(certificates, application) as client:
+            client.frames.send_text(b"close")
+            await client.send()
+            assert await client.closed() == Close(4001, "enough")
+        async with connected(certificates, application) as client:
+            client.frames.send_close(4002, "over")
+            await client.send()
+            assert await client.closed() == Close(4002, "over")
+        async with connected(certificates, application) as client:
+            client.exchange.cancel()
+            await wait_until(lambda: len(told) == 3)
+        assert told == [
+            ("websocket.disconnect", 4001, "enough"),
+            ("websocket.disconnect", 4002, "over"),
+            ("websocket.disconnect", 1006, ""),
+        ]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        pytest.param(b"\x82\x01a", 1002, id="frame without mask"),
+        pytest.param(b"\x81\x81\0\0\0\0\xff", 1007, id="text that is no UTF-8"),
+        pytest.param(b"\x82\xff" + (1 << 20).to_bytes(8) + bytes(4), 1009, id="too long"),
+    ],
+)
+def test_violations_are_closed_with_their_code(
+    run: Run, certificates: Certificates, data: bytes, code: int
+) -> None:
+    async def main() -> None:
+        async with connected(certificates, echo, websocket_bytes_max=1000) as client:
+            await within(client.exchange.send(data))
+            closed = await client.closed()
+            assert closed is not None
+            assert closed.code == code
+
+    run(main())
+
+
+def test_denied_and_failed_handshakes(
+    run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        match dict(scope["headers"])[b"x-case"]:
+            case b"close":
+                await send({"type": "websocket.close"})
+                assert (await receive())["code"] == 1006
+            case b"response":
+                start = {"type": "websocket.http.response.start", "status": 401}
+                await send({**start, "headers": [(b"x-why", b"token")]})
+                await send({"type": "websocket.http.response.body", "body": b"no"})
+            case b"error":
+                raise RuntimeError("of the application")
+            case b"wrong":
+                await send({"type": "websocket.send", "text": "early"})
+
+    async def main() -> None:
+        async with both(certificates, application, lifespan="off") as client:
+            expected = {b"close": 403, b"response": 401, b"error": 500, b"wrong": 500, b"none": 500}
+            for case, status in expected.items():
+                response = await opened(client, (b"x-case", case))
+                assert response.status == status
+                body = await within(response.read())
+                assert body == (b"no" if case == b"response" else b"")
+
+    run(main())
+    for text in ("of the application", "'websocket.accept'", "without completing handshake"):
+        assert text in caplog.text
+
+
+def test_application_that_fails_closes_with_1011(run: Run, certificates: Certificates) -> None:
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        raise RuntimeError("of the application")
+
+    async def main() -> None:
+        async with connected(certificates, application) as client:
+            assert await client.closed() == Close(1011, "")
+
+    run(main())
+
+
+def test_end_of_the_server_closes_with_1012(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with served(certificates, echo, lifespan="off") as server:
+            async with client_of(certificates, server) as connection:
+                client = Client(await opened(connection))
+                server.shut_down()
+                assert await client.closed() == Close(1012, "")
+                await within(server.wait_closed())
+
+    run(main())
+
+
+def test_application_that_does_not_receive_stops_the_client(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        may_end = asyncio.Event()
+
+        async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+            await send({"type": "websocket.accept"})
+            await may_end.wait()
+
+        windows = {"max_stream_data": 64 << 10}
+        async with connected(certificates, application, quic=windows) as client:
+            client.exchange.connection.set_send_window(64 << 10)
+            sent = 0
+
+            async def send() -> None:
+                nonlocal sent
+                while True:
+                    client.frames.send_binary(bytes(10_000))
+                    for data in client.frames.data_to_send():
+                        await client.exchange.send(data)
+                    sent += 10_000
+
+            sending = asyncio.ensure_future(send())
+            before = -1
+            while before != sent or not sent:
+                before = sent
+                await asyncio.sleep(0.05)
+            assert sent < 1 << 20
+            sending.cancel()
+            may_end.set()
+
+    run(main())
+
+
+def test_other_protocols_are_refused(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates, echo, lifespan="off") as client:
+            fields = [(b":method", b"CONNECT"), (b":protocol", b"connect-udp")]
+            fields += [(b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
+            for asked in (fields, [(b":method", b"CONNECT"), (b":authority", b"a:1")]):
+                response = await within(client.open(asked))
+                await within(response._wait_head())
+                assert response.status == 501
+                response.cancel()
+
+    run(main())
