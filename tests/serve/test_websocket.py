@@ -228,6 +228,36 @@ def test_denied_and_failed_handshakes(
         assert text in caplog.text
 
 
+def test_handshake_is_answered_while_another_task_receives(
+    run: Run, certificates: Certificates
+) -> None:
+    told: list[Any] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        receiving = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        if scope["path"] == "/chat":
+            await send({"type": "websocket.accept"})
+        told.append(await receiving)
+
+    async def main() -> None:
+        async with connected(certificates, application) as client:
+            client.frames.send_text(b"first")
+            await client.send()
+            await wait_until(lambda: told)
+            assert told.pop() == {"type": "websocket.receive", "text": "first"}
+        async with both(certificates, application, lifespan="off") as connection:
+            fields = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":path", b"/none")]
+            fields += [(b":scheme", b"https"), (b":authority", b"localhost")]
+            exchange = await within(connection.open(fields))
+            exchange.cancel()
+            await wait_until(lambda: told)
+            assert told.pop()["code"] == 1006
+
+    run(main())
+
+
 def test_application_that_fails_closes_with_1011(run: Run, certificates: Certificates) -> None:
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await send({"type": "websocket.accept"})

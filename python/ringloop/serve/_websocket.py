@@ -156,10 +156,12 @@ class WebSocket:
             self._is_announced = True
             return {"type": "websocket.connect"}
         while not self._messages:
-            if self._reader is None:
-                await self._until_gone()
-            else:
+            if self._reader is not None:
                 await self._change()
+            elif self._phase is _Phase.CLOSED:
+                self._disconnect(_ABNORMAL, "")
+            else:
+                await self._answered_or_gone()
         message = self._messages[0]
         # It is the last one, however often it is asked for.
         if message["type"] != "websocket.disconnect":
@@ -167,14 +169,19 @@ class WebSocket:
             self._changed.set()
         return message
 
-    async def _until_gone(self) -> None:
-        """Wait for the end of a client whose WebSocket is not accepted."""
+    async def _answered_or_gone(self) -> None:
+        """Wait until the application has answered the handshake, or the client is gone."""
         try:
-            while self._phase is not _Phase.CLOSED:
-                await self._request._end_waiter()
+            waiter = self._request._end_waiter()
         except ConnectionError as error:
             self._told = error
-        self._disconnect(_ABNORMAL, "")
+            self._disconnect(_ABNORMAL, "")
+            return
+        waiter.add_done_callback(lambda _: self._changed.set())
+        try:
+            await self._change()
+        finally:
+            waiter.cancel()
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -264,6 +271,9 @@ class WebSocket:
         except ConnectionError as error:
             self._told = error
             raise
+        finally:
+            # `receive` may wait for the answer to the handshake.
+            self._changed.set()
 
     async def _send(self, message: dict[str, Any]) -> None:
         match self._phase:
