@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -105,6 +106,16 @@ def test_signals_end_and_reload(run: Run, certificates: Certificates, loop_name:
         server.process.send_signal(signal.SIGTERM)
         assert server.ends() == 0
         assert "HTTP/3" in server.text()
+
+
+def test_fastapi_application_runs_unchanged(
+    run: Run, certificates: Certificates, loop_name: str
+) -> None:
+    with program(certificates, loop_name, "examples.service:app") as server:
+        about = json.loads(run(asked(certificates, server.quic_port)))
+        assert about["loop"]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 0
 
 
 def test_second_signal_ends_at_once(run: Run, certificates: Certificates, loop_name: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
+from ringloop.serve import _websocket
 from tests.serve.support import both, client_of, served
 from tests.support import wait_until, within
 
@@ -283,8 +284,11 @@ def test_end_of_the_server_closes_with_1012(run: Run, certificates: Certificates
 
 
 def test_application_that_does_not_receive_stops_the_client(
-    run: Run, certificates: Certificates
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The client does not take part in the end.
+    monkeypatch.setattr(_websocket, "_CLOSE_SECONDS", 0.01)
+
     async def main() -> None:
         may_end = asyncio.Event()
 

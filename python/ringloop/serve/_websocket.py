@@ -209,9 +209,9 @@ class WebSocket:
                     if isinstance(event, Frame):
                         self._take(event)
                 await self._write()
-                if self._frames.state is not State.OPEN:
-                    # By the client's frame, or by ours that answers a violation.
-                    self._end()
+                if self._frames.state is not State.OPEN and self._phase is _Phase.OPEN:
+                    # Closed by the client's frame, or by ours after a violation.
+                    break
                 while self._messages and self._phase is _Phase.OPEN:
                     await self._kept_alive(self._change)
         except ConnectionError as error:
