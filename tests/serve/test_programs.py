@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import os
 import re
@@ -108,6 +110,41 @@ def test_signals_end_and_reload(run: Run, certificates: Certificates, loop_name:
         assert "HTTP/3" in server.text()
 
 
+def test_dev_makes_a_certificate_that_identifies_itself(
+    run: Run, loop_name: str, tmp_path: Path
+) -> None:
+    arguments = ("--dev", "--bind", "127.0.0.1:0", "--quic-bind", "127.0.0.1:0", APP)
+    server = Program(loop_name, arguments, tmp_path / "log")
+    try:
+        port = server.quic_port
+
+        async def main() -> bytes:
+            opening = h3.open_client("127.0.0.1", port, server_name="localhost", verify=False)
+            async with await within(opening) as client:
+                assert (await fetched(client, "GET", "/"))[0] == 200
+                return client.connection.peer_certificates()[0]
+
+        der = run(main())
+        numbers = re.findall(r"Uint8Array\(\[([\d,]+)\]\)", server.text())[0]
+        assert bytes(map(int, numbers.split(","))) == hashlib.sha256(der).digest()
+        key = subprocess.run(
+            ["openssl", "x509", "-inform", "DER", "-pubkey", "-noout"],
+            input=der,
+            capture_output=True,
+            check=True,
+        ).stdout.decode()
+        spki = base64.b64decode("".join(key.splitlines()[1:-1]))
+        pin = base64.b64encode(hashlib.sha256(spki).digest()).decode()
+        assert f"--ignore-certificate-errors-spki-list={pin} " in server.text()
+        assert f"--origin-to-force-quic-on=localhost:{port} " in server.text()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 0
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
+
+
 def test_fastapi_application_runs_unchanged(
     run: Run, certificates: Certificates, loop_name: str
 ) -> None:
@@ -207,6 +244,7 @@ def test_application_that_is_not_there_is_status_3(
     [
         ([], "MODULE:ATTRIBUTE"),
         (["app:app"], "--cert FILE and --key FILE"),
+        (["app:app", "--dev", "--cert", "c"], "--dev makes the certificate"),
         (["app:app", "--bind", "::1:443"], "brackets"),
         (["app:app", "--cert", "c", "--key", "k", "--workers", "0"], "workers is 0: 1 to 256"),
         (["app:app", "--cert", "c", "--key", "k", "--no-tcp"], "quic_bind"),
@@ -225,8 +263,9 @@ def test_command_lines_that_cannot_be(arguments: list[str], text: str) -> None:
 
 
 def test_certificate_that_is_not_there_is_status_1() -> None:
+    files = ("--cert", "/none", "--key", "/none")
     ended = subprocess.run(
-        [sys.executable, "-m", "ringloop", "serve", "app:app", "--cert", "/none", "--key", "/none"],
+        [sys.executable, "-m", "ringloop", "serve", "app:app", "--bind", "127.0.0.1:0", *files],
         capture_output=True,
         text=True,
         cwd=ROOT,

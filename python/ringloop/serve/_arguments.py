@@ -6,12 +6,17 @@ import argparse
 import functools
 import logging.config
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.config import LOG_LEVELS, LOGGING_CONFIG
 
 import ringloop
+from ringloop.serve._dev import DevCertificate, hint
+from ringloop.serve._listen import bound
+from ringloop.serve._runner import CUT_OFF
 from ringloop.serve._settings import Settings, checked_workers, parse_address
 from ringloop.serve._supervisor import run
 
@@ -73,6 +78,11 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
 def _add_certificates(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("certificates", "PEM files: RSA, ECDSA or Ed25519")
     add = group.add_argument
+    add(
+        "--dev",
+        action="store_true",
+        help="make one for local work, and say how a browser takes it",
+    )
     add("--cert", metavar="FILE", help="the certificate and its chain")
     add("--key", metavar="FILE", help="its key, without a password")
     add(
@@ -153,27 +163,55 @@ def _address(text: str) -> tuple[str, int]:
 
 def serve(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> int:
     """Serve as the command line asks; return the exit status."""
-    if asked.cert is None or asked.key is None:
-        parser.error("HTTP/3 needs a certificate: give --cert FILE and --key FILE")
+    has_files = asked.cert is not None and asked.key is not None
+    if asked.dev and (asked.cert or asked.key or asked.sni):
+        parser.error("--dev makes the certificate: leave out --cert, --key and --sni")
+    if not asked.dev and not has_files:
+        parser.error("HTTP/3 needs a certificate: give --cert FILE and --key FILE, or --dev")
     if asked.driver is not None and asked.loop != "ringloop":
         parser.error("--driver is of ringloop's loop: leave out --loop asyncio")
-    try:
-        settings = _settings(asked)
-        checked_workers(asked.workers)
-    except ValueError as error:
-        parser.error(str(error))
+    with ExitStack() as stack:
+        try:
+            made = _made(asked, stack) if asked.dev else None
+            settings = _settings(asked)
+            checked_workers(asked.workers)
+        except ValueError as error:
+            parser.error(str(error))
+        _set_logs(asked.log_level)
+        sys.path.insert(0, str(Path(asked.app_dir).resolve()))
+        try:
+            listeners = bound(settings, asked.workers)
+        except OSError as error:
+            sys.stderr.write(f"{parser.prog}: {error}\n")
+            return CUT_OFF
+        if made is not None:
+            tcp, quic = listeners[0].tcp, listeners[0].quic
+            where = None if tcp is None else tcp.getsockname()
+            sys.stderr.write(hint(made, where, quic.getsockname()))
+        return run(
+            asked.app,
+            settings,
+            workers=asked.workers,
+            workers_as=asked.workers_as,
+            is_factory=asked.factory,
+            loop_factory=_loop_factory(asked),
+            listeners=listeners,
+        )
+
+
+def _made(asked: argparse.Namespace, stack: ExitStack) -> DevCertificate:
+    """Make a certificate, and have the settings name its files."""
+    folder = stack.enter_context(TemporaryDirectory(prefix="ringloop-dev-"))
+    hosts = {address[0] for address in (asked.bind, asked.quic_bind) if address is not None}
+    made = DevCertificate.made(folder, hosts)
+    asked.cert, asked.key = made.certificate, made.private_key
+    return made
+
+
+def _set_logs(level: str) -> None:
     logging.config.dictConfig(LOGGING_CONFIG)
     for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
-        logging.getLogger(name).setLevel(LOG_LEVELS[asked.log_level])
-    sys.path.insert(0, str(Path(asked.app_dir).resolve()))
-    return run(
-        asked.app,
-        settings,
-        workers=asked.workers,
-        workers_as=asked.workers_as,
-        is_factory=asked.factory,
-        loop_factory=_loop_factory(asked),
-    )
+        logging.getLogger(name).setLevel(LOG_LEVELS[level])
 
 
 def _settings(asked: argparse.Namespace) -> Settings:
