@@ -126,8 +126,12 @@ def _give_up(request: Request) -> None:
     """End the response of a handler that has failed."""
     if request.has_responded or request.has_ended or request.connection.is_closed:
         request.cancel(_INTERNAL_ERROR)
-    else:
+        return
+    try:
         request.start(500, end=True)
+    except StreamStoppedError:
+        # The client wants no response.
+        request.cancel(_INTERNAL_ERROR)
 
 
 async def _finish(request: Request) -> None:
