@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import socket
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ringloop import h3
 from tests.support import within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from tests.support.tls import Certificates
+
+
+async def echo(request: h3.Request) -> None:
+    """Answer with the request's body as it comes, and its trailers."""
+    request.start(200, {"content-type": "application/octet-stream"})
+    async for piece in request:
+        await request.send(piece)
+    if request.trailers:
+        request.send_trailers(request.trailers)
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """Give a port that takes datagrams and answers none; it is closed at the end."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import h3, quic
-from tests.h3.support import both, served
+from tests.h3.support import both, echo, served
 from tests.support import LoopLog, wait_until, within
 from tests.support.tcp import pattern
 
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
 # More than native code keeps of a body, and than a stream's window.
 LONG = 20 << 20
-
-
-async def echo(request: h3.Request) -> None:
-    """Answer with the request's body as it comes, and its trailers."""
-    request.start(200, {"content-type": "application/octet-stream"})
-    async for piece in request:
-        await request.send(piece)
-    if request.trailers:
-        request.send_trailers(request.trailers)
 
 
 def test_request_and_response_have_their_fields(run: Run, certificates: Certificates) -> None:
@@ -239,7 +230,7 @@ def test_shutdown_ends_requests_first(run: Run, certificates: Certificates) -> N
                 await within(begun.wait())
                 ending = asyncio.ensure_future(server.shut_down())
                 await wait_until(lambda: client.is_going_away)
-                with pytest.raises(quic.ConnectError):
+                with pytest.raises(h3.RequestRejected):
                     await within(client.request("GET", "/"))
                 may_end.set()
                 response = await within(asking)

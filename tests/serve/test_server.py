@@ -156,7 +156,7 @@ def test_end_waits_for_requests_of_both_protocols(run: Run, certificates: Certif
                 await wait_until(lambda: begun == 2)
                 server.shut_down()
                 await wait_until(lambda: client.is_going_away)
-                with pytest.raises(quic.ConnectError):
+                with pytest.raises(h3.RequestRejected):
                     await within(client.request("GET", "/"))
                 may_end.set()
                 assert await within(by_http3) == (200, body)

@@ -101,6 +101,10 @@ class Exchange:
         """The fields of the request or the final response, without the pseudo-header fields; None
         before they have come.
         """
+    def header(self, name: str) -> str | None:
+        """Return the value of a field in any case of its name, of several lines joined by ", " (RFC
+        9110 §5.3); None where there is none.
+        """
     @property
     def method(self) -> str | None:
         """The request's method; None of a response, as with the others."""
@@ -155,6 +159,10 @@ class Exchange:
     def _end_waiter(self) -> _quic.Waiter:
         """What to await for the moment when all that was sent has arrived, or the peer wants no more
         of it.
+        """
+    def _send_priority(self, urgency: int, incremental: bool) -> None:
+        """Change the priority of a client's request (RFC 9218 §7.1): `urgency` is 0 to 7, least
+        first.
         """
     def cancel(self, code: int = 268) -> None:
         """Give up both messages. Nothing happens where they are complete."""

@@ -7,6 +7,20 @@ from __future__ import annotations
 
 from ringloop.h3._client import Client, connect, open_client
 from ringloop.h3._exchange import Exchange, Request, Response
+from ringloop.h3._priority import Priority
 from ringloop.h3._server import Server, serve
+from ringloop.h3.errors import MessageError, RequestRejected
 
-__all__ = ["Client", "Exchange", "Request", "Response", "Server", "connect", "open_client", "serve"]
+__all__ = [
+    "Client",
+    "Exchange",
+    "MessageError",
+    "Priority",
+    "Request",
+    "RequestRejected",
+    "Response",
+    "Server",
+    "connect",
+    "open_client",
+    "serve",
+]

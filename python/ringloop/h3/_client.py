@@ -7,26 +7,30 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ringloop._native import h3 as _h3
 from ringloop._native import quic as _quic
+from ringloop.h3._body import send
 from ringloop.h3._exchange import Response, encoded
+from ringloop.h3._phases import NO_TIMEOUTS, Phase
 from ringloop.quic._connect import begun
 from ringloop.quic._keywords import refuse_unknown, shows
-from ringloop.quic.errors import StreamStoppedError
 from ringloop.quic.keywords import ConnectKeywords
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
+    import asyncio
+    from collections.abc import AsyncIterator
 
+    from ringloop.h3._body import Body
     from ringloop.h3._exchange import Fields
+    from ringloop.h3._phases import Timeouts
+    from ringloop.h3._priority import Priority
     from ringloop.quic._connection import Connection
     from ringloop.quic._endpoint import Endpoint
     from ringloop.quic.keywords import Address
 
-    _Data = bytes | bytearray | memoryview
-
-__all__ = ["Client", "connect", "open_client"]
+__all__ = ["Client", "authority_of", "connect", "head", "open_client", "opened"]
 
 _NO_ERROR = 0x100
 _REQUEST_CANCELLED = 0x10C
+_HTTPS_PORT = 443
 
 
 class Client:
@@ -38,36 +42,30 @@ class Client:
     def __init__(self, connection: Connection, authority: str) -> None:
         self.connection = connection
         self.authority = authority
+        self._senders: set[asyncio.Task[None]] = set()
 
     async def request(
         self,
         method: str,
         path: str,
         headers: Fields = (),
-        body: _Data | AsyncIterable[_Data] | None = None,
+        body: Body = None,
         *,
         trailers: Fields | None = None,
+        priority: Priority | None = None,
     ) -> Response:
         """Send a request, and wait for the response's fields; its body is to be read.
 
-        `ConnectError`: the server takes no more requests on this connection, and this one was not sent.
-        `StreamResetError`, `StreamError`, `ConnectionClosed`: there will be no response.
+        A body in pieces is sent beside that, and may go on when the response is returned. Cancelling
+        the call cancels the request.
+
+        Errors (`ringloop.h3.errors`): `RequestRejected`: not processed, it may be sent again;
+        `StreamError`, `ConnectionClosed`: there will be no response; `ValueError`: of a field that
+        cannot be sent; those of `body`.
         """
-        fields = [
-            (b":method", method.encode()),
-            (b":scheme", b"https"),
-            (b":authority", self.authority.encode()),
-            (b":path", path.encode()),
-            *encoded(headers),
-        ]
+        fields = head(method, self.authority, path, headers, priority)
         response = await self.open(fields, end=body is None and trailers is None)
-        try:
-            await _send(response, body, trailers)
-        except StreamStoppedError as error:
-            # The server needs no more of it to respond (RFC 9114 §4.1).
-            if error.code != _NO_ERROR:
-                raise
-        await response._wait_head()
+        await self._converse(response, body, trailers)
         return response
 
     async def open(self, fields: list[tuple[bytes, bytes]], *, end: bool = False) -> Response:
@@ -76,45 +74,84 @@ class Client:
             await self.connection._waiter("open")
         return Response(self.connection, stream_id, end)
 
+    async def _converse(
+        self,
+        response: Response,
+        body: Body,
+        trailers: Fields | None,
+        timeouts: Timeouts = NO_TIMEOUTS,
+    ) -> None:
+        """Send the rest of a request, and wait for the response's fields."""
+        try:
+            async with Phase("read", timeouts.read) as phase:
+                if body is not None or trailers is not None:
+                    sender = send(response, body, trailers, timeouts.write)
+                    if sender is not None:
+                        response._sender = sender
+                        self._senders.add(sender)
+                        sender.add_done_callback(self._senders.discard)
+                        phase.hold(sender)
+                await response._wait_head()
+        except BaseException:
+            response.cancel()
+            raise
+
     @property
     def is_going_away(self) -> bool:
         """Whether the server takes no more requests on this connection."""
         return _h3.is_going_away(self.connection)
 
-    def close(self) -> None:
-        """Close the connection; what was sent goes first."""
-        self.connection.close(_NO_ERROR)
+    @property
+    def is_usable(self) -> bool:
+        """Whether requests can be sent: the connection is open, and the server is not going away."""
+        return not (self.connection.is_closed or self.is_going_away)
+
+    @property
+    def request_count(self) -> int:
+        """Requests that are not complete."""
+        return _h3.request_count(self.connection)
+
+    def close(self, code: int = _NO_ERROR) -> None:
+        """Close the connection; what was sent goes first. Requests that are not complete fail."""
+        for sender in self._senders:
+            sender.cancel()
+        self.connection.close(code)
+
+    async def wait_closed(self) -> None:
+        """Wait until the server has been told of `close()`, and the socket is closed."""
+        await self.connection.endpoint._after_close(self.connection)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.connection.close(_NO_ERROR if kind is None else _REQUEST_CANCELLED)
-        await self.connection.endpoint._after_close(self.connection)
+        self.close(_NO_ERROR if kind is None else _REQUEST_CANCELLED)
+        await self.wait_closed()
 
     def __repr__(self) -> str:
         return f"<Client of {self.authority} on {self.connection!r}>"
 
 
-async def _send(
-    response: Response, body: _Data | AsyncIterable[_Data] | None, trailers: Fields | None
-) -> None:
-    """Send the rest of a request."""
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        await response.send(body, end=trailers is None)
-    elif body is not None:
-        async for piece in body:
-            await response.send(piece)
-        if trailers is None:
-            await response.send(b"", end=True)
-    if trailers is not None:
-        response.send_trailers(encoded(trailers))
+def head(
+    method: str, authority: str, path: str, headers: Fields, priority: Priority | None
+) -> list[tuple[bytes, bytes]]:
+    """Return the fields of a request."""
+    fields = [
+        (b":method", method.encode()),
+        (b":scheme", b"https"),
+        (b":authority", authority.encode()),
+        (b":path", path.encode()),
+        *encoded(headers),
+    ]
+    if priority is not None:
+        fields.append((b"priority", str(priority).encode()))
+    return fields
 
 
 @shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
 async def open_client(
     host: str,
-    port: int = 443,
+    port: int = _HTTPS_PORT,
     *,
     configuration: Any = None,
     server_name: str | None = None,
@@ -127,6 +164,30 @@ async def open_client(
     As `ringloop.quic.open_connection`, with its keywords and errors; `alpn` is `["h3"]`.
     """
     refuse_unknown(open_client, keywords)
+    return await opened(
+        host,
+        port,
+        origin=(server_name or host, port),
+        configuration=configuration,
+        server_name=server_name,
+        endpoint=endpoint,
+        local_address=local_address,
+        keywords={**keywords},
+    )
+
+
+async def opened(
+    host: str,
+    port: int,
+    *,
+    origin: tuple[str, int],
+    configuration: Any,
+    server_name: str | None,
+    endpoint: Endpoint | None,
+    local_address: Address | None,
+    keywords: dict[str, Any],
+) -> Client:
+    """Connect as `open_client` does, for requests to this origin."""
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
     connection = await begun(
@@ -138,14 +199,20 @@ async def open_client(
         endpoint=endpoint,
         local_address=local_address,
         early_data=False,
-        keywords={**keywords},
+        keywords=keywords,
     )
-    name = server_name or (f"[{host}]" if ":" in host else host)
-    return Client(connection, name if port == 443 else f"{name}:{port}")  # noqa: PLR2004
+    return Client(connection, authority_of(*origin))
+
+
+def authority_of(host: str, port: int) -> str:
+    """Return host and port as `:authority` has them."""
+    if ":" in host:
+        host = f"[{host}]"
+    return host if port == _HTTPS_PORT else f"{host}:{port}"
 
 
 @asynccontextmanager
-async def connect(host: str, port: int = 443, **keywords: Any) -> AsyncIterator[Client]:
+async def connect(host: str, port: int = _HTTPS_PORT, **keywords: Any) -> AsyncIterator[Client]:
     """Connect as `open_client` does, and close at the end of an `async with`."""
     async with await open_client(host, port, **keywords) as client:
         yield client

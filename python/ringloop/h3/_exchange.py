@@ -7,11 +7,15 @@ bytes or room are there.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from ringloop._native import h3 as _h3
+from ringloop.quic.errors import StreamClosedError
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from ringloop.h3._priority import Priority
     from ringloop.quic._connection import Connection
 
     _Data = bytes | bytearray | memoryview
@@ -23,6 +27,7 @@ Fields: TypeAlias = Mapping[str, _Text] | Iterable[tuple[_Text, _Text]]
 """Header fields: a mapping, or pairs of a name and a value; text is sent in Latin-1."""
 
 _READ_BYTES = 1 << 16
+_REQUEST_CANCELLED = 0x10C
 
 
 def encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
@@ -47,6 +52,9 @@ class Exchange(_h3.Exchange):
         @property
         def connection(self) -> Connection: ...
 
+    # What ended the exchange here, where that was no call of the program's.
+    _failure: Exception | None = None
+
     async def read(self, n: int = -1) -> bytes:
         """Take what has come of the body, at most `n` bytes; b"" is the end.
 
@@ -54,8 +62,11 @@ class Exchange(_h3.Exchange):
         """
         if n < 0:
             return b"".join([piece async for piece in self.chunks()])
-        while (data := self._take(n)) is None:
-            await self._read_waiter()
+        try:
+            while (data := self._take(n)) is None:
+                await self._read_waiter()
+        except StreamClosedError as error:
+            raise self._failure or error from None
         return data
 
     async def chunks(self, n: int = _READ_BYTES) -> AsyncIterator[bytes]:
@@ -81,8 +92,11 @@ class Exchange(_h3.Exchange):
     _drain = drain
 
     async def _wait_head(self) -> None:
-        while not self._has_head():
-            await self._read_waiter()
+        try:
+            while not self._has_head():
+                await self._read_waiter()
+        except StreamClosedError as error:
+            raise self._failure or error from None
 
 
 class Request(Exchange):
@@ -106,7 +120,28 @@ class Request(Exchange):
 
 
 class Response(Exchange):
-    """A response, and the rest of its request."""
+    """A response, and the rest of its request.
+
+    As a context manager it is cancelled at the end, where it is not complete.
+    """
+
+    _sender: asyncio.Task[None] | None = None
+
+    def set_priority(self, priority: Priority) -> None:
+        """Change the priority of the request (RFC 9218 §7.1)."""
+        self._send_priority(priority.urgency, priority.incremental)
+
+    def cancel(self, code: int = _REQUEST_CANCELLED) -> None:
+        """Give up the request and the response. Nothing happens where they are complete."""
+        if self._sender is not None:
+            self._sender.cancel()
+        super().cancel(code)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cancel()
 
     def __repr__(self) -> str:
         return f"<Response {self.status} on stream {self.stream_id}>"

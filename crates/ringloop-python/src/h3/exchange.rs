@@ -12,15 +12,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
-use ringloop_h3::{Code as HttpCode, StreamError, StreamId as HttpStreamId};
+use ringloop_h3::{Code as HttpCode, Priority, StreamError, StreamId as HttpStreamId};
 use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, StreamId};
 
 use super::fields::{checked, lines, pairs};
-use super::requests::{is_full, refused, with_http};
+use super::requests::{ended_by_peer, is_full, refused, with_http};
 use crate::ffi::{self, Fallible, IntoObject as _, Raise as _, intern};
 use crate::quic::http::{Driver, Ending, Section, SharedReceived, Taken, lock};
-use crate::quic::numbers::{AtMost, Code};
+use crate::quic::numbers::{self, AtMost, Code};
 use crate::quic::{Connection, Route, Waiter, errors, exception};
 
 /// A request and its response, by the number of their stream. There is one object of an exchange.
@@ -96,6 +96,14 @@ impl Exchange {
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let head = self.head();
         head.map(|head| pairs(py, head.headers())).transpose()
+    }
+
+    /// Return the value of a field in any case of its name, of several lines joined by ", " (RFC 9110 §5.3); None
+    /// where there is none.
+    fn header<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyString>>> {
+        let head = self.head();
+        let value = head.as_deref().and_then(|head| head.value(name));
+        value.map(|value| ffi::new_str(py, &value)).transpose()
     }
 
     /// The request's method; None of a response, as with the others.
@@ -262,7 +270,7 @@ impl Exchange {
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
         self.check_open(py)?;
         if let Some(code) = lock(&self.received).stopped {
-            return Err(exception::exception(py, "StreamStoppedError", (code,)));
+            return Err(ended_by_peer(py, "StreamStoppedError", code));
         }
         let is_full = is_full(&mut self.route().shared.state(py), self.route(), self.stream);
         if !is_full {
@@ -276,9 +284,25 @@ impl Exchange {
     fn end_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.check_open(py)?;
         if let Some(code) = lock(&self.received).stopped {
-            return Err(exception::exception(py, "StreamStoppedError", (code,)));
+            return Err(ended_by_peer(py, "StreamStoppedError", code));
         }
         self.route().wait_for(py, Wait::Finished(self.stream))
+    }
+
+    /// Change the priority of a client's request (RFC 9218 §7.1): `urgency` is 0 to 7, least first.
+    #[pyo3(name = "_send_priority")]
+    fn send_priority(
+        &self,
+        py: Python<'_>,
+        urgency: &Bound<'_, PyAny>,
+        incremental: bool,
+    ) -> PyResult<()> {
+        let urgency = numbers::whole("urgency", urgency, &(0..=7), "")?;
+        let priority = Priority { urgency, incremental };
+        self.send_with(py, false, |driver, stream| {
+            driver.connection.send_priority(stream, priority)
+        })?;
+        Ok(())
     }
 
     /// Give up both messages. Nothing happens where they are complete.
@@ -327,7 +351,7 @@ impl Exchange {
         let stopped = lock(&self.received).stopped;
         match (error, stopped) {
             (StreamError::Closed | StreamError::Unknown, Some(code)) => {
-                exception::exception(py, "StreamStoppedError", (code,))
+                ended_by_peer(py, "StreamStoppedError", code)
             }
             _ => refused(py, error),
         }
@@ -424,11 +448,10 @@ fn status(section: &Section) -> Option<u16> {
 /// The error of a message that is not complete.
 fn ended(py: Python<'_>, ending: Ending) -> PyErr {
     match ending {
-        Ending::Reset(code) => exception::exception(py, "StreamResetError", (code,)),
+        Ending::Reset(code) => ended_by_peer(py, "StreamResetError", code),
         Ending::Failed(code, reason) => {
-            let code = HttpCode(code);
-            let text = format!("the peer's message is malformed: {reason} ({code})");
-            exception::exception(py, "StreamError", (text,))
+            let text = format!("{reason} ({})", HttpCode(code));
+            exception::http_exception(py, "MessageError", (text, code))
         }
         Ending::Stopped | Ending::Complete => {
             exception::exception(py, "StreamClosedError", ffi::EmptyTuple)

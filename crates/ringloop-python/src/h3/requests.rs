@@ -176,13 +176,21 @@ pub fn is_full(state: &mut State, route: &Route, stream: StreamId) -> bool {
     session.is_some_and(|session| session.attached.queued.contains_key(&stream))
 }
 
+/// The peer has reset or stopped a stream, by `class`.
+pub fn ended_by_peer(py: Python<'_>, class: &str, code: u64) -> PyErr {
+    if code == Code::H3_REQUEST_REJECTED.0 {
+        return exception::http_exception(py, "RequestRejected", ffi::EmptyTuple);
+    }
+    exception::exception(py, class, (code,))
+}
+
 /// The error of a call that was not carried out.
 pub fn refused(py: Python<'_>, error: StreamError) -> PyErr {
     match error {
         StreamError::Closed | StreamError::Unknown => {
             exception::exception(py, "StreamClosedError", ffi::EmptyTuple)
         }
-        StreamError::GoingAway => exception::exception(py, "ConnectError", (error.to_string(),)),
+        StreamError::GoingAway => exception::http_exception(py, "RequestRejected", ffi::EmptyTuple),
         StreamError::Invalid(_) | StreamError::SectionTooLong => {
             PyValueError::raise(error.to_string())
         }

@@ -12,15 +12,26 @@ pub fn exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'
     let module = MODULE.get_or_try_init(py, || {
         Ok::<_, PyErr>(py.import(intern!(py, "ringloop.quic.errors"))?.unbind())
     });
-    let made = module.and_then(|module| {
-        let class = module.bind(py).getattr(ffi::new_str(py, class)?)?;
-        let arguments = arguments.into_object(py)?.cast_into::<PyTuple>()?;
-        class.call1(arguments)
-    });
-    match made {
-        Ok(made) => PyErr::from_value(made),
-        Err(error) => error,
-    }
+    let made = module.and_then(|module| make(module.bind(py).as_any(), class, arguments));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Makes an exception of `ringloop.h3.errors`.
+pub fn http_exception<'py>(py: Python<'py>, class: &str, arguments: impl IntoObject<'py>) -> PyErr {
+    let made = py
+        .import(intern!(py, "ringloop.h3.errors"))
+        .and_then(|module| make(module.as_any(), class, arguments));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+fn make<'py>(
+    module: &Bound<'py, PyAny>,
+    class: &str,
+    arguments: impl IntoObject<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = module.py();
+    let class = module.getattr(ffi::new_str(py, class)?)?;
+    class.call1(arguments.into_object(py)?.cast_into::<PyTuple>()?)
 }
 
 /// The error of an invalid setting.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 
 use ringloop_h3::{
-    Code, Config, Connection, ConnectionError, Event, LocalStreams, Role, Settings,
+    Code, Config, Connection, ConnectionError, Event, LocalStreams, Priority, Role, Settings,
     StreamId as HttpStreamId,
 };
 use ringloop_quic::core::Handle;
@@ -36,6 +36,8 @@ pub struct Driver {
     pub go_away: Option<u64>,
     /// Requests became ready.
     pub(super) is_eventful: bool,
+    /// Requests whose priority QUIC does not know yet.
+    pub(super) prioritised: Vec<StreamId>,
 }
 
 pub(super) fn in_http(stream: StreamId) -> HttpStreamId {
@@ -75,6 +77,7 @@ impl Driver {
             pieces: Vec::new(),
             go_away: None,
             is_eventful: false,
+            prioritised: Vec::new(),
         }
     }
 
@@ -139,6 +142,9 @@ impl Driver {
                 if is_head == Some(true) && self.role == Role::Server {
                     self.ready.push_back(in_quic(stream));
                     self.is_eventful = true;
+                    if self.connection.priority(stream) != Some(Priority::default()) {
+                        self.prioritised.push(in_quic(stream));
+                    }
                 }
             }
             Event::Data { stream, data } => {
@@ -175,7 +181,10 @@ impl Driver {
             Event::GoAway { id } => {
                 self.go_away = Some(id);
                 woken.push(Wake::For(self.handle, Wait::Progress));
+                // Requests that wait for the peer to allow a stream are refused.
+                woken.push(Wake::For(self.handle, Wait::Open(Direction::Bi)));
             }
+            Event::PriorityUpdate { stream, .. } => self.prioritised.push(in_quic(stream)),
             Event::Settings(_) => {
                 woken.push(Wake::For(self.handle, Wait::Progress));
             }
@@ -186,7 +195,7 @@ impl Driver {
                     woken.push(Wake::For(self.handle, Wait::StreamDatagram(stream)));
                 }
             }
-            // Streams of WebTransport are not enabled, and QUIC sends in the order of writing.
+            // Streams of WebTransport are not enabled.
             _ => {}
         }
     }

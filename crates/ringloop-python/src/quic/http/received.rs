@@ -33,6 +33,15 @@ impl Section {
         &self.0[count..]
     }
 
+    /// The value of a header field as Latin-1, of several lines joined.
+    pub fn value(&self, name: &str) -> Option<String> {
+        let is_named = |field: &&Field| field.name.eq_ignore_ascii_case(name.as_bytes());
+        let mut values = self.headers().iter().filter(is_named);
+        let latin_1 = |field: &Field| field.value.iter().copied().map(char::from).collect();
+        let first: String = latin_1(values.next()?);
+        Some(values.fold(first, |joined, field| joined + ", " + &latin_1(field)))
+    }
+
     /// Of an interim response (RFC 9110 §15.2).
     fn is_interim(&self) -> bool {
         let status = self.pseudo(b":status");

@@ -10,6 +10,9 @@ use super::driver::{Driver, in_http, in_quic};
 use crate::limits::H3_CONTROL_BYTES_MAX;
 use crate::quic::state::State;
 
+/// The urgency of requests that name none (RFC 9218 §4.1); QUIC's priority is 0 then.
+const URGENCY_DEFAULT: i32 = 3;
+
 impl Driver {
     /// Takes an event; returns whether it was HTTP/3's alone.
     pub(super) fn handle_event(
@@ -154,8 +157,23 @@ impl Driver {
         }
     }
 
+    /// Has QUIC send urgent responses first (RFC 9218 §10). Those of one urgency share the path,
+    /// incremental or not.
+    fn prioritise(&mut self, state: &mut State) {
+        for stream in self.prioritised.drain(..) {
+            let priority = self.connection.priority(in_http(stream));
+            if let (Some(priority), Ok((mut connection, _))) =
+                (priority, state.sessions.open(self.handle))
+            {
+                let urgency = i32::from(priority.urgency);
+                drop(connection.set_priority(stream, URGENCY_DEFAULT - urgency));
+            }
+        }
+    }
+
     /// Gives QUIC what is to be sent. A stream may be gone by now: then that is dropped.
     pub(super) fn transmit(&mut self, state: &mut State) -> Result<(), ConnectionError> {
+        self.prioritise(state);
         while let Some(transmit) = self.connection.poll_transmit() {
             match transmit {
                 Transmit::Stream { stream, data, fin } => self.send(state, stream, data, fin)?,

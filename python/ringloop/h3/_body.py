@@ -1,0 +1,82 @@
+"""The body of a request on its way, beside the response to it.
+
+Owns: the task that sends a body in pieces. Called by: `_client`. Never does: wait for a response; a
+server may respond before it has read the request, and read no further until its response is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable
+from types import CoroutineType
+from typing import TYPE_CHECKING, TypeAlias
+
+from ringloop.h3._exchange import Exchange, encoded
+from ringloop.h3._phases import Phase
+from ringloop.quic.errors import StreamStoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ringloop.h3._exchange import Fields, Response
+
+__all__ = ["Body", "send"]
+
+_Data: TypeAlias = bytes | bytearray | memoryview
+Body: TypeAlias = _Data | AsyncIterable[_Data] | None
+"""Bytes, or what gives them in pieces; None: there is none."""
+
+_NO_ERROR = 0x100
+_PIECE_BYTES = 1 << 16
+
+
+def send(
+    response: Response, body: Body, trailers: Fields | None, timeout: float | None = None
+) -> asyncio.Task[None] | None:
+    """Send the rest of a request; returns the task that does, where it takes longer.
+
+    `timeout`: seconds that each piece may wait for room in the send window.
+    """
+    if timeout is not None and isinstance(body, bytes) and len(body) > _PIECE_BYTES:
+        body = _pieces(body)
+    if isinstance(body, AsyncIterable):
+        loop = asyncio.get_running_loop()
+        return loop.create_task(_send_pieces(response, body, trailers, timeout))
+    if body is not None:
+        sent = response.send(body, end=trailers is None)
+        if isinstance(sent, CoroutineType):
+            # It waits for room; all of the body is native code's already.
+            sent.close()
+    if trailers is not None:
+        response.send_trailers(encoded(trailers))
+    return None
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(body), _PIECE_BYTES):
+        yield body[at : at + _PIECE_BYTES]
+
+
+async def _send_pieces(
+    response: Response,
+    body: AsyncIterable[_Data],
+    trailers: Fields | None,
+    timeout: float | None,  # noqa: ASYNC109  # of each piece
+) -> None:
+    try:
+        try:
+            async for piece in body:
+                async with Phase("write", timeout):
+                    await response.send(piece)
+            if trailers is None:
+                await response.send(b"", end=True)
+            else:
+                response.send_trailers(encoded(trailers))
+        finally:
+            if (close := getattr(body, "aclose", None)) is not None:
+                await close()
+    except Exception as error:  # noqa: BLE001  # told to who reads the response
+        # A server that needs no more of it to respond stops it with NO_ERROR (RFC 9114 §4.1).
+        if not (isinstance(error, StreamStoppedError) and error.code == _NO_ERROR):
+            response._failure = error
+            Exchange.cancel(response)

@@ -1,0 +1,23 @@
+"""Priorities of requests (RFC 9218)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Priority"]
+
+_URGENCY_MAX = 7
+
+
+class Priority(NamedTuple):
+    """What a server should send first; `str()` is the `priority` field."""
+
+    urgency: int = 3
+    """0 to 7, the most urgent first."""
+    incremental: bool = False
+    """Whether parts of the response are useful before the rest."""
+
+    def __str__(self) -> str:
+        if self.urgency not in range(_URGENCY_MAX + 1):
+            raise ValueError(f"urgency is {self.urgency}: give 0 to {_URGENCY_MAX}")
+        return f"u={self.urgency}, i" if self.incremental else f"u={self.urgency}"
