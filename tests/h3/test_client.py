@@ -121,6 +121,26 @@ def test_failed_body_cancels_the_request_and_is_raised(
     run(main())
 
 
+def test_length_of_a_known_body_is_sent(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        lengths: list[str | None] = []
+
+        async def handler(request: h3.Request) -> None:
+            lengths.append(request.header("content-length"))
+            await respond(request)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"abc"
+
+        async with both(certificates, handler) as client:
+            for body in (None, b"", b"abc", pieces()):
+                await within(client.request("POST", "/", body=body))
+            await within(client.request("POST", "/", {"Content-Length": "3"}, b"abc"))
+        assert lengths == [None, "0", "3", None, "3"]
+
+    run(main())
+
+
 def test_body_of_another_type_is_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, respond) as client:

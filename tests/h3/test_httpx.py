@@ -52,7 +52,13 @@ async def clients(
 async def describe(request: h3.Request) -> None:
     body = await request.read()
     fields = [[name.decode(), value.decode()] for name, value in request.headers or ()]
-    told = {"method": request.method, "path": request.path, "fields": fields, "len": len(body)}
+    told = {
+        "method": request.method,
+        "authority": request.authority,
+        "path": request.path,
+        "fields": fields,
+        "len": len(body),
+    }
     content = b"" if request.method == "HEAD" else json.dumps(told).encode()
     await request.respond(201, {"content-type": "application/json"}, content)
 
@@ -70,6 +76,9 @@ def test_requests_and_responses(run: Run, certificates: Certificates, library: A
             assert not names & {"host", "connection", "transfer-encoding"}
             response = await within(client.post("/", json={"a": 1}))
             assert response.json()["len"] == len(response.request.content)
+            assert response.json()["authority"] == client.base_url.netloc.decode()
+            response = await within(client.get("/", headers={"Host": "other.example"}))
+            assert response.json()["authority"] == "other.example"
             response = await within(client.head("/"))
             assert response.content == b""
 
@@ -186,7 +195,7 @@ def test_errors_are_the_librarys(run: Run, certificates: Certificates, library: 
 
         async def fails() -> AsyncIterator[bytes]:
             yield b"x"
-            raise LookupError("of the body")
+            raise FileNotFoundError("of the body")
 
         async with clients(library, certificates, misbehave) as client:
             for path, kind, body in [
@@ -194,7 +203,7 @@ def test_errors_are_the_librarys(run: Run, certificates: Certificates, library: 
                 ("/part", library.RemoteProtocolError, None),
                 ("/stop", library.WriteError, endless()),
                 ("/close", library.RemoteProtocolError, None),
-                ("/", LookupError, fails()),
+                ("/", FileNotFoundError, fails()),
             ]:
                 with pytest.raises(kind):
                     await within(client.post(path, content=body))

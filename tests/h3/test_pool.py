@@ -101,6 +101,20 @@ def test_closed_connection_is_replaced(run: Run, certificates: Certificates) -> 
     run(main())
 
 
+def test_connection_that_was_idle_for_too_long_is_replaced(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with pooled(certificates, idle_timeout=0.1) as site:
+            assert await within(site.get()) == b"/ 0"
+            (place,) = site.pool._places.values()
+            await wait_until(lambda: place.client and place.client.connection.is_closed)
+            assert await within(site.get()) == b"/ 0"
+            assert site.connection_count == 2
+
+    run(main())
+
+
 def test_server_that_goes_away_is_asked_on_a_new_connection(
     run: Run, certificates: Certificates
 ) -> None:

@@ -63,7 +63,7 @@ class Client:
         `StreamError`, `ConnectionClosed`: there will be no response; `ValueError`: of a field that
         cannot be sent; those of `body`.
         """
-        fields = head(method, self.authority, path, headers, priority)
+        fields = head(method, self.authority, path, headers, body, priority)
         response = await self.open(fields, end=body is None and trailers is None)
         await self._converse(response, body, trailers)
         return response
@@ -133,9 +133,14 @@ class Client:
 
 
 def head(
-    method: str, authority: str, path: str, headers: Fields, priority: Priority | None
+    method: str,
+    authority: str,
+    path: str,
+    headers: Fields,
+    body: Body,
+    priority: Priority | None,
 ) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a request."""
+    """Return the fields of a request; its length is one of them, where that is known."""
     fields = [
         (b":method", method.encode()),
         (b":scheme", b"https"),
@@ -143,9 +148,15 @@ def head(
         (b":path", path.encode()),
         *encoded(headers),
     ]
+    if isinstance(body, (bytes, bytearray)) and not _has_length(fields):
+        fields.append((b"content-length", b"%d" % len(body)))
     if priority is not None:
         fields.append((b"priority", str(priority).encode()))
     return fields
+
+
+def _has_length(fields: list[tuple[bytes, bytes]]) -> bool:
+    return any(name.lower() == b"content-length" for name, _ in fields)
 
 
 @shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)

@@ -65,9 +65,12 @@ class Exchange(_h3.Exchange):
         try:
             while (data := self._take(n)) is None:
                 await self._read_waiter()
-        except StreamClosedError as error:
-            raise self._failure or error from None
-        return data
+        except StreamClosedError:
+            if self._failure is None:
+                raise
+        else:
+            return data
+        raise self._failure
 
     async def chunks(self, n: int = _READ_BYTES) -> AsyncIterator[bytes]:
         """Give what comes of the body, in pieces of at most `n` bytes, up to the end."""
@@ -95,8 +98,12 @@ class Exchange(_h3.Exchange):
         try:
             while not self._has_head():
                 await self._read_waiter()
-        except StreamClosedError as error:
-            raise self._failure or error from None
+        except StreamClosedError:
+            if self._failure is None:
+                raise
+        else:
+            return
+        raise self._failure
 
 
 class Request(Exchange):

@@ -7,7 +7,7 @@ Called by: the library's client. Never does: import the other one.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.h3._phases import NO_TIMEOUTS, Phase, PhaseTimeout, Timeouts
@@ -123,8 +123,8 @@ class HTTPTransport(AsyncBaseTransport):
         message = _message_of(library, request)
         try:
             response = await self._pool._request(origin, message, timeouts)
-        except Exception as error:
-            raise _mapped(library, request, error) from error
+        except (OSError, ValueError, _BodyFailed) as error:
+            _raise_as(library, request, error)
         stream = _body_class(library)(library, response, request, timeouts.read)
         return library.Response(  # type: ignore[no-any-return]
             response.status,
@@ -153,13 +153,26 @@ def _library_of(request: httpx.Request) -> ModuleType:
 
 def _message_of(library: ModuleType, request: httpx.Request) -> Message:
     headers = [pair for pair in request.headers.raw if pair[0].lower() not in _LEFT_OUT]
+    authority: str | None = request.headers.get("host")
     body: bytes | AsyncIterator[bytes] | None
     try:
         body = request.content or None
     except library.RequestNotRead:
-        body = aiter(request.stream)  # type: ignore[arg-type]
+        body = _pieces_of(request)
     path = request.url.raw_path.decode("ascii")
-    return Message(request.method, path, headers, body, None, None)
+    return Message(request.method, path, headers, body, authority=authority)
+
+
+class _BodyFailed(Exception):  # noqa: N818
+    """The request's body raised the cause of this, which is none of the connection's errors."""
+
+
+async def _pieces_of(request: httpx.Request) -> AsyncIterator[bytes]:
+    try:
+        async for piece in request.stream:  # type: ignore[union-attr]
+            yield piece
+    except Exception as error:
+        raise _BodyFailed from error
 
 
 class _Body:
@@ -185,9 +198,9 @@ class _Body:
                 if not piece:
                     return
                 yield piece
-        except OSError as error:
+        except (OSError, _BodyFailed) as error:
             self._response.cancel()
-            raise _mapped(self._library, self._request, error) from error
+            _raise_as(self._library, self._request, error)
 
     async def aclose(self) -> None:
         self._response.cancel()
@@ -204,8 +217,17 @@ def _body_class(library: ModuleType) -> type[Any]:
     return _BODIES[name]
 
 
-def _mapped(library: ModuleType, request: httpx.Request, error: Exception) -> Exception:
-    """Return the library's exception for an error; others, such as a body's own, stay as they are."""
+def _raise_as(library: ModuleType, request: httpx.Request, error: Exception) -> NoReturn:
+    """Raise the library's exception for an error; what the program has raised stays as it is."""
+    if isinstance(error, _BodyFailed) and error.__cause__ is not None:
+        raise error.__cause__
+    if (name := _name_of(error)) is None:
+        raise error
+    raise getattr(library, name)(str(error), request=request) from error
+
+
+def _name_of(error: Exception) -> str | None:
+    name: str | None = None
     match error:
         case PhaseTimeout():
             name = _TIMEOUT_CLASSES[error.phase]
@@ -219,14 +241,9 @@ def _mapped(library: ModuleType, request: httpx.Request, error: Exception) -> Ex
             name = "RemoteProtocolError"
         case QuicError():
             name = "ReadError"
-        case OSError() if not isinstance(error, TimeoutError):
+        case OSError():
             # Of the look-up and the socket.
             name = "ConnectError"
-        case ConfigurationError():
-            return error
-        case ValueError():
+        case ValueError() if not isinstance(error, ConfigurationError):
             name = "LocalProtocolError"
-        case _:
-            return error
-    kind: type[Exception] = getattr(library, name)
-    return kind(str(error), request=request)  # type: ignore[call-arg]
+    return name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 from urllib.parse import quote, urlsplit
 
@@ -23,7 +24,7 @@ from ringloop.quic.errors import ConnectError, ConnectionClosed
 from ringloop.quic.keywords import ConnectKeywords, SocketKeywords
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from ringloop.h3._alt_svc import Origin
     from ringloop.h3._body import Body
@@ -39,6 +40,8 @@ _ATTEMPTS_MAX = 3
 """How often a request is sent that no server processes."""
 _ALTERNATIVE_SECONDS = 3.0
 """How long an alternative may take to connect before the origin itself is asked."""
+_URLS_MAX = 512
+"""How many URLs are remembered in parts."""
 _MISDIRECTED = 421
 _HTTPS_PORT = 443
 _UNSAFE = re.compile(r"[^!#-~]")
@@ -52,8 +55,10 @@ class Message(NamedTuple):
     path: str
     headers: Fields
     body: Body
-    trailers: Fields | None
-    priority: Priority | None
+    trailers: Fields | None = None
+    priority: Priority | None = None
+    authority: str | None = None
+    """In place of the origin's, if not None."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -137,7 +142,7 @@ class Pool:
 
         Errors: those of `Client.request` and `connect`; `ValueError`: no URL of https.
         """
-        origin, path = split(url)
+        origin, path = _split(url)
         message = Message(method, path, headers, body, trailers, priority)
         return await self._request(origin, message, NO_TIMEOUTS)
 
@@ -226,6 +231,8 @@ class Pool:
 
     def _begin(self, place: _Place) -> asyncio.Task[Client]:
         place.opening = self._start(self._open(place))
+        # Not before the task is in its place: an eager one may be done by now.
+        place.opening.add_done_callback(partial(_no_longer_opening, place))
         return place.opening
 
     def _start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -242,14 +249,11 @@ class Pool:
 
     async def _open(self, place: _Place) -> Client:
         """Open a connection to an alternative of the origin, or else to the origin."""
-        try:
-            client = await self._open_alternative(place)
-            if client is None:
-                client = await self._connect(place.origin, place.origin)
-                place.alternative = None
-            place.client = client
-        finally:
-            place.opening = None
+        client = await self._open_alternative(place)
+        if client is None:
+            client = await self._connect(place.origin, place.origin)
+            place.alternative = None
+        place.client = client
         self._tidy()
         return client
 
@@ -330,8 +334,19 @@ class Pool:
         return f"<Pool of {len(self._places)} origins>"
 
 
+def _no_longer_opening(place: _Place, _: object) -> None:
+    place.opening = None
+
+
 def _fields(place: _Place, client: Client, message: Message) -> list[tuple[bytes, bytes]]:
-    fields = head(message.method, client.authority, message.path, message.headers, message.priority)
+    fields = head(
+        message.method,
+        client.authority if message.authority is None else message.authority,
+        message.path,
+        message.headers,
+        message.body,
+        message.priority,
+    )
     if place.alternative is not None:
         # RFC 7838 §5.
         fields.append((b"alt-used", authority_of(*place.alternative).encode()))
@@ -354,3 +369,7 @@ def split(url: str) -> tuple[Origin, str]:
     if not host.isascii():
         host = host.encode("idna").decode()
     return (host, _HTTPS_PORT if parts.port is None else parts.port), path
+
+
+# Taking a URL apart costs as much as all else that a pool adds to a request.
+_split: Callable[[str], tuple[Origin, str]] = lru_cache(_URLS_MAX)(split)
