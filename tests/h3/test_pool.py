@@ -232,6 +232,18 @@ def test_idle_connections_past_the_limit_are_closed(run: Run, certificates: Cert
     run(main())
 
 
+def test_origins_that_fail_are_forgotten(run: Run) -> None:
+    async def main() -> None:
+        async with h3.Pool(connections_max=3) as pool:
+            for port in range(1, 10):
+                with pytest.raises(quic.Unreachable):
+                    await within(pool.request("GET", f"https://127.0.0.1:{port}/"))
+            await wait_until(lambda: not pool._tasks)
+            assert len(pool._places) <= 4
+
+    run(main())
+
+
 def test_busy_connections_are_not_closed(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()

@@ -231,8 +231,8 @@ class Pool:
 
     def _begin(self, place: _Place) -> asyncio.Task[Client]:
         place.opening = self._start(self._open(place))
-        # Not before the task is in its place: an eager one may be done by now.
-        place.opening.add_done_callback(partial(_no_longer_opening, place))
+        # Not by the task itself: an eager one may be done before it is in its place.
+        place.opening.add_done_callback(partial(self._opened, place))
         return place.opening
 
     def _start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -247,6 +247,10 @@ class Pool:
             # The tasks that wait raise it; without any, it is not reported.
             task.exception()
 
+    def _opened(self, place: _Place, _: object) -> None:
+        place.opening = None
+        self._tidy()
+
     async def _open(self, place: _Place) -> Client:
         """Open a connection to an alternative of the origin, or else to the origin."""
         client = await self._open_alternative(place)
@@ -254,7 +258,6 @@ class Pool:
             client = await self._connect(place.origin, place.origin)
             place.alternative = None
         place.client = client
-        self._tidy()
         return client
 
     async def _open_alternative(self, place: _Place) -> Client | None:
@@ -332,10 +335,6 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"<Pool of {len(self._places)} origins>"
-
-
-def _no_longer_opening(place: _Place, _: object) -> None:
-    place.opening = None
 
 
 def _fields(place: _Place, client: Client, message: Message) -> list[tuple[bytes, bytes]]:
