@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,31 @@ def test_first_requests_at_once_share_one_connection(run: Run, certificates: Cer
         async with pooled(certificates) as site:
             bodies = await within(asyncio.gather(*[site.get(f"/{i}?q") for i in range(200)]))
             assert bodies == [b"/%d?q 0" % i for i in range(200)]
+            assert site.connection_count == 1
+
+    run(main())
+
+
+def test_address_that_is_silent_is_overtaken(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with pooled(certificates) as site:
+            kind = socket.AF_INET, socket.SOCK_DGRAM, 17, ""
+            found = [(*kind, (host, site.port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+            async def look_up(*_arguments: object, **_keywords: object) -> list[Any]:
+                return found
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+                silent.bind(("127.0.0.2", site.port))
+                assert await within(asyncio.gather(*map(site.get, ["/a", "/b"]))) == [
+                    b"/a 0",
+                    b"/b 0",
+                ]
+                silent.setblocking(False)
+                assert silent.recv(2048)
             assert site.connection_count == 1
 
     run(main())
