@@ -1,6 +1,6 @@
 """A private CA and a server certificate, ECDSA P-256: python certificates.py FOLDER
 
-Owns: the files ca.pem, cert.pem and key.pem. Called by: `running`, and by tests/interop.
+Owns: the files ca.pem, cert.pem and key.pem. Called by: `comparison.pairs`, and by tests/interop.
 """
 
 import datetime as dt

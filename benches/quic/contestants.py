@@ -1,6 +1,6 @@
 """The contestants: how each is started and built.
 
-Owns: the names, the programs, their environment and versions. Called by: `compare`, `running`.
+Owns: the names, the programs, their environment and versions. Called by: `compare`.
 """
 
 import os
@@ -19,8 +19,6 @@ HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
 PERF = paths.TARGET / "release" / "examples" / "perf"
 UDP = paths.FLOOR_BUILD / "udp_flood"
-# The reference of the ratios.
-PEER = "aiopquic"
 CEILING = "Rust crate"
 
 
@@ -103,6 +101,8 @@ def build(say: Callable[[str], None]) -> None:
 
 def available(environment: Environment, contestant: Contestant) -> str | None:
     """Try to import a stack and its loop: `None` on success, else the reason."""
+    if not contestant.is_python:
+        return None
     peers = str(HERE / "peers")
     script = (
         f"import sys; sys.path.insert(0, {peers!r})\n"

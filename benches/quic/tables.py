@@ -1,35 +1,21 @@
 """The rows of the comparison and the figures of a run.
 
-Owns: names, order, arguments, the figures of each row and their goals. Called by: `compare`,
-`report`.
+Owns: names, order, arguments, the figures of each row and their goals. Called by: `compare`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
+from comparison.figures import Figure, Run
 from comparison.rows import Row, size_text
 
-Run = Mapping[str, Any]
-
+# The reference of the goals.
+PEER = "aiopquic"
 WRITES = (1024, 4096, 16384)
 HANDSHAKES = (1, 128)
 DATAGRAMS = (100, 1000)
 IDLE = 1000
 # The datagram size of the plain UDP rows among the stream rows.
 UDP_PAYLOAD = 1400
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure computed from a run."""
-
-    title: str
-    unit: str
-    of: Callable[[Run], float | None]
-    less_is_better: bool = False
-    # The target ratio to aiopquic; `None`: reported only.
-    goal: float | None = None
 
 
 def rate(counted: str, scale: float) -> Callable[[Run], float | None]:
@@ -67,7 +53,7 @@ def server_memory(run: Run) -> float | None:
 
 FIGURES: dict[str, tuple[Figure, ...]] = {
     "stream": (
-        Figure("", "Mbit/s", rate("bytes", 8e-6), goal=2.5),
+        Figure("", "Mbit/s", rate("bytes", 8e-6), goals={PEER: 2.5}),
         Figure("CPU of the receiver", "s/GB", server_cpu, less_is_better=True),
         Figure("CPU of the sender", "s/GB", client_cpu, less_is_better=True),
         Figure(
@@ -78,25 +64,25 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         ),
     ),
     "handshake": (
-        Figure("", "/s", lambda run: run["done"] / run["seconds"], goal=2.0),
+        Figure("", "/s", lambda run: run["done"] / run["seconds"], goals={PEER: 2.0}),
         Figure("the server heard of", "/s", rate("handshakes", 1.0)),
     ),
     "request": (
-        Figure("p50", "µs", lambda run: run["p50_us"], less_is_better=True, goal=0.6),
-        Figure("p99", "µs", lambda run: run["p99_us"], less_is_better=True, goal=0.6),
+        Figure("p50", "µs", lambda run: run["p50_us"], less_is_better=True, goals={PEER: 0.6}),
+        Figure("p99", "µs", lambda run: run["p99_us"], less_is_better=True, goals={PEER: 0.6}),
         Figure("rate", "/s", lambda run: run["done"] / run["seconds"]),
     ),
     "pingpong": (
-        Figure("p50", "µs", lambda run: run["p50_us"], less_is_better=True, goal=0.6),
-        Figure("p99", "µs", lambda run: run["p99_us"], less_is_better=True, goal=0.6),
+        Figure("p50", "µs", lambda run: run["p50_us"], less_is_better=True, goals={PEER: 0.6}),
+        Figure("p99", "µs", lambda run: run["p99_us"], less_is_better=True, goals={PEER: 0.6}),
         Figure("rate", "/s", lambda run: run["done"] / run["seconds"]),
     ),
     "churn": (
-        Figure("streams", "/s", lambda run: run["done"] / run["seconds"], goal=2.0),
+        Figure("streams", "/s", lambda run: run["done"] / run["seconds"], goals={PEER: 2.0}),
         Figure("p99", "µs", lambda run: run["p99_us"], less_is_better=True),
     ),
     "datagram": (
-        Figure("received", "/s", rate("datagrams", 1.0), goal=2.0),
+        Figure("received", "/s", rate("datagrams", 1.0), goals={PEER: 2.0}),
         Figure("arrived", "%", arrived),
         Figure(
             "memory of the receiver",
@@ -106,7 +92,7 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         ),
     ),
     "idle": (
-        Figure("server", "KiB", server_memory, less_is_better=True, goal=1.0),
+        Figure("server", "KiB", server_memory, less_is_better=True, goals={PEER: 1.0}),
         Figure("client", "KiB", lambda run: run["client_rss"] / 1024 / IDLE, less_is_better=True),
     ),
 }

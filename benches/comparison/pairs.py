@@ -1,6 +1,6 @@
 """One run: a server and a client, each in its own process.
 
-Owns: the processes, time-outs. Called by: `compare`.
+Owns: the processes, time-outs. Called by: `compare` of QUIC and of HTTP/3.
 """
 
 import contextlib
@@ -9,13 +9,12 @@ import os
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
-from contestants import CEILING, Contestant
-from tables import FIGURES
-
+from comparison import paths
 from comparison.disturbance import Patience, held, undisturbed
 from comparison.environment import reason_of
 from comparison.measuring import Measured, Runs, end_session, in_turns, run_variables
@@ -26,11 +25,45 @@ START_SECONDS_MAX = 20.0
 EXTRA_SECONDS = 60.0
 
 
+class Contestant(Protocol):
+    """What can be run: a server and its client."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the tables."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables to add for its processes."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this project's."""
+
+
+C = TypeVar("C", bound=Contestant)
+
+
 @dataclass(frozen=True)
-class Settings:
+class Commands:
+    """The command lines of a run."""
+
+    # `None`: the client is all there is.
+    server: list[str] | None
+    # By the server's session.
+    client: Callable[[int], list[str]]
+    folder: Path | None = None
+    # The server prints a line once it is ready; otherwise the client waits for it.
+    tells: bool = True
+
+
+@dataclass(frozen=True)
+class Settings(Generic[C]):
     """How the runs are made."""
 
-    python: Path
+    commands: Callable[[Row, C, int, Path], Commands]
+    # The rate of a run, for the progress.
+    rate: Callable[[Row, Mapping[str, Any]], float | None]
     certificates: Path
     rounds: int
     warmup: float
@@ -44,23 +77,17 @@ class RunError(Exception):
 
 
 def measure(
-    rows: Sequence[Row],
-    contestants: Sequence[Contestant],
-    settings: Settings,
-    say: Callable[[str], None],
+    fields: Sequence[tuple[Row, Sequence[C]]], settings: Settings[C], say: Callable[[str], None]
 ) -> Measured:
-    """Run everything."""
-    fields = [
-        (row, [one for one in contestants if one.stack != "udp" or row.has_floor]) for row in rows
-    ]
+    """Run everything: each row with its contestants."""
 
-    def once(row: Row, one: Contestant, runs: Runs) -> None:
+    def once(row: Row, one: C, runs: Runs) -> None:
         run_once(row, one, settings, runs)
 
     return in_turns(fields, settings.rounds, once, say)
 
 
-def run_once(row: Row, one: Contestant, settings: Settings, runs: Runs) -> None:
+def run_once(row: Row, one: C, settings: Settings[C], runs: Runs) -> None:
     """Run both processes and keep the result, or why it failed."""
     try:
         with held(settings.lock):
@@ -69,20 +96,19 @@ def run_once(row: Row, one: Contestant, settings: Settings, runs: Runs) -> None:
         runs.failure = str(failure)
         return
     runs.details.append(counted)
-    runs.rates.append(FIGURES[row.workload][0].of(counted) or 0.0)
+    runs.rates.append(settings.rate(row, counted) or 0.0)
 
 
-def timed(row: Row, one: Contestant, settings: Settings) -> dict:
+def timed(row: Row, one: C, settings: Settings[C]) -> dict[str, Any]:
     """One run."""
     port = free_port()
-    client = one.client(settings.python, port, settings.certificates, row.workload, *row.arguments)
-    client += [str(settings.warmup), str(settings.seconds)]
+    commands = settings.commands(row, one, port, settings.certificates)
     with contextlib.ExitStack() as stack:
-        if one.stack != "udp":
-            command = one.server(settings.python, port, settings.certificates)
-            stack.enter_context(server(command, one))
+        session = 0
+        if commands.server is not None:
+            session = stack.enter_context(server(commands, one))
         process = subprocess.Popen(
-            client,
+            [*commands.client(session), str(settings.warmup), str(settings.seconds)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -99,31 +125,38 @@ def timed(row: Row, one: Contestant, settings: Settings) -> dict:
             end_session(process)
     if process.returncode:
         raise RunError(reason_of(error))
-    return json.loads(out.splitlines()[-1])
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
 
 
 @contextlib.contextmanager
-def server(command: Sequence[str], one: Contestant) -> Iterator[None]:
-    """Run a server for the duration of the block, which begins when the server is ready."""
+def server(commands: Commands, one: Contestant) -> Iterator[int]:
+    """Run a server for the duration of the block; its session.
+
+    The block begins when the server is ready, if it tells.
+    """
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
+            commands.server or (),
+            stdout=subprocess.PIPE if commands.tells else errors,
             stderr=errors,
             text=True,
             env=run_variables() | one.variables,
+            cwd=commands.folder,
             start_new_session=True,
         )
         try:
-            assert process.stdout is not None
-            if not process.stdout.readline():
+            if process.stdout is not None and not process.stdout.readline():
                 errors.seek(0)
                 raise RunError(reason_of(errors.read()))
-            yield
+            yield process.pid
+            if process.poll() is not None:
+                errors.seek(0)
+                raise RunError(f"the server has ended: {reason_of(errors.read())}")
         finally:
             end_session(process)
-            assert process.stdout is not None
-            process.stdout.close()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def free_port() -> int:
@@ -136,14 +169,6 @@ def free_port() -> int:
 
 def make_certificates(python: Path, folder: Path) -> None:
     """Create the CA and the server's certificate of a run."""
-    script = Path(__file__).with_name("certificates.py")
+    script = paths.BENCHES / "quic" / "certificates.py"
     subprocess.run([python, script, folder], check=True, env=os.environ)
 
-
-def field(names: Sequence[str], contestants: Sequence[Contestant]) -> list[Contestant]:
-    """The contestants with these names."""
-    return [
-        one
-        for one in contestants
-        if one.name in names or (one.name == CEILING and CEILING in names)
-    ]

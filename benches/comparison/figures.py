@@ -1,7 +1,7 @@
-"""Medians, ratios, and the report as Markdown.
+"""Figures of runs, their medians and ratios, and the report as Markdown.
 
-Owns: the shape of the report and how figures are formatted. Called by: `compare`. Lists every row and
-failure.
+Owns: the shape of the report and how figures are formatted. Called by: `compare` of QUIC and of
+HTTP/3. Lists every row and failure.
 
 A ratio is the median of the ratios of runs in the same round (see benches/README.md). `rate` and
 the shares are those of a row's first figure; those where less is better are inverted, so that the
@@ -9,12 +9,10 @@ picture reads alike.
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
-
-from contestants import CEILING, PEER, Contestant
-from tables import FIGURES, Figure
 
 from comparison.disturbance import disturbed
 from comparison.markdown import line
@@ -22,44 +20,71 @@ from comparison.measuring import Measured, Runs
 from comparison.rows import Row
 
 Report = dict[str, Any]
+Run = Mapping[str, Any]
 FAILURE_LEN_MAX = 70
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A figure computed from a run."""
+
+    title: str
+    unit: str
+    of: Callable[[Run], float | None]
+    less_is_better: bool = False
+    # The target ratios, by the contestant that they refer to; empty: reported only.
+    goals: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Field:
+    """The contestants of a comparison, by name."""
+
+    names: Sequence[str]
+    # Ours; the others are peers, except `floors`, which are no products: ceilings.
+    ours: Sequence[str]
+    floors: Sequence[str]
+    # Ours that have ratio columns, and what those refer to.
+    shown: Sequence[str]
+    references: Sequence[str]
+
+
 def row_results(
-    rows: Sequence[Row], measured: Measured, contestants: Sequence[Contestant]
+    rows: Sequence[Row],
+    measured: Measured,
+    figures: Mapping[str, Sequence[Figure]],
+    entered: Field,
 ) -> list[dict[str, Any]]:
-    """Compute medians and ratios: one result per figure that has a goal, the others below it."""
-    results = []
-    for row in rows:
-        runs = measured[row.name]
-        results += [
-            figure_result(row, figure, runs, contestants) for figure in FIGURES[row.workload]
-        ]
-    return results
+    """Compute medians and ratios: one result per figure, those with goals and the others."""
+    return [
+        figure_result(row, figure, number == 0, measured[row.name], entered)
+        for row in rows
+        for number, figure in enumerate(figures[row.workload])
+    ]
 
 
 def figure_result(
-    row: Row, figure: Figure, runs: dict[str, Runs], contestants: Sequence[Contestant]
+    row: Row, figure: Figure, is_first: bool, runs: dict[str, Runs], entered: Field
 ) -> dict[str, Any]:
     """Compute medians and ratios of one figure of one row."""
     values = {name: figure_values(figure, one) for name, one in runs.items()}
     others = {
-        one.name: statistics.median(values[one.name])
-        for one in contestants
-        if one.is_python and not one.is_ours and values.get(one.name)
+        name: statistics.median(values[name])
+        for name in entered.names
+        if name not in entered.ours and name not in entered.floors and values.get(name)
     }
     choose = min if figure.less_is_better else max
     best = choose(others, key=lambda name: others[name], default=None)
     entries = {}
     for name, own in values.items():
+        ratios = {one: ratio(own, values.get(one)) for one in entered.references}
         entries[name] = {
             "value": statistics.median(own) if own else None,
             "values": own,
             "failure": runs[name].failure,
-            "to_peer": ratio(own, values.get(PEER)),
-            "to_ceiling": ratio(own, values.get(CEILING)),
+            "ratios": {one: found for one, found in ratios.items() if found is not None},
             "to_best_peer": share(ratio(own, values.get(best or "")), figure),
-            "details": runs[name].details if figure is FIGURES[row.workload][0] else [],
+            "details": runs[name].details if is_first else [],
         }
     return {
         "name": row.name,
@@ -67,8 +92,8 @@ def figure_result(
         "title": ", ".join(part for part in (row.title, figure.title) if part),
         "unit": figure.unit,
         "less_is_better": figure.less_is_better,
-        "goal": figure.goal,
-        "best_peer": best if figure.goal is not None else None,
+        "goals": dict(figure.goals),
+        "best_peer": best if figure.goals else None,
         "entries": entries,
     }
 
@@ -109,12 +134,10 @@ def circumstances(report: Report) -> Iterator[str]:
     """Describe what was measured, where and how."""
     settings, python = report["settings"], report["python"]
     versions = report["versions"]
-    shown = [
-        name for name in ("aioquic", "qh3", "aiopquic", "uvloop", "ringloop") if name in versions
-    ]
     yield f"- date: {report['date']}, ringloop at commit {report['commit']}"
     yield f"- command: `{report['command']}`"
     yield f"- interpreter: {python['implementation']} {python['version']}, {python['compiler']}"
+    shown = [name for name in report["shown_versions"] if name in versions]
     yield "- versions: " + ", ".join(f"{name} {versions[name]}" for name in shown)
     yield "- machine: " + ", ".join(f"{name} {one}" for name, one in report["machine"].items())
     yield (
@@ -122,10 +145,8 @@ def circumstances(report: Report) -> Iterator[str]:
         f"{settings['warmup']} s of warm-up and {settings['seconds']} s measured; server and client "
         "in a process each, not pinned"
     )
-    loops = {
-        name: one["loop"] for name, one in report["contestants"].items() if name in report["loops"]
-    }
-    yield "- loops: " + ", ".join(f"{name} on {loop}" for name, loop in loops.items())
+    for note in report["notes"]:
+        yield f"- {note}"
     for name, reason in report["absent"].items():
         yield f"- not compared: {name}: {reason}"
     entries = (entry for row in report["rows"] for entry in row["entries"].values())
@@ -133,8 +154,8 @@ def circumstances(report: Report) -> Iterator[str]:
     yield ""
     yield (
         "Cells are medians of the rounds, counted by the receiver; the best stack of a row is bold. "
-        f"`÷` columns are medians of the ratios within a round: to {PEER}, and to our own Rust crate "
-        "without Python. Where less is better (µs, s/GB, KiB, MiB) a ratio below 1 is the better one."
+        "`÷` columns are medians of the ratios within a round. Where less is better (µs, s/GB, KiB, "
+        "MiB) a ratio below 1 is the better one."
     )
     yield ""
 
@@ -144,8 +165,8 @@ def groups(report: Report) -> Iterator[list[str]]:
     for group, found in groupby(report["rows"], key=lambda row: row["group"]):
         rows = list(found)
         yield [f"### {group}", ""]
-        yield table([row for row in rows if row["goal"] is not None], report)
-        rest = [row for row in rows if row["goal"] is None]
+        yield table([row for row in rows if row["goals"]], report)
+        rest = [row for row in rows if not row["goals"]]
         if rest:
             yield [
                 "<details><summary>More of the same runs</summary>",
@@ -163,25 +184,22 @@ def table(rows: Sequence[dict[str, Any]], report: Report) -> list[str]:
         for name in (*report["floors"], *report["loops"])
         if any(name in row["entries"] for row in rows)
     ]
-    ours = [
-        name
-        for name in report["loops"]
-        if report["contestants"][name]["stack"].startswith("ringloop")
+    ratios = [
+        (own, other)
+        for other in report["references"]
+        for own in report["shown"]
+        if any(other in row["entries"].get(own, {}).get("ratios", ()) for row in rows)
     ]
-    header = [
-        "",
-        *names,
-        *(f"{name} ÷ {PEER}" for name in ours),
-        *(f"{name} ÷ {CEILING}" for name in ours),
-        "goal",
-    ]
+    header = ["", *names, *(f"{own} ÷ {other}" for own, other in ratios), "goal"]
     lines = [line(header), line(["---", *["---:"] * (len(header) - 1)])]
     for row in rows:
         best = best_of(row, report["loops"])
         cells = [cell(row["entries"].get(name), is_best=name == best) for name in names]
-        for key in ("to_peer", "to_ceiling"):
-            cells += [ratio_text(row["entries"].get(name, {}).get(key)) for name in ours]
-        lines.append(line([f"{row['title']}, {row['unit']}", *cells, goal_text(row)]))
+        cells += [
+            ratio_text(row["entries"].get(own, {}).get("ratios", {}).get(other))
+            for own, other in ratios
+        ]
+        lines.append(line([f"{row['title']}, {row['unit']}", *cells, goals_text(row)]))
     return [*lines, ""]
 
 
@@ -220,41 +238,45 @@ def ratio_text(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def goal_text(row: dict[str, Any]) -> str:
-    """Write the goal."""
-    if row["goal"] is None:
-        return ""
-    return f"{'≤' if row['less_is_better'] else '≥'} {row['goal']:g}"
+def goals_text(row: dict[str, Any]) -> str:
+    """Write the goals."""
+    if len(row["goals"]) == 1:
+        return goal_text(row, *row["goals"])
+    return ", ".join(f"{goal_text(row, other)} × {other}" for other in row["goals"])
+
+
+def goal_text(row: dict[str, Any], other: str) -> str:
+    """Write one goal."""
+    return f"{'≤' if row['less_is_better'] else '≥'} {row['goals'][other]:g}"
 
 
 def verdict(report: Report) -> Iterator[str]:
     """Count the goals met, and list the missed ones."""
-    for name in report["loops"]:
-        if not report["contestants"][name]["stack"].startswith("ringloop"):
-            continue
-        rows = [row for row in report["rows"] if row["goal"] is not None and name in row["entries"]]
-        missed = [row for row in rows if not is_met(row, row["entries"][name])]
+    for name in report["ours"]:
+        rows = [row for row in report["rows"] if row["goals"] and name in row["entries"]]
+        aims = [(row, other) for row in rows for other in row["goals"]]
+        missed = [(row, other) for row, other in aims if not is_met(row, name, other)]
         lost = [row for row in rows if row["best_peer"] and is_lost(row["entries"][name])]
-        met = f"{len(rows) - len(missed)} of {len(rows)} goals met"
+        met = f"{len(aims) - len(missed)} of {len(aims)} goals met"
         yield f"### {name}: {met}, behind the best other stack in {len(lost)}"
         yield ""
-        for row in missed:
-            reached = (
-                ratio_text(row["entries"][name]["to_peer"])
-                or row["entries"][name]["failure"]
-                or "no figure"
-            )
-            also = " (behind)" if row in lost else ""
-            yield f"- {row['group']}, {row['title']}: {reached}, goal {goal_text(row)}{also}"
+        for row, other in missed:
+            entry = row["entries"][name]
+            reached = ratio_text(entry["ratios"].get(other)) or entry["failure"] or "no figure"
+            aim = goal_text(row, other)
+            yield f"- {row['group']}, {row['title']}: {reached} of {other}, goal {aim}"
+        for row in lost:
+            share_text = ratio_text(row["entries"][name]["to_best_peer"]) or "no figure"
+            yield f"- {row['group']}, {row['title']}: behind {row['best_peer']}, {share_text} of it"
         yield ""
 
 
-def is_met(row: dict[str, Any], entry: dict[str, Any]) -> bool:
+def is_met(row: dict[str, Any], name: str, other: str) -> bool:
     """Tell whether a goal is met."""
-    reached = entry["to_peer"]
+    reached = row["entries"][name]["ratios"].get(other)
     if reached is None:
         return False
-    goal: float = row["goal"]
+    goal: float = row["goals"][other]
     return bool(reached <= goal if row["less_is_better"] else reached >= goal)
 
 
