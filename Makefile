@@ -244,6 +244,11 @@ bench-quic: check-tools ## compare our QUIC with aioquic, qh3 and aiopquic; ARGS
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
 		"$$2" benches/quic/compare.py $(ARGS)
 
+.PHONY: bench-http3
+bench-http3: check-tools ## compare our HTTP/3 and WebTransport with other servers, by a client in Go; ARGS="--help" shows the choices
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		"$$2" benches/http3/compare.py $(ARGS)
+
 # --- lint -------------------------------------------------------------------------------------------------
 
 # Beside what `make cpython` builds: another checkout finds it there.

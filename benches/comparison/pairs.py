@@ -171,4 +171,3 @@ def make_certificates(python: Path, folder: Path) -> None:
     """Create the CA and the server's certificate of a run."""
     script = paths.BENCHES / "quic" / "certificates.py"
     subprocess.run([python, script, folder], check=True, env=os.environ)
-

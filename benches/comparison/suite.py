@@ -78,9 +78,7 @@ def main(suite: Suite[C], results: Path, head: str, shows: str) -> None:
         program.write_results(report, results, head, shows, text)
 
 
-def compare(
-    suite: Suite[C], options: argparse.Namespace, rows: Sequence[Row]
-) -> figures.Report:
+def compare(suite: Suite[C], options: argparse.Namespace, rows: Sequence[Row]) -> figures.Report:
     """Set up, run everything and return the report."""
     if not rows:
         raise SetupError("--only matches no row; --list shows their names")

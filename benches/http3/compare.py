@@ -28,15 +28,21 @@ from tables import AIOPQUIC, FIGURES, HYPERCORN, PEREGRINE, STREAMS, all_rows
 
 from comparison import paths, suite
 
+# No Python server: for context, and not among the peers that the best is taken from.
+CONTEXT = ("nginx", "quic-go")
 SHOWN_VERSIONS = (
     *("peregrine-server", "hypercorn", "anycorn", "aioquic", "nginx", "quic-go", "aiopquic"),
     *("pywebtransport", "uvloop", "uvicorn", "ringloop"),
 )
 NOTES = (
-    "client: our load generator on quic-go, for every server; rates include what it costs where "
-    "both share the processors, so compare the server's CPU time, which is that of all its processes",
-    "hypercorn on uvloop, anycorn and the peers of WebTransport on asyncio, peregrine on its own "
-    "loop; nginx serves files; `QUIC streams` is ringloop.quic without HTTP",
+    (
+        "client: our load generator on quic-go, for every server; rates include what it costs where "
+        "both share the processors, so compare the server's CPU time, which is that of all its processes"
+    ),
+    (
+        "hypercorn on uvloop, anycorn and the peers of WebTransport on asyncio, peregrine on its own "
+        "loop; nginx serves files; `QUIC streams` is ringloop.quic without HTTP"
+    ),
 )
 
 
@@ -58,7 +64,7 @@ SUITE = suite.Suite(
     rows=all_rows(),
     figures=FIGURES,
     contestants=CONTESTANTS,
-    floors=(STREAMS,),
+    floors=(STREAMS, *CONTEXT),
     references=(PEREGRINE, HYPERCORN, AIOPQUIC, STREAMS),
     shown=("ringloop", "ringloop-asgi", "ringloop-wt"),
     requirements=REQUIREMENTS,

@@ -183,9 +183,7 @@ def build(say: Callable[[str], None]) -> None:
     say("building the load generator")
     LOAD.parent.mkdir(parents=True, exist_ok=True)
     command = ["go", "build", "-o", str(LOAD), "."]
-    done = subprocess.run(
-        command, cwd=HERE / "load", capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=HERE / "load", capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SetupError(f"the load generator does not build:\n{done.stderr}")
 
@@ -212,14 +210,10 @@ def available(environment: Environment, one: Contestant) -> str | None:
 def versions() -> dict[str, str]:
     """Versions of what is no Python package."""
     command = ["go", "list", "-m", "-json", "github.com/quic-go/quic-go"]
-    done = subprocess.run(
-        command, cwd=HERE / "load", capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, cwd=HERE / "load", capture_output=True, text=True, check=True)
     found = {"quic-go": json.loads(done.stdout)["Version"]}
     try:
-        told = subprocess.run(
-            [*nginx_command(), "-v"], capture_output=True, text=True, check=False
-        )
+        told = subprocess.run([*nginx_command(), "-v"], capture_output=True, text=True, check=False)
     except UnavailableError:
         return found
     return found | {"nginx": told.stderr.strip().rpartition("/")[2]}

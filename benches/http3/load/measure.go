@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a run has counted in its measured time. Operations are requests, sessions or datagrams;
-// bytes are those that a receiver has counted.
+// The counts of a run's measured time. Operations are requests, sessions or datagrams; bytes are
+// counted by the receiver.
 type result struct {
 	Operations int64   `json:"operations"`
 	Bytes      int64   `json:"bytes"`

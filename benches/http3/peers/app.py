@@ -55,7 +55,7 @@ async def live(receive: Any, send: Any) -> None:
 
 async def session(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Serve a session of WebTransport by peregrine-server's own adapter."""
-    from peregrine.webtransport import WebTransportSession  # type: ignore[import-not-found]
+    from peregrine.webtransport import WebTransportSession
 
     served = WebTransportSession(scope, receive, send)
     await served.accept()

@@ -29,8 +29,8 @@ def main() -> None:
 
 async def serve_aiopquic(port: int, cert: str, key: str) -> None:
     """The native library's thread feeds queues of asyncio."""
-    from aiopquic.asyncio import webtransport as wt  # type: ignore[import-not-found]
-    from aiopquic.quic.configuration import (  # type: ignore[import-not-found]
+    from aiopquic.asyncio import webtransport as wt
+    from aiopquic.quic.configuration import (
         QuicConfiguration,
     )
 
@@ -79,7 +79,7 @@ async def serve_aiopquic(port: int, cert: str, key: str) -> None:
 
 async def serve_pywebtransport(port: int, cert: str, key: str) -> None:
     """The native library's controller feeds iterators of asyncio."""
-    import pywebtransport as wt  # type: ignore[import-not-found]
+    import pywebtransport as wt
 
     tasks = set()
 
