@@ -152,8 +152,10 @@ mod tests {
             pools.starve(kind, *key);
         }
         let claimed = (0..u32::from(kind.buffer_count())).map(|id| {
-            let cqe =
-                Cqe { flags: abi::CQE_F_BUFFER | id << abi::CQE_BUFFER_SHIFT, ..Cqe::default() };
+            let cqe = Cqe {
+                flags: abi::IORING_CQE_F_BUFFER | id << abi::IORING_CQE_BUFFER_SHIFT,
+                ..Cqe::default()
+            };
             // SAFETY: each buffer is claimed once, and nothing was ever armed.
             unsafe { pools.claim(kind, &cqe) }.expect("offered")
         });

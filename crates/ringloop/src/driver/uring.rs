@@ -396,9 +396,9 @@ impl UringDriver {
         // Edge-triggered on purpose: every notification completes it, and the counter need not be
         // read.
         let sqe = Sqe {
-            opcode: abi::OP_POLL_ADD,
+            opcode: abi::IORING_OP_POLL_ADD,
             fd: self.wake.as_raw_fd(),
-            len: abi::POLL_ADD_MULTI,
+            len: abi::IORING_POLL_ADD_MULTI,
             op_flags: Interest::READ.poll_mask(),
             user_data: KIND_WAKE << 56,
             ..Sqe::default()
@@ -446,8 +446,13 @@ fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
     let fill = |sqe: &mut Sqe| {
         sqe.user_data = key.user_data();
         request.prepare(sqe);
-        if poll_first && matches!(sqe.opcode, abi::OP_RECV | abi::OP_SEND | abi::OP_SENDMSG) {
-            sqe.ioprio |= abi::RECVSEND_POLL_FIRST;
+        if poll_first
+            && matches!(
+                sqe.opcode,
+                abi::IORING_OP_RECV | abi::IORING_OP_SEND | abi::IORING_OP_SENDMSG
+            )
+        {
+            sqe.ioprio |= abi::IORING_RECVSEND_POLL_FIRST;
         }
     };
     // SAFETY: invariant 1; what the entry points at stays in the table until the last completion.

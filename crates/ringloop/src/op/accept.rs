@@ -34,11 +34,11 @@ impl Accept {
 
 impl Operation for Accept {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_ACCEPT;
+        sqe.opcode = abi::IORING_OP_ACCEPT;
         sqe.fd = self.fd;
         sqe.op_flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32;
         // The multishot flag of accept lives in `ioprio`, not in `accept_flags`.
-        sqe.ioprio = if self.multi { abi::ACCEPT_MULTISHOT } else { 0 };
+        sqe.ioprio = if self.multi { abi::IORING_ACCEPT_MULTISHOT } else { 0 };
     }
 
     fn need(&self) -> Need {

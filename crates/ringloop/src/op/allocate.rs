@@ -23,7 +23,7 @@ pub struct Allocate {
 
 impl Operation for Allocate {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_FALLOCATE;
+        sqe.opcode = abi::IORING_OP_FALLOCATE;
         sqe.fd = self.fd;
         sqe.off = self.offset;
         sqe.addr = self.len;

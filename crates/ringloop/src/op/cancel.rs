@@ -18,7 +18,7 @@ pub struct Cancel {
 
 impl Operation for Cancel {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_ASYNC_CANCEL;
+        sqe.opcode = abi::IORING_OP_ASYNC_CANCEL;
         sqe.fd = -1;
         sqe.addr = self.target.user_data();
     }

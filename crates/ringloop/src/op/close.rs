@@ -15,7 +15,7 @@ pub struct Close {
 
 impl Operation for Close {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_CLOSE;
+        sqe.opcode = abi::IORING_OP_CLOSE;
         sqe.fd = self.fd;
     }
 

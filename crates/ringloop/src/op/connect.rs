@@ -32,7 +32,7 @@ impl Connect {
 
 impl Operation for Connect {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_CONNECT;
+        sqe.opcode = abi::IORING_OP_CONNECT;
         sqe.fd = self.fd;
         sqe.addr = self.addr.as_ptr() as u64;
         sqe.off = u64::from(self.addr.len());

@@ -147,7 +147,7 @@ impl Operation for SendDescriptors {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_SENDMSG;
+        sqe.opcode = abi::IORING_OP_SENDMSG;
         sqe.fd = self.fd;
         sqe.addr = self.header() as u64;
         sqe.len = 1;
@@ -171,7 +171,7 @@ impl Operation for RecvDescriptors {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_RECVMSG;
+        sqe.opcode = abi::IORING_OP_RECVMSG;
         sqe.fd = self.fd;
         sqe.addr = self.header() as u64;
         sqe.len = 1;

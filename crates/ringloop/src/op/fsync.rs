@@ -19,9 +19,9 @@ pub struct Fsync {
 
 impl Operation for Fsync {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_FSYNC;
+        sqe.opcode = abi::IORING_OP_FSYNC;
         sqe.fd = self.fd;
-        sqe.op_flags = if self.data_only { abi::FSYNC_DATASYNC } else { 0 };
+        sqe.op_flags = if self.data_only { abi::IORING_FSYNC_DATASYNC } else { 0 };
     }
 
     fn need(&self) -> Need {

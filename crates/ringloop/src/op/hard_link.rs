@@ -22,7 +22,7 @@ pub struct HardLink {
 
 impl Operation for HardLink {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_LINKAT;
+        sqe.opcode = abi::IORING_OP_LINKAT;
         sqe.fd = self.from.0;
         sqe.addr = self.from.1.as_ptr() as u64;
         sqe.len = self.to.0 as u32;

@@ -48,7 +48,7 @@ impl Operation for Statx {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_STATX;
+        sqe.opcode = abi::IORING_OP_STATX;
         sqe.fd = self.dir;
         sqe.addr = self.parts.path.as_ptr() as u64;
         sqe.len = path::METADATA_MASK;

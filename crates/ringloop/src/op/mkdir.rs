@@ -22,7 +22,7 @@ pub struct MakeDir {
 
 impl Operation for MakeDir {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_MKDIRAT;
+        sqe.opcode = abi::IORING_OP_MKDIRAT;
         sqe.fd = self.dir;
         sqe.addr = self.path.as_ptr() as u64;
         sqe.len = self.mode;

@@ -10,7 +10,7 @@ pub struct Nop;
 
 impl Operation for Nop {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_NOP;
+        sqe.opcode = abi::IORING_OP_NOP;
     }
 
     fn need(&self) -> Need {

@@ -25,7 +25,7 @@ pub struct Open {
 
 impl Operation for Open {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_OPENAT;
+        sqe.opcode = abi::IORING_OP_OPENAT;
         sqe.fd = self.dir;
         sqe.addr = self.path.as_ptr() as u64;
         sqe.len = self.mode;

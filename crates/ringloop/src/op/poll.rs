@@ -23,7 +23,7 @@ pub struct Poll {
 
 impl Operation for Poll {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_POLL_ADD;
+        sqe.opcode = abi::IORING_OP_POLL_ADD;
         sqe.fd = self.fd;
         sqe.op_flags = self.interest.poll_mask();
     }

@@ -48,9 +48,9 @@ fn set_of(fd: RawFd) -> io::Result<Epoll> {
 
 impl Operation for PollListener {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_POLL_ADD;
+        sqe.opcode = abi::IORING_OP_POLL_ADD;
         sqe.fd = self.set.as_ref().map_or(self.fd, AsRawFd::as_raw_fd);
-        sqe.len = if self.level { 0 } else { abi::POLL_ADD_MULTI };
+        sqe.len = if self.level { 0 } else { abi::IORING_POLL_ADD_MULTI };
         sqe.op_flags = Interest::READ.poll_mask();
     }
 

@@ -24,9 +24,9 @@ pub struct PollMulti {
 
 impl Operation for PollMulti {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_POLL_ADD;
+        sqe.opcode = abi::IORING_OP_POLL_ADD;
         sqe.fd = self.fd;
-        sqe.len = abi::POLL_ADD_MULTI;
+        sqe.len = abi::IORING_POLL_ADD_MULTI;
         sqe.op_flags = self.interest.poll_mask();
     }
 

@@ -31,7 +31,7 @@ impl Operation for Read {
 
     fn prepare(&mut self, sqe: &mut Sqe) {
         let (ptr, capacity) = self.buf.as_mut_ptr();
-        sqe.opcode = abi::OP_READ;
+        sqe.opcode = abi::IORING_OP_READ;
         sqe.fd = self.fd;
         sqe.addr = ptr as u64;
         sqe.len = capacity.min(i32::MAX as usize) as u32;

@@ -29,7 +29,7 @@ impl Operation for ReadFixed {
 
     fn prepare(&mut self, sqe: &mut Sqe) {
         let len = self.buf.capacity();
-        self.buf.name(sqe, (abi::OP_READ, abi::OP_READ_FIXED), 0, len);
+        self.buf.name(sqe, (abi::IORING_OP_READ, abi::IORING_OP_READ_FIXED), 0, len);
         self.file.name(sqe);
         sqe.off = self.offset;
     }

@@ -43,7 +43,7 @@ impl Operation for ReadV {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        self.vector.prepare(abi::OP_READV, self.fd, self.offset, sqe);
+        self.vector.prepare(abi::IORING_OP_READV, self.fd, self.offset, sqe);
     }
 
     fn need(&self) -> Need {

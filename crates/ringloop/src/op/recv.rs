@@ -37,7 +37,7 @@ impl Recv {
 #[inline]
 pub(super) fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
     let (ptr, capacity) = buf.as_mut_ptr();
-    sqe.opcode = abi::OP_RECV;
+    sqe.opcode = abi::IORING_OP_RECV;
     sqe.fd = fd;
     sqe.addr = ptr as u64;
     sqe.len = capacity.min(i32::MAX as usize) as u32;
@@ -103,12 +103,12 @@ impl Operation for RecvMulti {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_RECV;
+        sqe.opcode = abi::IORING_OP_RECV;
         sqe.fd = self.fd;
-        sqe.flags = abi::SQE_BUFFER_SELECT;
-        sqe.ioprio = abi::RECV_MULTISHOT;
+        sqe.flags = abi::IOSQE_BUFFER_SELECT;
+        sqe.ioprio = abi::IORING_RECV_MULTISHOT;
         if self.pool == PoolKind::Bundles {
-            sqe.ioprio |= abi::RECVSEND_BUNDLE;
+            sqe.ioprio |= abi::IORING_RECVSEND_BUNDLE;
         }
         sqe.buf_index = self.pool.group();
     }

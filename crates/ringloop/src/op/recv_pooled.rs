@@ -33,10 +33,10 @@ impl Operation for RecvPooled {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_RECV;
+        sqe.opcode = abi::IORING_OP_RECV;
         sqe.fd = self.fd;
         sqe.len = self.len_max;
-        sqe.flags = abi::SQE_BUFFER_SELECT;
+        sqe.flags = abi::IOSQE_BUFFER_SELECT;
         sqe.buf_index = PoolKind::Singles.group();
     }
 

@@ -54,7 +54,7 @@ impl Operation for RecvMsg {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_RECVMSG;
+        sqe.opcode = abi::IORING_OP_RECVMSG;
         sqe.fd = self.fd;
         sqe.addr = self.header() as u64;
         sqe.len = 1;

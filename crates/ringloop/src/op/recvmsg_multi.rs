@@ -83,13 +83,13 @@ impl Operation for RecvMsgMulti {
         let header = &mut self.parts.header;
         header.msg_namelen = name_room as libc::socklen_t;
         header.msg_controllen = control_room as _;
-        sqe.opcode = abi::OP_RECVMSG;
+        sqe.opcode = abi::IORING_OP_RECVMSG;
         sqe.fd = self.fd;
         sqe.addr = (&raw mut *header) as u64;
         sqe.len = 1;
         sqe.op_flags = libc::MSG_CMSG_CLOEXEC as u32;
-        sqe.flags = abi::SQE_BUFFER_SELECT;
-        sqe.ioprio = abi::RECV_MULTISHOT;
+        sqe.flags = abi::IOSQE_BUFFER_SELECT;
+        sqe.ioprio = abi::IORING_RECV_MULTISHOT;
         sqe.buf_index = PoolKind::Datagrams.group();
     }
 

@@ -166,7 +166,7 @@ impl RegisteredFd {
         sqe.fd = self.fd;
         if let Some(slot) = &self.slot {
             sqe.fd = slot.index() as i32;
-            sqe.flags |= abi::SQE_FIXED_FILE;
+            sqe.flags |= abi::IOSQE_FIXED_FILE;
         }
     }
 }

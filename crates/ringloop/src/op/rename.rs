@@ -22,7 +22,7 @@ pub struct Rename {
 
 impl Operation for Rename {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_RENAMEAT;
+        sqe.opcode = abi::IORING_OP_RENAMEAT;
         sqe.fd = self.from.0;
         sqe.addr = self.from.1.as_ptr() as u64;
         sqe.len = self.to.0 as u32;

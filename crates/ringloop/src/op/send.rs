@@ -24,7 +24,7 @@ impl Operation for Send {
     #[inline]
     fn prepare(&mut self, sqe: &mut Sqe) {
         let bytes = self.buf.as_slice();
-        sqe.opcode = abi::OP_SEND;
+        sqe.opcode = abi::IORING_OP_SEND;
         sqe.fd = self.fd;
         sqe.addr = bytes.as_ptr() as u64;
         sqe.len = bytes.len().min(i32::MAX as usize) as u32;

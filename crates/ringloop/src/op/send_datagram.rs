@@ -93,7 +93,7 @@ impl Operation for SendDatagram {
 
     fn prepare(&mut self, sqe: &mut Sqe) {
         if self.stage == Stage::AwaitingRoom {
-            sqe.opcode = abi::OP_POLL_ADD;
+            sqe.opcode = abi::IORING_OP_POLL_ADD;
             sqe.fd = self.fd();
             sqe.op_flags = Interest::WRITE.poll_mask();
             return;

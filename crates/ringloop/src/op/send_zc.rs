@@ -100,10 +100,10 @@ impl<S: Operation> Operation for ZeroCopy<S> {
     fn prepare(&mut self, sqe: &mut Sqe) {
         self.send.prepare(sqe);
         sqe.opcode = match sqe.opcode {
-            abi::OP_SEND => abi::OP_SEND_ZC,
-            _ => abi::OP_SENDMSG_ZC,
+            abi::IORING_OP_SEND => abi::IORING_OP_SEND_ZC,
+            _ => abi::IORING_OP_SENDMSG_ZC,
         };
-        sqe.ioprio = abi::SEND_ZC_REPORT_USAGE;
+        sqe.ioprio = abi::IORING_SEND_ZC_REPORT_USAGE;
     }
 
     fn need(&self) -> Need {

@@ -69,7 +69,7 @@ impl Operation for SendMsg {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_SENDMSG;
+        sqe.opcode = abi::IORING_OP_SENDMSG;
         sqe.fd = self.fd;
         sqe.addr = self.header() as u64;
         sqe.len = 1;

@@ -38,7 +38,7 @@ impl Splice {
 
 impl Operation for Splice {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_SPLICE;
+        sqe.opcode = abi::IORING_OP_SPLICE;
         sqe.fd = self.to.0;
         sqe.off = self.to.1.unwrap_or(CURRENT_POSITION);
         sqe.splice_fd_in = self.from.0;

@@ -22,7 +22,7 @@ pub struct Symlink {
 
 impl Operation for Symlink {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_SYMLINKAT;
+        sqe.opcode = abi::IORING_OP_SYMLINKAT;
         sqe.fd = self.dir;
         sqe.addr = self.target.as_ptr() as u64;
         sqe.off = self.path.as_ptr() as u64;

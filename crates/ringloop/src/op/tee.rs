@@ -30,7 +30,7 @@ impl Tee {
 
 impl Operation for Tee {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_TEE;
+        sqe.opcode = abi::IORING_OP_TEE;
         sqe.fd = self.to;
         sqe.splice_fd_in = self.from;
         sqe.len = self.len;

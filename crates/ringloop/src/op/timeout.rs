@@ -42,19 +42,19 @@ impl Operation for Timeout {
         if let Some(limit) = self.limit {
             let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
             self.timespec = [seconds, i64::from(limit.subsec_nanos())];
-            sqe.opcode = abi::OP_LINK_TIMEOUT;
+            sqe.opcode = abi::IORING_OP_LINK_TIMEOUT;
             sqe.fd = -1;
             sqe.addr = (&raw const self.timespec) as u64;
             sqe.len = 1;
             return;
         }
         self.timespec = [(self.deadline_ns / NS) as i64, (self.deadline_ns % NS) as i64];
-        sqe.opcode = abi::OP_TIMEOUT;
+        sqe.opcode = abi::IORING_OP_TIMEOUT;
         sqe.fd = -1;
         sqe.addr = (&raw const self.timespec) as u64;
         sqe.len = 1;
         // Expiry is success, so that a link goes on.
-        sqe.op_flags = abi::TIMEOUT_ABS | abi::TIMEOUT_ETIME_SUCCESS;
+        sqe.op_flags = abi::IORING_TIMEOUT_ABS | abi::IORING_TIMEOUT_ETIME_SUCCESS;
     }
 
     fn need(&self) -> Need {

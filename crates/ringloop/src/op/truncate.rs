@@ -21,7 +21,7 @@ pub struct Truncate {
 
 impl Operation for Truncate {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_FTRUNCATE;
+        sqe.opcode = abi::IORING_OP_FTRUNCATE;
         sqe.fd = self.fd;
         sqe.off = self.len;
     }

@@ -22,7 +22,7 @@ pub struct Unlink {
 
 impl Operation for Unlink {
     fn prepare(&mut self, sqe: &mut Sqe) {
-        sqe.opcode = abi::OP_UNLINKAT;
+        sqe.opcode = abi::IORING_OP_UNLINKAT;
         sqe.fd = self.dir;
         sqe.addr = self.path.as_ptr() as u64;
         sqe.op_flags = self.flags as u32;

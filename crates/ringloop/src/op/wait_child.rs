@@ -17,7 +17,7 @@ pub struct WaitChild {
 impl Operation for WaitChild {
     fn prepare(&mut self, sqe: &mut Sqe) {
         // The fields are those of io_uring_prep_waitid(3); no siginfo is requested.
-        sqe.opcode = abi::OP_WAITID;
+        sqe.opcode = abi::IORING_OP_WAITID;
         sqe.fd = self.pidfd;
         sqe.len = libc::P_PIDFD;
         sqe.splice_fd_in = libc::WEXITED | libc::WNOWAIT;

@@ -33,7 +33,7 @@ impl Operation for Write {
     fn prepare(&mut self, sqe: &mut Sqe) {
         // By address: in a link the bytes may not be there yet.
         let (ptr, len) = self.buf.as_ptr();
-        sqe.opcode = abi::OP_WRITE;
+        sqe.opcode = abi::IORING_OP_WRITE;
         sqe.fd = self.fd;
         sqe.addr = ptr as u64;
         sqe.len = len.min(i32::MAX as usize) as u32;

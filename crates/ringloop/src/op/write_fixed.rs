@@ -29,7 +29,7 @@ impl Operation for WriteFixed {
     fn prepare(&mut self, sqe: &mut Sqe) {
         let len = self.buf.rest().len();
         let from = self.buf.len() - len;
-        self.buf.name(sqe, (abi::OP_WRITE, abi::OP_WRITE_FIXED), from, len);
+        self.buf.name(sqe, (abi::IORING_OP_WRITE, abi::IORING_OP_WRITE_FIXED), from, len);
         self.file.name(sqe);
         sqe.off = self.offset;
     }

@@ -36,7 +36,7 @@ impl Operation for WriteV {
     const EXPOSES_MEMORY: bool = true;
 
     fn prepare(&mut self, sqe: &mut Sqe) {
-        self.vector.prepare(abi::OP_WRITEV, self.fd, self.offset, sqe);
+        self.vector.prepare(abi::IORING_OP_WRITEV, self.fd, self.offset, sqe);
     }
 
     fn need(&self) -> Need {

@@ -142,8 +142,8 @@ impl UringDriver {
 
     pub(super) fn push_cancel(&mut self, key: Key) -> bool {
         let sqe = Sqe {
-            opcode: abi::OP_ASYNC_CANCEL,
-            flags: abi::SQE_CQE_SKIP_SUCCESS,
+            opcode: abi::IORING_OP_ASYNC_CANCEL,
+            flags: abi::IOSQE_CQE_SKIP_SUCCESS,
             fd: -1,
             addr: key.user_data(),
             user_data: KIND_CANCEL << 56,
@@ -154,10 +154,10 @@ impl UringDriver {
 
     pub(super) fn push_cancel_descriptor(&mut self, fd: RawFd) -> bool {
         let sqe = Sqe {
-            opcode: abi::OP_ASYNC_CANCEL,
-            flags: abi::SQE_CQE_SKIP_SUCCESS,
+            opcode: abi::IORING_OP_ASYNC_CANCEL,
+            flags: abi::IOSQE_CQE_SKIP_SUCCESS,
             fd,
-            op_flags: abi::ASYNC_CANCEL_FD | abi::ASYNC_CANCEL_ALL,
+            op_flags: abi::IORING_ASYNC_CANCEL_FD | abi::IORING_ASYNC_CANCEL_ALL,
             user_data: KIND_CANCEL << 56,
             ..Sqe::default()
         };

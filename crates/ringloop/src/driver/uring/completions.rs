@@ -35,7 +35,7 @@ impl UringDriver {
                         return Some(event);
                     }
                 }
-                KIND_WAKE => self.wake_armed = cqe.flags & abi::CQE_F_MORE != 0,
+                KIND_WAKE => self.wake_armed = cqe.flags & abi::IORING_CQE_F_MORE != 0,
                 // A cancel that found nothing: its target had completed.
                 _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
             }
@@ -54,7 +54,7 @@ impl UringDriver {
         let shape = slot.shape();
         // The next operation of its link begins.
         self.may_have_begun |= slot.is(flag::LINKED);
-        let more = cqe.flags & abi::CQE_F_MORE != 0;
+        let more = cqe.flags & abi::IORING_CQE_F_MORE != 0;
         // The common case.
         let mut buffer = match shape {
             Shape::Once => None,
@@ -121,7 +121,7 @@ impl UringDriver {
         if cqe.res <= 0 {
             buffer = None;
         }
-        if cqe.flags & abi::CQE_F_MORE != 0 {
+        if cqe.flags & abi::IORING_CQE_F_MORE != 0 {
             return self.deliver(key, cqe.res, true, buffer);
         }
         let slot = self.table.slot(key)?;

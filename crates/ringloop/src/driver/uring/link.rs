@@ -71,7 +71,7 @@ impl UringDriver {
             };
             let mut sqe = Sqe { user_data: key.user_data(), ..Sqe::default() };
             request.prepare(&mut sqe);
-            sqe.flags |= abi::SQE_IO_LINK;
+            sqe.flags |= abi::IOSQE_IO_LINK;
             entries.push(sqe);
             match request.need() {
                 Need::Ready(fd, _) => named.push((*key, [fd, NO_FD])),
@@ -80,7 +80,7 @@ impl UringDriver {
             }
         }
         if let Some(last) = entries.last_mut() {
-            last.flags &= !abi::SQE_IO_LINK;
+            last.flags &= !abi::IOSQE_IO_LINK;
         }
         if !self.push_linked(&entries) {
             return false;

@@ -1,13 +1,19 @@
-//! The `io_uring` ABI, written out.
+//! The `io_uring` ABI: the kernel's header, by the crate `linux-raw-sys`.
 //!
-//! Owns: the numbers and the structures of `include/uapi/linux/io_uring.h` that the engine uses, a
-//! sentence for each. Called by: the ring and every operation that fills an [`Sqe`]. No code but
-//! accessors.
-//!
-//! The names are the header's without the prefix `IORING_` (`IOSQE_` became `SQE_`). A version in
-//! brackets is the first Linux that has it; without one, it is older than 6.1, which the ring
-//! requires. The tests check every number against the bindings of the `io-uring` crate, and whole
-//! SQEs byte by byte against its builders.
+//! Owns: [`Sqe`] and [`Cqe`], which the header writes with unions and an array without a length; and
+//! its constants in the width of the field that each goes to. Everything else is the crate's, under
+//! the header's name or, for structures, a shorter one. Called by: the ring and every operation that
+//! fills an [`Sqe`]. `io_uring_enter(2)`, `io_uring_setup(2)` and `io_uring_register(2)` say what
+//! each number means.
+
+use linux_raw_sys::io_uring;
+pub use linux_raw_sys::io_uring::{
+    __kernel_timespec as Timespec, io_uring_buf as Buf, io_uring_buf_reg as BufReg,
+    io_uring_getevents_arg as GetEventsArg, io_uring_params as Params,
+    io_uring_probe_op as ProbeOp, io_uring_rsrc_register as RsrcRegister,
+    io_uring_rsrc_update as ResourceUpdate, io_uring_rsrc_update2 as RsrcUpdate2,
+    io_uring_sync_cancel_reg as SyncCancel, *,
+};
 
 /// One request to the kernel: a submission queue entry.
 ///
@@ -23,12 +29,12 @@
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sqe {
-    /// Operation: one of `OP_*`.
+    /// Operation: one of `IORING_OP_*`.
     pub opcode: u8,
-    /// `SQE_*` bits.
+    /// `IOSQE_*` bits.
     pub flags: u8,
-    /// I/O priority of file operations; for sockets the `RECV_*`, `RECVSEND_*`, `SEND_*` and
-    /// `ACCEPT_*` bits.
+    /// I/O priority of file operations; for sockets the bits `IORING_RECV_*`, `IORING_RECVSEND_*`,
+    /// `IORING_SEND_*` and `IORING_ACCEPT_*`.
     pub ioprio: u16,
     /// The descriptor to work on. Read by the kernel at submission, not when the entry is queued.
     pub fd: i32,
@@ -37,14 +43,14 @@ pub struct Sqe {
     pub off: u64,
     /// The buffer, the message header, the address or the timespec; the `user_data` to cancel.
     pub addr: u64,
-    /// Bytes in the buffer, entries in the vector, flags of a poll (`POLL_ADD_*`).
+    /// Bytes in the buffer, entries in the vector, flags of a poll (`IORING_POLL_ADD_*`).
     pub len: u32,
-    /// Flags of the operation itself: `MSG_*`, `SOCK_*`, `TIMEOUT_*`, `ASYNC_CANCEL_*`, the mask of
-    /// a poll.
+    /// Flags of the operation itself: `MSG_*`, `SOCK_*`, `IORING_TIMEOUT_*`,
+    /// `IORING_ASYNC_CANCEL_*`, the mask of a poll.
     pub op_flags: u32,
     /// Comes back unchanged in every completion of the entry.
     pub user_data: u64,
-    /// Index of a registered buffer, or the buffer group where [`SQE_BUFFER_SELECT`] is set.
+    /// Index of a registered buffer, or the buffer group where [`IOSQE_BUFFER_SELECT`] is set.
     pub buf_index: u16,
     /// Registered credentials to act under; 0 is the caller's own.
     pub personality: u16,
@@ -64,20 +70,20 @@ pub struct Cqe {
     pub user_data: u64,
     /// The system call's result; a negative errno on failure.
     pub res: i32,
-    /// `CQE_F_*` bits; the buffer id in the upper half.
+    /// `IORING_CQE_F_*` bits; the buffer id in the upper half.
     pub flags: u32,
 }
 
 impl Cqe {
     /// True if the same entry will complete again. Otherwise it has ended and its memory is free.
     pub const fn more(&self) -> bool {
-        self.flags & CQE_F_MORE != 0
+        self.flags & IORING_CQE_F_MORE != 0
     }
 
     /// Id of the provided buffer that the kernel used.
     pub const fn buffer(&self) -> Option<u16> {
-        if self.flags & CQE_F_BUFFER != 0 {
-            Some((self.flags >> CQE_BUFFER_SHIFT) as u16)
+        if self.flags & IORING_CQE_F_BUFFER != 0 {
+            Some((self.flags >> IORING_CQE_BUFFER_SHIFT) as u16)
         } else {
             None
         }
@@ -85,134 +91,21 @@ impl Cqe {
 
     /// True if the socket holds more bytes than this receive took.
     pub const fn sock_nonempty(&self) -> bool {
-        self.flags & CQE_F_SOCK_NONEMPTY != 0
+        self.flags & IORING_CQE_F_SOCK_NONEMPTY != 0
     }
 
     /// True if the kernel continues to fill the buffer that it used.
     pub const fn buffer_more(&self) -> bool {
-        self.flags & CQE_F_BUF_MORE != 0
+        self.flags & IORING_CQE_F_BUF_MORE != 0
     }
 
     /// True for the second completion of a zero-copy send: the buffer is free now.
     pub const fn notification(&self) -> bool {
-        self.flags & CQE_F_NOTIF != 0
+        self.flags & IORING_CQE_F_NOTIF != 0
     }
 }
 
-/// Offsets of the submission queue's fields, in bytes from the start of the mapping.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SqOffsets {
-    /// First entry the kernel has not taken; written by the kernel.
-    pub head: u32,
-    /// One past the last entry we queued; written by us.
-    pub tail: u32,
-    /// Entries minus one.
-    pub ring_mask: u32,
-    /// Entries.
-    pub ring_entries: u32,
-    /// `SQ_*` bits; written by the kernel.
-    pub flags: u32,
-    /// Entries the kernel refused because their index was bad.
-    pub dropped: u32,
-    /// Indices into the entries, one for each; 0 with [`SETUP_NO_SQARRAY`].
-    pub array: u32,
-    /// Reserved.
-    pub resv1: u32,
-    /// Address of caller-provided queue memory; not used here.
-    pub user_addr: u64,
-}
-
-/// Offsets of the completion queue's fields, in bytes from the start of the mapping.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CqOffsets {
-    /// First entry we have not taken; written by us.
-    pub head: u32,
-    /// One past the last entry the kernel posted; written by the kernel.
-    pub tail: u32,
-    /// Entries minus one.
-    pub ring_mask: u32,
-    /// Entries.
-    pub ring_entries: u32,
-    /// Entries the kernel had to throw away; 0 on every kernel with [`FEAT_NODROP`].
-    pub overflow: u32,
-    /// The entries themselves.
-    pub cqes: u32,
-    /// Flags written by us (eventfd suppression); not used here.
-    pub flags: u32,
-    /// Reserved.
-    pub resv1: u32,
-    /// Address of caller-provided queue memory; not used here.
-    pub user_addr: u64,
-}
-
-/// Parameters of a ring, and what the kernel set up.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Params {
-    /// Submission entries; the kernel rounds up to a power of two.
-    pub sq_entries: u32,
-    /// Completion entries, with [`SETUP_CQSIZE`]; the kernel rounds up to a power of two.
-    pub cq_entries: u32,
-    /// `SETUP_*` bits.
-    pub flags: u32,
-    /// CPU of the polling thread; not used here.
-    pub sq_thread_cpu: u32,
-    /// Milliseconds without an entry after which the polling thread sleeps, with [`SETUP_SQPOLL`].
-    pub sq_thread_idle: u32,
-    /// `FEAT_*` bits; written by the kernel.
-    pub features: u32,
-    /// Ring whose worker threads to share; not used here.
-    pub wq_fd: u32,
-    /// Reserved.
-    pub resv: [u32; 3],
-    /// Layout of the submission queue; written by the kernel.
-    pub sq_off: SqOffsets,
-    /// Layout of the completion queue; written by the kernel.
-    pub cq_off: CqOffsets,
-}
-
-/// A time, in the one form that the ring has on every architecture.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timespec {
-    /// Whole seconds.
-    pub tv_sec: i64,
-    /// Nanoseconds, below 1 000 000 000.
-    pub tv_nsec: i64,
-}
-
-/// Extends `io_uring_enter` by a timeout ([`ENTER_EXT_ARG`]).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GetEventsArg {
-    /// Address of a signal mask for the wait; 0 keeps the thread's.
-    pub sigmask: u64,
-    /// Bytes in the mask.
-    pub sigmask_sz: u32,
-    /// Microseconds to wait for more than one completion ([`FEAT_MIN_TIMEOUT`]); 0 returns at the
-    /// first.
-    pub min_wait_usec: u32,
-    /// Address of a [`Timespec`]; 0 waits without end.
-    pub ts: u64,
-}
-
-/// Whether the kernel has an operation.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProbeOp {
-    /// The operation.
-    pub op: u8,
-    /// Reserved.
-    pub resv: u8,
-    /// [`OP_SUPPORTED`] or nothing.
-    pub flags: u16,
-    /// Reserved.
-    pub resv2: u32,
-}
-
-/// The operations that the kernel has ([`REGISTER_PROBE`]).
+/// The operations that the kernel has ([`IORING_REGISTER_PROBE`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
@@ -228,107 +121,76 @@ pub struct Probe {
     pub ops: [ProbeOp; 256],
 }
 
-/// Registers or drops a registered descriptor ([`REGISTER_RING_FDS`]).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ResourceUpdate {
-    /// Slot; all ones lets the kernel choose, and it writes its choice here.
-    pub offset: u32,
-    /// Reserved.
-    pub resv: u32,
-    /// The descriptor.
-    pub data: u64,
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Sqe>() == size_of::<io_uring_sqe>());
+    assert!(offset_of!(Sqe, fd) == offset_of!(io_uring_sqe, fd));
+    assert!(offset_of!(Sqe, off) == offset_of!(io_uring_sqe, __bindgen_anon_1));
+    assert!(offset_of!(Sqe, addr) == offset_of!(io_uring_sqe, __bindgen_anon_2));
+    assert!(offset_of!(Sqe, len) == offset_of!(io_uring_sqe, len));
+    assert!(offset_of!(Sqe, op_flags) == offset_of!(io_uring_sqe, __bindgen_anon_3));
+    assert!(offset_of!(Sqe, user_data) == offset_of!(io_uring_sqe, user_data));
+    assert!(offset_of!(Sqe, buf_index) == offset_of!(io_uring_sqe, __bindgen_anon_4));
+    assert!(offset_of!(Sqe, splice_fd_in) == offset_of!(io_uring_sqe, __bindgen_anon_5));
+    assert!(offset_of!(Sqe, addr3) == offset_of!(io_uring_sqe, __bindgen_anon_6));
+    assert!(size_of::<Cqe>() == size_of::<io_uring_cqe>());
+    assert!(offset_of!(Cqe, flags) == offset_of!(io_uring_cqe, flags));
+    assert!(offset_of!(Probe, ops) == offset_of!(io_uring_probe, ops));
+};
+
+/// Constants of the header, in the width of the field that they go to.
+macro_rules! narrow {
+    ($width:ty, $from:ident: $($name:ident)+) => {
+        $(
+            /// As in the header.
+            pub const $name: $width = $from::$name as $width;
+        )+
+    };
 }
 
-/// Creates a table of registered files or buffers ([`REGISTER_FILES2`], [`REGISTER_BUFFERS2`]).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RsrcRegister {
-    /// Slots.
-    pub nr: u32,
-    /// [`RSRC_REGISTER_SPARSE`] or nothing.
-    pub flags: u32,
-    /// Reserved.
-    pub resv2: u64,
-    /// Initial contents of the slots; 0 in a sparse table.
-    pub data: u64,
-    /// A number per slot, reported when it is released; 0 is none.
-    pub tags: u64,
+// `Sqe::opcode`
+narrow! {
+    u8, io_uring_op:
+    IORING_OP_NOP IORING_OP_READV IORING_OP_WRITEV IORING_OP_FSYNC IORING_OP_READ_FIXED
+    IORING_OP_WRITE_FIXED IORING_OP_POLL_ADD IORING_OP_POLL_REMOVE IORING_OP_SENDMSG
+    IORING_OP_RECVMSG IORING_OP_TIMEOUT IORING_OP_ACCEPT IORING_OP_ASYNC_CANCEL
+    IORING_OP_LINK_TIMEOUT IORING_OP_CONNECT IORING_OP_FALLOCATE IORING_OP_OPENAT
+    IORING_OP_CLOSE IORING_OP_STATX IORING_OP_READ IORING_OP_WRITE IORING_OP_SEND IORING_OP_RECV
+    IORING_OP_SPLICE IORING_OP_TEE IORING_OP_RENAMEAT IORING_OP_UNLINKAT IORING_OP_MKDIRAT
+    IORING_OP_SYMLINKAT IORING_OP_LINKAT IORING_OP_MSG_RING IORING_OP_SEND_ZC
+    IORING_OP_SENDMSG_ZC IORING_OP_READ_MULTISHOT IORING_OP_WAITID IORING_OP_FUTEX_WAIT
+    IORING_OP_FTRUNCATE
 }
 
-/// Fills or empties slots ([`REGISTER_FILES_UPDATE2`], [`REGISTER_BUFFERS_UPDATE`]).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RsrcUpdate2 {
-    /// First slot.
-    pub offset: u32,
-    /// Reserved.
-    pub resv: u32,
-    /// Descriptors (-1 empties) or `iovec`s (a null one empties), one per slot.
-    pub data: u64,
-    /// As in [`RsrcRegister`].
-    pub tags: u64,
-    /// Slots.
-    pub nr: u32,
-    /// Reserved.
-    pub resv2: u32,
+// `Sqe::ioprio` of sockets
+narrow! {
+    u16, io_uring:
+    IORING_RECVSEND_POLL_FIRST IORING_RECV_MULTISHOT IORING_SEND_ZC_REPORT_USAGE
+    IORING_RECVSEND_BUNDLE IORING_ACCEPT_MULTISHOT
 }
 
-/// Provides one buffer to the kernel: an entry of a buffer ring.
-///
-/// The last two bytes of entry 0 are not reserved: they are the ring's tail.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Buf {
-    /// Where the buffer is.
-    pub addr: u64,
-    /// How many bytes it holds.
-    pub len: u32,
-    /// Its id, which comes back in the completion.
-    pub bid: u16,
-    /// Reserved; in entry 0 the tail of the ring.
-    pub resv: u16,
+narrow! { u16, io_uring: IO_URING_OP_SUPPORTED }
+narrow! { u16, io_uring_register_pbuf_ring_flags: IOU_PBUF_RING_INC }
+narrow! { u64, io_uring: IORING_OFF_SQ_RING IORING_OFF_SQES }
+
+// The first argument of `io_uring_register(2)`
+narrow! {
+    u32, io_uring_register_op:
+    IORING_REGISTER_PROBE IORING_REGISTER_FILES2 IORING_REGISTER_FILES_UPDATE2
+    IORING_REGISTER_BUFFERS2 IORING_REGISTER_BUFFERS_UPDATE IORING_REGISTER_ENABLE_RINGS
+    IORING_REGISTER_RING_FDS IORING_UNREGISTER_RING_FDS IORING_REGISTER_PBUF_RING
+    IORING_UNREGISTER_PBUF_RING IORING_REGISTER_SYNC_CANCEL
 }
 
-/// Registers a buffer ring ([`REGISTER_PBUF_RING`]).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BufReg {
-    /// Where the ring's entries are, page-aligned.
-    pub ring_addr: u64,
-    /// How many; a power of two, at most 32768.
-    pub ring_entries: u32,
-    /// The group's number.
-    pub bgid: u16,
-    /// [`PBUF_RING_INC`] or nothing.
-    pub flags: u16,
-    /// Reserved.
-    pub resv: [u64; 3],
-}
-
-/// Cancels without an SQE ([`REGISTER_SYNC_CANCEL`]).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SyncCancel {
-    /// The `user_data` to match.
-    pub addr: u64,
-    /// The descriptor to match.
-    pub fd: i32,
-    /// `ASYNC_CANCEL_*` bits.
-    pub flags: u32,
-    /// How long to wait for running operations; both fields -1 wait without limit.
-    pub timeout: Timespec,
-    /// The operation to match, with [`ASYNC_CANCEL_OP`].
-    pub opcode: u8,
-    /// Reserved.
-    pub pad: [u8; 7],
-    /// Reserved.
-    pub pad2: [u64; 3],
-}
-
-mod numbers;
-
-pub use numbers::*;
+/// In `Sqe::flags`: `fd` is a slot of the registered files.
+pub const IOSQE_FIXED_FILE: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
+/// Start the next entry when this one has succeeded; cancel it otherwise.
+pub const IOSQE_IO_LINK: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT as u8;
+/// Take the buffer from the group `buf_index`.
+pub const IOSQE_BUFFER_SELECT: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
+/// Post no completion on success.
+pub const IOSQE_CQE_SKIP_SUCCESS: u8 =
+    1 << io_uring_sqe_flags_bit::IOSQE_CQE_SKIP_SUCCESS_BIT as u8;
 
 #[cfg(test)]
 mod tests;

@@ -106,7 +106,7 @@ impl BufferRing {
         count: u16,
         buf_len: u32,
     ) -> io::Result<Self> {
-        Self::register_with(ring, group, count, buf_len, abi::PBUF_RING_INC)
+        Self::register_with(ring, group, count, buf_len, abi::IOU_PBUF_RING_INC)
     }
 
     fn register_with(
@@ -130,11 +130,11 @@ impl BufferRing {
             ring_entries: u32::from(count),
             bgid: group,
             flags,
-            ..BufReg::default()
+            resv: [0; 3],
         };
         let at = (&raw mut argument).cast();
         // SAFETY: B5.
-        unsafe { ring.register(abi::REGISTER_PBUF_RING, at, 1) }?;
+        unsafe { ring.register(abi::IORING_REGISTER_PBUF_RING, at, 1) }?;
         let offer = Offer { slot: 0, is_offered: false, filled: 0 };
         let mut this = Self {
             entries,
@@ -201,7 +201,7 @@ impl BufferRing {
             let id = self.offered_at(slot.wrapping_add(ahead) & (self.count - 1));
             let part = Cqe {
                 res: left,
-                flags: abi::CQE_F_BUFFER | u32::from(id) << abi::CQE_BUFFER_SHIFT,
+                flags: abi::IORING_CQE_F_BUFFER | u32::from(id) << abi::IORING_CQE_BUFFER_SHIFT,
                 ..*cqe
             };
             // SAFETY: this function's contract: the bundle has filled this buffer too.
@@ -281,10 +281,11 @@ impl BufferRing {
     /// # Errors
     /// `ENOENT`, `EINVAL` if it is not registered with this ring; the memory is freed all the same.
     pub fn unregister(self, ring: &Ring) -> io::Result<()> {
-        let mut argument = BufReg { bgid: self.group, ..BufReg::default() };
+        let mut argument =
+            BufReg { ring_addr: 0, ring_entries: 0, bgid: self.group, flags: 0, resv: [0; 3] };
         let at = (&raw mut argument).cast();
         // SAFETY: B3, B5.
-        unsafe { ring.register(abi::UNREGISTER_PBUF_RING, at, 1) }?;
+        unsafe { ring.register(abi::IORING_UNREGISTER_PBUF_RING, at, 1) }?;
         Ok(())
     }
 }

@@ -7,50 +7,37 @@ use super::abi::{self, Params, Probe};
 use super::refusal::{Cause, Refusal};
 use std::fmt;
 
+/// Numbers of the header with their names, by the kernel that has them first.
+macro_rules! since {
+    ($($version:literal: $($name:ident)+)+) => {
+        &[$($((abi::$name, stringify!($name), $version),)+)+]
+    };
+}
+
 /// Feature bits that the queues and the drivers are built on; all of them are older than 6.1.
-const REQUIRED_BITS: [(u32, &str, &str); 7] = [
-    (abi::FEAT_SINGLE_MMAP, "IORING_FEAT_SINGLE_MMAP", "5.4"),
-    (abi::FEAT_NODROP, "IORING_FEAT_NODROP", "5.5"),
-    (abi::FEAT_SUBMIT_STABLE, "IORING_FEAT_SUBMIT_STABLE", "5.5"),
-    (abi::FEAT_RW_CUR_POS, "IORING_FEAT_RW_CUR_POS", "5.6"),
-    (abi::FEAT_FAST_POLL, "IORING_FEAT_FAST_POLL", "5.7"),
-    (abi::FEAT_EXT_ARG, "IORING_FEAT_EXT_ARG", "5.11"),
-    (abi::FEAT_CQE_SKIP, "IORING_FEAT_CQE_SKIP", "5.17"),
-];
+const REQUIRED_BITS: &[(u32, &str, &str)] = since! {
+    "5.4": IORING_FEAT_SINGLE_MMAP
+    "5.5": IORING_FEAT_NODROP IORING_FEAT_SUBMIT_STABLE
+    "5.6": IORING_FEAT_RW_CUR_POS
+    "5.7": IORING_FEAT_FAST_POLL
+    "5.11": IORING_FEAT_EXT_ARG
+    "5.17": IORING_FEAT_CQE_SKIP
+};
 
 /// Operations that the drivers use without a check.
-const REQUIRED_OPERATIONS: [(u8, &str, &str); 30] = [
-    (abi::OP_NOP, "IORING_OP_NOP", "5.1"),
-    (abi::OP_POLL_ADD, "IORING_OP_POLL_ADD", "5.1"),
-    (abi::OP_POLL_REMOVE, "IORING_OP_POLL_REMOVE", "5.1"),
-    (abi::OP_SENDMSG, "IORING_OP_SENDMSG", "5.3"),
-    (abi::OP_RECVMSG, "IORING_OP_RECVMSG", "5.3"),
-    (abi::OP_TIMEOUT, "IORING_OP_TIMEOUT", "5.4"),
-    (abi::OP_ACCEPT, "IORING_OP_ACCEPT", "5.5"),
-    (abi::OP_ASYNC_CANCEL, "IORING_OP_ASYNC_CANCEL", "5.5"),
-    (abi::OP_CONNECT, "IORING_OP_CONNECT", "5.5"),
-    (abi::OP_CLOSE, "IORING_OP_CLOSE", "5.6"),
-    (abi::OP_READ, "IORING_OP_READ", "5.6"),
-    (abi::OP_WRITE, "IORING_OP_WRITE", "5.6"),
-    (abi::OP_SEND, "IORING_OP_SEND", "5.6"),
-    (abi::OP_RECV, "IORING_OP_RECV", "5.6"),
-    (abi::OP_READV, "IORING_OP_READV", "5.1"),
-    (abi::OP_WRITEV, "IORING_OP_WRITEV", "5.1"),
-    (abi::OP_FSYNC, "IORING_OP_FSYNC", "5.1"),
-    (abi::OP_READ_FIXED, "IORING_OP_READ_FIXED", "5.1"),
-    (abi::OP_WRITE_FIXED, "IORING_OP_WRITE_FIXED", "5.1"),
-    (abi::OP_LINK_TIMEOUT, "IORING_OP_LINK_TIMEOUT", "5.5"),
-    (abi::OP_FALLOCATE, "IORING_OP_FALLOCATE", "5.6"),
-    (abi::OP_OPENAT, "IORING_OP_OPENAT", "5.6"),
-    (abi::OP_STATX, "IORING_OP_STATX", "5.6"),
-    (abi::OP_SPLICE, "IORING_OP_SPLICE", "5.7"),
-    (abi::OP_TEE, "IORING_OP_TEE", "5.8"),
-    (abi::OP_RENAMEAT, "IORING_OP_RENAMEAT", "5.11"),
-    (abi::OP_UNLINKAT, "IORING_OP_UNLINKAT", "5.11"),
-    (abi::OP_MKDIRAT, "IORING_OP_MKDIRAT", "5.15"),
-    (abi::OP_SYMLINKAT, "IORING_OP_SYMLINKAT", "5.15"),
-    (abi::OP_LINKAT, "IORING_OP_LINKAT", "5.15"),
-];
+const REQUIRED_OPERATIONS: &[(u8, &str, &str)] = since! {
+    "5.1": IORING_OP_NOP IORING_OP_POLL_ADD IORING_OP_POLL_REMOVE IORING_OP_READV IORING_OP_WRITEV
+        IORING_OP_FSYNC IORING_OP_READ_FIXED IORING_OP_WRITE_FIXED
+    "5.3": IORING_OP_SENDMSG IORING_OP_RECVMSG
+    "5.4": IORING_OP_TIMEOUT
+    "5.5": IORING_OP_ACCEPT IORING_OP_ASYNC_CANCEL IORING_OP_CONNECT IORING_OP_LINK_TIMEOUT
+    "5.6": IORING_OP_CLOSE IORING_OP_READ IORING_OP_WRITE IORING_OP_SEND IORING_OP_RECV
+        IORING_OP_FALLOCATE IORING_OP_OPENAT IORING_OP_STATX
+    "5.7": IORING_OP_SPLICE
+    "5.8": IORING_OP_TEE
+    "5.11": IORING_OP_RENAMEAT IORING_OP_UNLINKAT
+    "5.15": IORING_OP_MKDIRAT IORING_OP_SYMLINKAT IORING_OP_LINKAT
+};
 
 /// An optional feature of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,19 +77,19 @@ enum Evidence {
 }
 
 const OPTIONAL: [(Feature, &str, Evidence); 12] = [
-    (Feature::NoSqarray, "no-sqarray", Evidence::SetupFlag(abi::SETUP_NO_SQARRAY)),
-    (Feature::NoIowait, "no-iowait", Evidence::Bit(abi::FEAT_NO_IOWAIT)),
-    (Feature::MinTimeout, "min-timeout", Evidence::Bit(abi::FEAT_MIN_TIMEOUT)),
-    (Feature::RecvsendBundle, "recvsend-bundle", Evidence::Bit(abi::FEAT_RECVSEND_BUNDLE)),
-    (Feature::RegisteredRegister, "reg-reg-ring", Evidence::Bit(abi::FEAT_REG_REG_RING)),
-    (Feature::SendZeroCopy, "send-zc", Evidence::Operation(abi::OP_SENDMSG_ZC)),
-    (Feature::MsgRing, "msg-ring", Evidence::Operation(abi::OP_MSG_RING)),
-    (Feature::ReadMultishot, "read-multishot", Evidence::Operation(abi::OP_READ_MULTISHOT)),
-    (Feature::Waitid, "waitid", Evidence::Operation(abi::OP_WAITID)),
-    (Feature::Futex, "futex", Evidence::Operation(abi::OP_FUTEX_WAIT)),
-    (Feature::Ftruncate, "ftruncate", Evidence::Operation(abi::OP_FTRUNCATE)),
+    (Feature::NoSqarray, "no-sqarray", Evidence::SetupFlag(abi::IORING_SETUP_NO_SQARRAY)),
+    (Feature::NoIowait, "no-iowait", Evidence::Bit(abi::IORING_FEAT_NO_IOWAIT)),
+    (Feature::MinTimeout, "min-timeout", Evidence::Bit(abi::IORING_FEAT_MIN_TIMEOUT)),
+    (Feature::RecvsendBundle, "recvsend-bundle", Evidence::Bit(abi::IORING_FEAT_RECVSEND_BUNDLE)),
+    (Feature::RegisteredRegister, "reg-reg-ring", Evidence::Bit(abi::IORING_FEAT_REG_REG_RING)),
+    (Feature::SendZeroCopy, "send-zc", Evidence::Operation(abi::IORING_OP_SENDMSG_ZC)),
+    (Feature::MsgRing, "msg-ring", Evidence::Operation(abi::IORING_OP_MSG_RING)),
+    (Feature::ReadMultishot, "read-multishot", Evidence::Operation(abi::IORING_OP_READ_MULTISHOT)),
+    (Feature::Waitid, "waitid", Evidence::Operation(abi::IORING_OP_WAITID)),
+    (Feature::Futex, "futex", Evidence::Operation(abi::IORING_OP_FUTEX_WAIT)),
+    (Feature::Ftruncate, "ftruncate", Evidence::Operation(abi::IORING_OP_FTRUNCATE)),
     // It has no bit: use that of the release in which completions are in order.
-    (Feature::IncrementalBuffers, "incremental-buffers", Evidence::Bit(abi::FEAT_NO_IOWAIT)),
+    (Feature::IncrementalBuffers, "incremental-buffers", Evidence::Bit(abi::IORING_FEAT_NO_IOWAIT)),
 ];
 
 /// The optional features of this kernel.
@@ -113,12 +100,12 @@ impl Features {
     /// Compares the kernel's features with the tables; the first missing required feature is
     /// the refusal.
     pub(super) fn read(params: &Params, probe: &Probe) -> Result<Self, Refusal> {
-        for (bit, missing, since) in REQUIRED_BITS {
+        for &(bit, missing, since) in REQUIRED_BITS {
             if params.features & bit == 0 {
                 return Err(Refusal { cause: Cause::TooOld { missing, since } });
             }
         }
-        for (operation, missing, since) in REQUIRED_OPERATIONS {
+        for &(operation, missing, since) in REQUIRED_OPERATIONS {
             if !supported(probe, operation) {
                 return Err(Refusal { cause: Cause::TooOld { missing, since } });
             }
@@ -147,7 +134,8 @@ impl Features {
 }
 
 fn supported(probe: &Probe, operation: u8) -> bool {
-    operation < probe.ops_len && probe.ops[usize::from(operation)].flags & abi::OP_SUPPORTED != 0
+    operation < probe.ops_len
+        && probe.ops[usize::from(operation)].flags & abi::IO_URING_OP_SUPPORTED != 0
 }
 
 impl fmt::Display for Features {
@@ -188,9 +176,9 @@ mod tests {
     fn what_is_taken_away_is_not_listed_and_nothing_else_changes() {
         let all = features(&OldKernel::default());
         let fewer = features(&OldKernel {
-            missing_features: abi::FEAT_NO_IOWAIT,
-            missing_operations: vec![abi::OP_MSG_RING],
-            refused_flags: abi::SETUP_NO_SQARRAY,
+            missing_features: abi::IORING_FEAT_NO_IOWAIT,
+            missing_operations: vec![abi::IORING_OP_MSG_RING],
+            refused_flags: abi::IORING_SETUP_NO_SQARRAY,
             ..OldKernel::default()
         });
         let gone =

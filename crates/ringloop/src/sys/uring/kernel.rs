@@ -7,10 +7,10 @@
 //! - **K1** A pointer handed to the kernel is to a live local, or covered by the caller's contract.
 //! - **K2** A non-negative return of `io_uring_setup` is a fresh descriptor that nothing else owns,
 //!   closed on exec.
-//! - **K3** All-zero bytes are a valid [`Probe`]: it holds only integers.
+//! - **K3** A structure that is [`Integers`] holds only integers, so all-zero bytes are a valid one.
 
 use super::super::check;
-use super::abi::{self, Params, Probe};
+use super::abi::{self, Params, Probe, SyncCancel};
 use super::refusal::Facts;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -42,7 +42,7 @@ impl Kernel for Linux {
     fn probe(&self, ring: &OwnedFd, probe: &mut Probe) -> io::Result<()> {
         let (at, count) = ((&raw mut *probe).cast(), probe.ops.len() as u32);
         // SAFETY: K1: room for `count` entries.
-        unsafe { register(ring.as_raw_fd(), abi::REGISTER_PROBE, at, count) }?;
+        unsafe { register(ring.as_raw_fd(), abi::IORING_REGISTER_PROBE, at, count) }?;
         Ok(())
     }
 
@@ -59,8 +59,21 @@ impl Kernel for Linux {
     }
 }
 
-/// An empty buffer for [`Kernel::probe`].
-pub(super) fn empty_probe() -> Probe {
+/// A structure of the kernel that holds only integers.
+///
+/// # Safety
+/// It does.
+pub(super) unsafe trait Integers {}
+
+// SAFETY: K3.
+unsafe impl Integers for Probe {}
+// SAFETY: K3.
+unsafe impl Integers for Params {}
+// SAFETY: K3.
+unsafe impl Integers for SyncCancel {}
+
+/// A structure with zeros in all its fields.
+pub(super) fn zeroed<T: Integers>() -> T {
     // SAFETY: K3.
     unsafe { std::mem::zeroed() }
 }
@@ -154,7 +167,7 @@ impl Kernel for OldKernel {
         }
         Linux.probe(ring, probe)?;
         for &operation in &self.missing_operations {
-            probe.ops[usize::from(operation)].flags &= !abi::OP_SUPPORTED;
+            probe.ops[usize::from(operation)].flags &= !abi::IO_URING_OP_SUPPORTED;
         }
         Ok(())
     }
@@ -173,18 +186,18 @@ mod tests {
     use super::*;
 
     fn disabled_ring() -> OwnedFd {
-        let flags = abi::SETUP_R_DISABLED;
-        Linux.setup(1, &mut Params { flags, ..Params::default() }).unwrap()
+        let flags = abi::IORING_SETUP_R_DISABLED;
+        Linux.setup(1, &mut Params { flags, ..zeroed() }).unwrap()
     }
 
     #[test]
     fn k1_a_disabled_ring_can_be_probed_but_not_entered() {
         let ring = disabled_ring();
         assert_eq!(Linux.enter_disabled(&ring).raw_os_error(), Some(libc::EBADFD));
-        let mut probe = empty_probe();
+        let mut probe: Probe = zeroed();
         Linux.probe(&ring, &mut probe).unwrap();
-        assert!(probe.ops_len > abi::OP_SENDMSG_ZC);
-        assert_eq!(probe.ops[usize::from(abi::OP_RECV)].op, abi::OP_RECV);
+        assert!(probe.ops_len > abi::IORING_OP_SENDMSG_ZC);
+        assert_eq!(probe.ops[usize::from(abi::IORING_OP_RECV)].op, abi::IORING_OP_RECV);
     }
 
     #[test]
@@ -197,7 +210,7 @@ mod tests {
 
     #[test]
     fn k3_an_empty_probe_supports_nothing() {
-        let probe = empty_probe();
+        let probe: Probe = zeroed();
         assert_eq!((probe.last_op, probe.ops_len), (0, 0));
         assert!(probe.ops.iter().all(|operation| operation.flags == 0));
     }

@@ -84,7 +84,7 @@ pub struct Ring {
     cq: Completion,
     features: Features,
     enter_fd: RawFd,
-    /// Bits for every enter: [`abi::ENTER_REGISTERED_RING`] once registered.
+    /// Bits for every enter: [`abi::IORING_ENTER_REGISTERED_RING`] once registered.
     enter_flags: u32,
     /// Bits for an enter that asks for events.
     wait_flags: u32,
@@ -111,23 +111,24 @@ struct Registered {
 
 impl Ring {
     pub(super) fn map(Created { fd, params, features }: Created) -> io::Result<Self> {
-        let queues = Mapping::of_fd(fd.as_raw_fd(), queues_len(&params), abi::OFF_SQ_RING)?;
+        let queues = Mapping::of_fd(fd.as_raw_fd(), queues_len(&params), abi::IORING_OFF_SQ_RING)?;
         let entries_len = params.sq_entries as usize * size_of::<Sqe>();
-        let entries = Mapping::of_fd(fd.as_raw_fd(), entries_len, abi::OFF_SQES)?;
+        let entries = Mapping::of_fd(fd.as_raw_fd(), entries_len, abi::IORING_OFF_SQES)?;
         let (Some(sq), Some(cq)) =
             (Submission::locate(&queues, &entries, &params), Completion::locate(&queues, &params))
         else {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         };
-        let no_iowait = if features.has(Feature::NoIowait) { abi::ENTER_NO_IOWAIT } else { 0 };
+        let no_iowait =
+            if features.has(Feature::NoIowait) { abi::IORING_ENTER_NO_IOWAIT } else { 0 };
         Ok(Self {
             sq,
             cq,
             features,
             enter_fd: fd.as_raw_fd(),
             enter_flags: 0,
-            wait_flags: abi::ENTER_GETEVENTS | abi::ENTER_EXT_ARG | no_iowait,
-            polling: params.flags & abi::SETUP_SQPOLL != 0,
+            wait_flags: abi::IORING_ENTER_GETEVENTS | abi::IORING_ENTER_EXT_ARG | no_iowait,
+            polling: params.flags & abi::IORING_SETUP_SQPOLL != 0,
             registered: None,
             #[cfg(test)]
             takes_at_most: u32::MAX,
@@ -148,16 +149,16 @@ impl Ring {
     /// `EBADFD` if it is enabled already.
     pub fn enable(&mut self) -> io::Result<()> {
         // SAFETY: R5: this opcode takes no argument.
-        unsafe { self.register(abi::REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }
+        unsafe { self.register(abi::IORING_REGISTER_ENABLE_RINGS, ptr::null_mut(), 0) }
             .map_err(closed_under_us)?;
         let mut update =
             abi::ResourceUpdate { offset: u32::MAX, data: self.fd.as_raw_fd() as u64, resv: 0 };
         let at = (&raw mut update).cast();
         // SAFETY: R5: one update, which the kernel reads and writes during the call.
-        if let Ok(1) = unsafe { self.register(abi::REGISTER_RING_FDS, at, 1) } {
+        if let Ok(1) = unsafe { self.register(abi::IORING_REGISTER_RING_FDS, at, 1) } {
             self.registered = Some(Registered { slot: update.offset, thread: thread_id() });
             self.enter_fd = update.offset as RawFd;
-            self.enter_flags = abi::ENTER_REGISTERED_RING;
+            self.enter_flags = abi::IORING_ENTER_REGISTERED_RING;
         }
         Ok(())
     }
@@ -269,7 +270,7 @@ impl Ring {
         // The tail's store must be visible before the flags are read: the thread sets its flag,
         // then checks the tail once more, and goes to sleep.
         fence(Ordering::SeqCst);
-        self.pending() > 0 && self.sq.flags.load() & abi::SQ_NEED_WAKEUP != 0
+        self.pending() > 0 && self.sq.flags.load() & abi::IORING_SQ_NEED_WAKEUP != 0
     }
 
     /// Submits what is queued, runs completions, and waits for `want` of them.
@@ -281,13 +282,13 @@ impl Ring {
     /// # Errors
     /// As [`Ring::submit`].
     pub fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
-        let mut argument = GetEventsArg::default();
+        let mut argument = GetEventsArg { sigmask: 0, sigmask_sz: 0, min_wait_usec: 0, ts: 0 };
         let mut want = want;
         let time;
         match timeout {
             Some(Duration::ZERO) => want = 0,
             Some(timeout) if want > 0 => {
-                time = Timespec::from(timeout.min(TIMEOUT_MAX));
+                time = timespec(timeout.min(TIMEOUT_MAX));
                 argument.ts = &raw const time as u64;
             }
             _ => {}
@@ -300,7 +301,7 @@ impl Ring {
         let mut flags = enter_flags | self.wait_flags;
         if self.polling {
             if self.needs_wakeup() {
-                flags |= abi::ENTER_SQ_WAKEUP;
+                flags |= abi::IORING_ENTER_SQ_WAKEUP;
             } else if want == 0 && !self.needs_enter() {
                 return Ok(());
             }
@@ -328,7 +329,8 @@ impl Ring {
     /// The last completion of a request, without taking it. Costs about 1 ns for each queued
     /// completion; no system call.
     pub fn peek(&self, user_data: u64) -> Option<Cqe> {
-        self.waiting().find(|cqe| cqe.user_data == user_data && cqe.flags & abi::CQE_F_MORE == 0)
+        self.waiting()
+            .find(|cqe| cqe.user_data == user_data && cqe.flags & abi::IORING_CQE_F_MORE == 0)
     }
 
     /// The queued completions, oldest first, without taking them.
@@ -349,7 +351,7 @@ impl Ring {
 
     /// True if completions are pending in the kernel, which only [`Ring::enter`] delivers.
     pub fn needs_enter(&self) -> bool {
-        self.sq.flags.load() & (abi::SQ_TASKRUN | abi::SQ_CQ_OVERFLOW) != 0
+        self.sq.flags.load() & (abi::IORING_SQ_TASKRUN | abi::IORING_SQ_CQ_OVERFLOW) != 0
     }
 
     /// Cancels every request in flight; their completions still come.
@@ -362,12 +364,12 @@ impl Ring {
     pub fn sync_cancel_all(&self) -> io::Result<()> {
         let mut cancel = abi::SyncCancel {
             fd: -1,
-            flags: abi::ASYNC_CANCEL_ANY | abi::ASYNC_CANCEL_ALL,
-            ..Default::default()
+            flags: abi::IORING_ASYNC_CANCEL_ANY | abi::IORING_ASYNC_CANCEL_ALL,
+            ..kernel::zeroed()
         };
         let at = (&raw mut cancel).cast();
         // SAFETY: R5.
-        match unsafe { self.register(abi::REGISTER_SYNC_CANCEL, at, 1) } {
+        match unsafe { self.register(abi::IORING_REGISTER_SYNC_CANCEL, at, 1) } {
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ETIME | libc::EALREADY | libc::EINTR) => Ok(()),
                 _ => Err(error),
@@ -425,10 +427,10 @@ impl Drop for Ring {
         if let Some(Registered { slot, thread }) = self.registered
             && thread == thread_id()
         {
-            let mut update = abi::ResourceUpdate { offset: slot, ..Default::default() };
+            let mut update = abi::ResourceUpdate { offset: slot, resv: 0, data: 0 };
             let at = (&raw mut update).cast();
             // SAFETY: R5, R7. After a failure the slot lives until the end of the thread.
-            let _ = unsafe { self.register(abi::UNREGISTER_RING_FDS, at, 1) };
+            let _ = unsafe { self.register(abi::IORING_UNREGISTER_RING_FDS, at, 1) };
         }
     }
 }
@@ -459,13 +461,11 @@ fn thread_id() -> libc::pid_t {
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-impl From<Duration> for Timespec {
-    /// Saturates if the seconds do not fit, 292 billion years away.
-    fn from(duration: Duration) -> Self {
-        Self {
-            tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(duration.subsec_nanos()),
-        }
+/// Saturates if the seconds do not fit, 292 billion years away.
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }
 

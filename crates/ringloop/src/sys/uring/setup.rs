@@ -36,18 +36,19 @@ pub struct Config {
 }
 
 /// Flags of 6.1. `TASKRUN_FLAG` is for [`super::Ring::needs_enter`].
-const FLAGS: u32 = abi::SETUP_SUBMIT_ALL
-    | abi::SETUP_SINGLE_ISSUER
-    | abi::SETUP_DEFER_TASKRUN
-    | abi::SETUP_TASKRUN_FLAG
-    | abi::SETUP_CQSIZE
-    | abi::SETUP_CLAMP
-    | abi::SETUP_R_DISABLED;
+const FLAGS: u32 = abi::IORING_SETUP_SUBMIT_ALL
+    | abi::IORING_SETUP_SINGLE_ISSUER
+    | abi::IORING_SETUP_DEFER_TASKRUN
+    | abi::IORING_SETUP_TASKRUN_FLAG
+    | abi::IORING_SETUP_CQSIZE
+    | abi::IORING_SETUP_CLAMP
+    | abi::IORING_SETUP_R_DISABLED;
 
 /// The same without the flags for the submitting thread, which a polling thread replaces; the
 /// kernel refuses both together.
-const POLLING_FLAGS: u32 =
-    FLAGS & !(abi::SETUP_DEFER_TASKRUN | abi::SETUP_TASKRUN_FLAG) | abi::SETUP_SQPOLL;
+const POLLING_FLAGS: u32 = FLAGS
+    & !(abi::IORING_SETUP_DEFER_TASKRUN | abi::IORING_SETUP_TASKRUN_FLAG)
+    | abi::IORING_SETUP_SQPOLL;
 
 /// A ring that has passed every check, neither mapped nor enabled.
 pub(super) struct Created {
@@ -65,7 +66,7 @@ pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Re
         }
         refuse(Step::Setup, &error)
     })?;
-    let mut probe = kernel::empty_probe();
+    let mut probe = kernel::zeroed();
     kernel.probe(&fd, &mut probe).map_err(|error| refuse(Step::Probe, &error))?;
     let features = Features::read(&params, &probe)?;
     let entered = kernel.enter_disabled(&fd);
@@ -101,11 +102,11 @@ fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Param
             // The kernel refuses a completion queue that is smaller than the submission queue.
             cq_entries: config.cq_entries.max(sq_entries),
             sq_thread_idle: u32::try_from(idle).unwrap_or(u32::MAX),
-            ..Params::default()
+            ..kernel::zeroed()
         };
         kernel.setup(sq_entries, &mut params).map(|fd| (fd, params))
     };
-    match ask(flags | abi::SETUP_NO_SQARRAY) {
+    match ask(flags | abi::IORING_SETUP_NO_SQARRAY) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ask(flags),
         answer => answer,
     }
@@ -130,13 +131,13 @@ mod tests {
         let config = Config { polling: Some(std::time::Duration::from_micros(1_500)), ..CONFIG };
         let created = create(&config, &Linux).unwrap();
         assert_eq!(created.params.flags & POLLING_FLAGS, POLLING_FLAGS);
-        assert_eq!(created.params.flags & abi::SETUP_DEFER_TASKRUN, 0);
+        assert_eq!(created.params.flags & abi::IORING_SETUP_DEFER_TASKRUN, 0);
         assert_eq!(created.params.sq_thread_idle, 2);
     }
 
     #[test]
     fn a_refused_polling_thread_is_named_and_not_the_ring() {
-        let kernel = OldKernel { refused_flags: abi::SETUP_SQPOLL, ..OldKernel::default() };
+        let kernel = OldKernel { refused_flags: abi::IORING_SETUP_SQPOLL, ..OldKernel::default() };
         let config = Config { polling: Some(std::time::Duration::ZERO), ..CONFIG };
         let refusal = create(&config, &kernel).err().unwrap();
         assert_eq!(refusal.cause, Cause::Polling(libc::EINVAL));
@@ -146,9 +147,10 @@ mod tests {
 
     #[test]
     fn a_kernel_before_6_6_gets_an_index_array_and_all_other_flags() {
-        let kernel = OldKernel { refused_flags: abi::SETUP_NO_SQARRAY, ..OldKernel::default() };
+        let kernel =
+            OldKernel { refused_flags: abi::IORING_SETUP_NO_SQARRAY, ..OldKernel::default() };
         let created = create(&CONFIG, &kernel).unwrap();
-        assert_eq!(created.params.flags & (FLAGS | abi::SETUP_NO_SQARRAY), FLAGS);
+        assert_eq!(created.params.flags & (FLAGS | abi::IORING_SETUP_NO_SQARRAY), FLAGS);
         assert_ne!(created.params.sq_off.array, 0);
     }
 }

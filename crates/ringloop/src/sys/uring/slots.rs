@@ -28,15 +28,15 @@ pub enum Table {
 impl Table {
     const fn register(self) -> u32 {
         match self {
-            Self::Files => abi::REGISTER_FILES2,
-            Self::Buffers => abi::REGISTER_BUFFERS2,
+            Self::Files => abi::IORING_REGISTER_FILES2,
+            Self::Buffers => abi::IORING_REGISTER_BUFFERS2,
         }
     }
 
     const fn update(self) -> u32 {
         match self {
-            Self::Files => abi::REGISTER_FILES_UPDATE2,
-            Self::Buffers => abi::REGISTER_BUFFERS_UPDATE,
+            Self::Files => abi::IORING_REGISTER_FILES_UPDATE2,
+            Self::Buffers => abi::IORING_REGISTER_BUFFERS_UPDATE,
         }
     }
 }
@@ -79,8 +79,13 @@ impl Slots {
     /// # Errors
     /// `EMFILE` for more files than the process may have open; `EBUSY` if the ring has one.
     pub fn new(ring: &Ring, table: Table, count: u32) -> io::Result<Self> {
-        let mut argument =
-            RsrcRegister { nr: count, flags: abi::RSRC_REGISTER_SPARSE, ..RsrcRegister::default() };
+        let mut argument = RsrcRegister {
+            nr: count,
+            flags: abi::IORING_RSRC_REGISTER_SPARSE,
+            resv2: 0,
+            data: 0,
+            tags: 0,
+        };
         let (at, len) = ((&raw mut argument).cast(), size_of::<RsrcRegister>() as u32);
         // SAFETY: G1.
         unsafe { ring.register(table.register(), at, len) }?;
@@ -135,7 +140,7 @@ impl Slots {
     }
 
     fn update(&self, ring: &Ring, index: u32, data: u64) -> io::Result<()> {
-        let mut argument = RsrcUpdate2 { offset: index, data, nr: 1, ..RsrcUpdate2::default() };
+        let mut argument = RsrcUpdate2 { offset: index, resv: 0, data, tags: 0, nr: 1, resv2: 0 };
         let (at, len) = ((&raw mut argument).cast(), size_of::<RsrcUpdate2>() as u32);
         // SAFETY: G1; `data` is the address of a live local of the callers above.
         unsafe { ring.register(self.table.update(), at, len) }?;
@@ -175,8 +180,8 @@ mod tests {
         let file = files.put_file(&ring, writer.as_raw_fd()).unwrap().unwrap();
         let buffer = buffers.put_buffer(&ring, &mut memory).unwrap().unwrap();
         let sqe = Sqe {
-            opcode: abi::OP_WRITE_FIXED,
-            flags: abi::SQE_FIXED_FILE,
+            opcode: abi::IORING_OP_WRITE_FIXED,
+            flags: abi::IOSQE_FIXED_FILE,
             fd: file.index() as i32,
             addr: memory.as_ptr() as u64 + 1,
             len: 4,

@@ -38,8 +38,8 @@ fn fixture_of(
 impl Fixture {
     fn arm(&mut self, ioprio: u16) {
         let sqe = Sqe {
-            opcode: OP_RECV,
-            flags: SQE_BUFFER_SELECT,
+            opcode: IORING_OP_RECV,
+            flags: IOSQE_BUFFER_SELECT,
             ioprio,
             fd: self.far.as_raw_fd(),
             buf_index: GROUP,
@@ -76,7 +76,7 @@ impl Fixture {
 #[test]
 fn b1_every_buffer_is_aligned_and_as_long_as_asked() {
     let mut fixture = fixture(4, 100);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     for fill in 0..8_u8 {
         let cqe = fixture.send(&[fill; 100]);
         assert!(cqe.more() && cqe.res == 100);
@@ -93,7 +93,7 @@ fn b1_every_buffer_is_aligned_and_as_long_as_asked() {
 #[test]
 fn b2_a_claimed_buffer_is_not_written_until_it_is_dropped() {
     let mut fixture = fixture(2, 64);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     let one = fixture.send(b"one");
     let two = fixture.send(b"two");
     let (one, two) = (fixture.claim(&one).unwrap(), fixture.claim(&two).unwrap());
@@ -107,7 +107,7 @@ fn b2_a_claimed_buffer_is_not_written_until_it_is_dropped() {
     let address = two.as_ptr();
     drop(two);
     fixture.buffers.collect();
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     let third = fixture.next();
     let third = fixture.claim(&third).unwrap();
     assert_eq!((third.as_ptr(), &*third), (address, &b"three"[..]));
@@ -117,7 +117,7 @@ fn b2_a_claimed_buffer_is_not_written_until_it_is_dropped() {
 #[test]
 fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
     let mut fixture = fixture(8, 64);
-    fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
+    fixture.arm(IORING_RECV_MULTISHOT | IORING_RECVSEND_BUNDLE);
     let mut expected = 0_u8;
     let mut held = Vec::new();
     for round in 0..40_usize {
@@ -131,7 +131,7 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
                 // Dropped out of order, so that the ring's order is not that of the ids.
                 held.drain(..).for_each(drop);
                 fixture.buffers.collect();
-                fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
+                fixture.arm(IORING_RECV_MULTISHOT | IORING_RECVSEND_BUNDLE);
                 continue;
             }
             // SAFETY: each completion of this ring is claimed once.
@@ -146,7 +146,7 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
             }
             assert_eq!(came - before, left);
             if !cqe.more() {
-                fixture.arm(RECV_MULTISHOT | RECVSEND_BUNDLE);
+                fixture.arm(IORING_RECV_MULTISHOT | IORING_RECVSEND_BUNDLE);
             }
             if held.len() > 5 {
                 held.drain(..3).for_each(drop);
@@ -161,7 +161,7 @@ fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
 #[cfg_attr(debug_assertions, should_panic(expected = "not the kernel's"))]
 fn b2_a_buffer_is_claimed_once() {
     let mut fixture = fixture(2, 64);
-    let forged = Cqe { flags: CQE_F_BUFFER, ..Cqe::default() };
+    let forged = Cqe { flags: IORING_CQE_F_BUFFER, ..Cqe::default() };
     let held = fixture.claim(&forged).unwrap();
     assert!(fixture.claim(&forged).is_none());
     assert_eq!(fixture.buffers.offered_count(), 1);
@@ -174,7 +174,7 @@ fn b2_a_dropped_buffer_is_offered_once() {
     let before = fixture.buffers.next;
     fixture.buffers.collect();
     assert_eq!(fixture.buffers.next, before);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     drop(fixture.receive(b"x"));
     assert!(fixture.buffers.has_returned());
     fixture.buffers.collect();
@@ -186,7 +186,8 @@ fn b2_a_dropped_buffer_is_offered_once() {
 #[test]
 fn b2_ids_out_of_range_are_ignored() {
     let mut fixture = fixture(2, 64);
-    let forged = Cqe { flags: CQE_F_BUFFER | 9 << CQE_BUFFER_SHIFT, ..Cqe::default() };
+    let forged =
+        Cqe { flags: IORING_CQE_F_BUFFER | 9 << IORING_CQE_BUFFER_SHIFT, ..Cqe::default() };
     assert!(fixture.claim(&forged).is_none());
     // SAFETY: it names no buffer.
     assert!(unsafe { fixture.buffers.claim_bundle(&forged) }.is_empty());
@@ -195,7 +196,7 @@ fn b2_ids_out_of_range_are_ignored() {
 #[test]
 fn b2_a_held_buffer_is_not_offered_meanwhile() {
     let mut fixture = fixture(2, 64);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     let kept = fixture.receive(b"kept").1.unwrap();
     for fill in 0..6_u8 {
         // Only the other buffer is offered.
@@ -220,7 +221,7 @@ fn b2_a_held_buffer_is_not_offered_meanwhile() {
 #[test]
 fn b1_a_held_buffer_outlives_its_ring() {
     let mut fixture = fixture(2, 64);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     let kept = fixture.receive(b"later").1.unwrap();
     drop(fixture);
     assert_eq!(&*kept, b"later");
@@ -229,7 +230,7 @@ fn b1_a_held_buffer_outlives_its_ring() {
 #[test]
 fn b2_pieces_of_one_buffer_keep_their_bytes_while_it_is_filled() {
     let mut fixture = fixture_of(2, 64, BufferRing::register_incremental);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     let one = fixture.receive(b"one").1.unwrap();
     let two = fixture.receive(b"second").1.unwrap();
     let three = fixture.receive(&[b'3'; 30]).1.unwrap();
@@ -241,7 +242,7 @@ fn b2_pieces_of_one_buffer_keep_their_bytes_while_it_is_filled() {
 #[test]
 fn b2_a_buffer_is_reused_once_it_has_ended_and_no_piece_is_held() {
     let mut fixture = fixture_of(2, 16, BufferRing::register_incremental);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     let (_, first) = fixture.receive(b"0123456789");
     let (count, rest) = fixture.receive(b"abcdef");
     assert_eq!(count, 6, "the buffer is full");
@@ -275,7 +276,7 @@ fn b3_unregistering_frees_the_group_for_another() {
 #[test]
 fn b4_the_tail_beside_entry_0_survives_many_rounds() {
     let mut fixture = fixture(1, 64);
-    fixture.arm(RECV_MULTISHOT);
+    fixture.arm(IORING_RECV_MULTISHOT);
     for round in 0..70_000_u32 {
         let cqe = fixture.send(&round.to_ne_bytes());
         let buffer = fixture.claim(&cqe).unwrap();
@@ -283,7 +284,7 @@ fn b4_the_tail_beside_entry_0_survives_many_rounds() {
         drop(buffer);
         fixture.buffers.collect();
         if !cqe.more() {
-            fixture.arm(RECV_MULTISHOT);
+            fixture.arm(IORING_RECV_MULTISHOT);
         }
     }
 }

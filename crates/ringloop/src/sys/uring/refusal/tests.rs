@@ -141,7 +141,7 @@ fn a_kernel_without_io_uring_is_named() {
 #[test]
 fn a_kernel_before_6_1_is_too_old_by_its_flags() {
     let refusal = refused(&OldKernel {
-        refused_flags: abi::SETUP_NO_SQARRAY | abi::SETUP_DEFER_TASKRUN,
+        refused_flags: abi::IORING_SETUP_NO_SQARRAY | abi::IORING_SETUP_DEFER_TASKRUN,
         ..OldKernel::default()
     });
     assert!(matches!(refusal.cause, Cause::TooOld { since: "6.1", .. }));
@@ -151,10 +151,10 @@ fn a_kernel_before_6_1_is_too_old_by_its_flags() {
 #[test]
 fn a_missing_feature_is_named() {
     for (bit, name) in [
-        (abi::FEAT_EXT_ARG, "IORING_FEAT_EXT_ARG"),
-        (abi::FEAT_NODROP, "IORING_FEAT_NODROP"),
-        (abi::FEAT_SINGLE_MMAP, "IORING_FEAT_SINGLE_MMAP"),
-        (abi::FEAT_CQE_SKIP, "IORING_FEAT_CQE_SKIP"),
+        (abi::IORING_FEAT_EXT_ARG, "IORING_FEAT_EXT_ARG"),
+        (abi::IORING_FEAT_NODROP, "IORING_FEAT_NODROP"),
+        (abi::IORING_FEAT_SINGLE_MMAP, "IORING_FEAT_SINGLE_MMAP"),
+        (abi::IORING_FEAT_CQE_SKIP, "IORING_FEAT_CQE_SKIP"),
     ] {
         let refusal = refused(&OldKernel { missing_features: bit, ..OldKernel::default() });
         assert_says(&refusal, name, "run on Linux 6.1 or later");
@@ -164,9 +164,9 @@ fn a_missing_feature_is_named() {
 #[test]
 fn a_missing_operation_is_named() {
     for (operation, name) in [
-        (abi::OP_RECV, "IORING_OP_RECV"),
-        (abi::OP_ACCEPT, "IORING_OP_ACCEPT"),
-        (abi::OP_ASYNC_CANCEL, "IORING_OP_ASYNC_CANCEL"),
+        (abi::IORING_OP_RECV, "IORING_OP_RECV"),
+        (abi::IORING_OP_ACCEPT, "IORING_OP_ACCEPT"),
+        (abi::IORING_OP_ASYNC_CANCEL, "IORING_OP_ASYNC_CANCEL"),
     ] {
         let kernel = OldKernel { missing_operations: vec![operation], ..OldKernel::default() };
         assert_says(&refused(&kernel), name, "run on Linux 6.1 or later");

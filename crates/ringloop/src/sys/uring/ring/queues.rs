@@ -86,7 +86,7 @@ impl Submission {
         let count = params.sq_entries;
         let last = (count as usize).checked_sub(1)? * size_of::<Sqe>();
         entries.locate::<Sqe>(last)?;
-        if params.flags & abi::SETUP_NO_SQARRAY == 0 {
+        if params.flags & abi::IORING_SETUP_NO_SQARRAY == 0 {
             for index in 0..count {
                 word(off.array + index * size_of::<u32>() as u32)?.store(index);
             }
@@ -124,7 +124,7 @@ impl Completion {
 /// Both queues are in one mapping; which of them ends later depends on the sizes.
 pub(super) fn queues_len(params: &Params) -> usize {
     let completions = params.cq_entries as usize * size_of::<Cqe>();
-    let indices = match params.flags & abi::SETUP_NO_SQARRAY {
+    let indices = match params.flags & abi::IORING_SETUP_NO_SQARRAY {
         0 => params.sq_off.array as usize + params.sq_entries as usize * size_of::<u32>(),
         _ => 0,
     };

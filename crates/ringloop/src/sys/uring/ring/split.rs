@@ -41,29 +41,29 @@ impl Ring {
         }
         let head = self.sq.next.wrapping_sub(pending);
         let mut begun = self.sq.read(head.wrapping_sub(1));
-        if begun.flags & abi::SQE_IO_LINK == 0 {
+        if begun.flags & abi::IOSQE_IO_LINK == 0 {
             return None;
         }
         // So that the next call does not find it.
-        begun.flags &= !abi::SQE_IO_LINK;
+        begun.flags &= !abi::IOSQE_IO_LINK;
         self.sq.rewrite(head.wrapping_sub(1), begun);
         let mut split = Split {
             begun: begun.user_data,
             lost: Vec::new(),
-            lost_timeout: self.sq.read(head).opcode == abi::OP_LINK_TIMEOUT,
+            lost_timeout: self.sq.read(head).opcode == abi::IORING_OP_LINK_TIMEOUT,
         };
         for ahead in 0..pending {
             let at = head.wrapping_add(ahead);
             let lost = self.sq.read(at);
             split.lost.push(lost.user_data);
             let nothing = Sqe {
-                opcode: abi::OP_NOP,
-                flags: abi::SQE_CQE_SKIP_SUCCESS,
+                opcode: abi::IORING_OP_NOP,
+                flags: abi::IOSQE_CQE_SKIP_SUCCESS,
                 user_data: stand_in,
                 ..Sqe::default()
             };
             self.sq.rewrite(at, nothing);
-            if lost.flags & abi::SQE_IO_LINK == 0 {
+            if lost.flags & abi::IOSQE_IO_LINK == 0 {
                 break;
             }
         }

@@ -26,7 +26,7 @@ fn enabled() -> Ring {
 }
 
 fn nop(user_data: u64) -> Sqe {
-    Sqe { opcode: OP_NOP, user_data, ..Sqe::default() }
+    Sqe { opcode: IORING_OP_NOP, user_data, ..Sqe::default() }
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn memory_that_comes_back_in_time_is_no_refusal() {
 /// Completes when `fd` is readable.
 fn poll(fd: RawFd, user_data: u64) -> Sqe {
     let op_flags = Interest::READ.poll_mask();
-    Sqe { opcode: OP_POLL_ADD, fd, op_flags, user_data, ..Sqe::default() }
+    Sqe { opcode: IORING_OP_POLL_ADD, fd, op_flags, user_data, ..Sqe::default() }
 }
 
 /// Pushes an entry that names no memory, or memory that outlives its last completion.
@@ -92,7 +92,7 @@ fn r1_every_slot_carries_its_entry_also_when_the_indices_wrap() {
 
 #[test]
 fn r1_every_slot_carries_its_entry_also_through_an_index_array() {
-    let kernel = OldKernel { refused_flags: SETUP_NO_SQARRAY, ..OldKernel::default() };
+    let kernel = OldKernel { refused_flags: IORING_SETUP_NO_SQARRAY, ..OldKernel::default() };
     let mut ring = Ring::new_with(&CONFIG, &kernel).unwrap();
     assert!(!ring.features().has(Feature::NoSqarray));
     ring.enable().unwrap();
@@ -215,7 +215,7 @@ fn r4_a_cancelled_request_still_completes_and_then_leaves_its_memory_alone() {
     let mut ring = enabled();
     let addr = buffer.as_mut_ptr() as u64;
     let fd = far.as_raw_fd();
-    push(&mut ring, Sqe { opcode: OP_RECV, fd, addr, len: 16, ..Sqe::default() }).unwrap();
+    push(&mut ring, Sqe { opcode: IORING_OP_RECV, fd, addr, len: 16, ..Sqe::default() }).unwrap();
     ring.enter(0, None).unwrap();
     assert_eq!(ring.pop(), None);
     ring.sync_cancel_all().unwrap();
@@ -427,7 +427,7 @@ fn r2_a_polled_ring_is_served_without_a_call_and_woken_from_its_sleep() {
 #[test]
 fn r8_the_rest_of_a_link_is_taken_back_once_and_does_nothing() {
     let mut ring = enabled();
-    let link = |user_data| Sqe { flags: abi::SQE_IO_LINK, ..nop(user_data) };
+    let link = |user_data| Sqe { flags: abi::IOSQE_IO_LINK, ..nop(user_data) };
     for sqe in [link(1), link(2), link(3), nop(4), nop(5)] {
         push(&mut ring, sqe).unwrap();
     }
@@ -446,7 +446,7 @@ fn r8_the_rest_of_a_link_is_taken_back_once_and_does_nothing() {
 #[test]
 fn r8_a_submission_that_ends_between_links_splits_none() {
     let mut ring = enabled();
-    let link = |user_data| Sqe { flags: abi::SQE_IO_LINK, ..nop(user_data) };
+    let link = |user_data| Sqe { flags: abi::IOSQE_IO_LINK, ..nop(user_data) };
     for sqe in [link(1), nop(2), link(3), nop(4)] {
         push(&mut ring, sqe).unwrap();
     }
