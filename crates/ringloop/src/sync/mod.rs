@@ -10,7 +10,6 @@
 //! |---|---|---|
 //! | the state is | behind a lock that is held for a few instructions | in a cell |
 //! | handles are | `Arc`, [`Send`] where the values are | `Rc` |
-//! | an uncontended `Mutex` costs | two exchanges of a byte | two of a cell |
 //! | a send to a waiting receiver costs | a lock, and a notification if that loop sleeps | a push on two queues |
 //!
 //! Waiters are served first in, first out (`waiters`). Every wait is cancel safe: the grant of a dropped
@@ -56,98 +55,62 @@ mod waiters;
 
 pub use place::{AnyThread, OneThread, Place};
 
-/// A lock for a value that tasks on several threads change, which may be held across `await`.
-pub type Mutex<T> = mutex::Mutex<T, AnyThread>;
-/// Permits that tasks on several threads acquire and release.
-pub type Semaphore = semaphore::Semaphore<AnyThread>;
-/// Notifies tasks on any thread.
-pub type Notify = notify::Notify<AnyThread>;
 pub use mutex::MutexGuard;
 pub use notify::Notified;
 pub use semaphore::{Acquire, Permit};
 
-/// Channels of many senders and one receiver, between threads.
-pub mod mpsc {
-    use super::{AnyThread, channel};
-    pub use channel::{SendError, TryRecvError, TrySendError};
+/// The types of a place.
+macro_rules! types_of {
+    ($place:ident) => {
+        /// A lock for a value that tasks change, which may be held across `await`.
+        pub type Mutex<T> = $crate::sync::mutex::Mutex<T, $crate::sync::$place>;
+        /// Permits that tasks acquire and release.
+        pub type Semaphore = $crate::sync::semaphore::Semaphore<$crate::sync::$place>;
+        /// Notifies tasks.
+        pub type Notify = $crate::sync::notify::Notify<$crate::sync::$place>;
 
-    /// Sends to a channel; a clone sends to the same channel.
-    pub type Sender<T> = channel::Sender<T, AnyThread>;
-    /// Receives from a channel.
-    pub type Receiver<T> = channel::Receiver<T, AnyThread>;
+        /// Channels of many senders and one receiver.
+        pub mod mpsc {
+            pub use channel::{SendError, TryRecvError, TrySendError};
+            use $crate::sync::{channel, semaphore, $place};
 
-    /// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
-    pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-        channel::channel(capacity)
-    }
+            /// Sends to a channel; a clone sends to the same channel.
+            pub type Sender<T> = channel::Sender<T, $place>;
+            /// Receives from a channel.
+            pub type Receiver<T> = channel::Receiver<T, $place>;
 
-    /// A channel whose senders never wait. Bound its values by other means.
-    pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-        channel::channel(super::semaphore::PERMITS_MAX)
-    }
+            /// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
+            pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+                channel::channel(capacity)
+            }
+
+            /// A channel whose senders never wait. Bound its values by other means.
+            pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+                channel::channel(semaphore::PERMITS_MAX)
+            }
+        }
+
+        /// Channels for one value.
+        pub mod oneshot {
+            pub use once::Dropped;
+            use $crate::sync::{once, $place};
+
+            /// Sends the value.
+            pub type Sender<T> = once::Sender<T, $place>;
+            /// Waits for the value.
+            pub type Receiver<T> = once::Receiver<T, $place>;
+
+            /// A channel for one value.
+            pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+                once::channel()
+            }
+        }
+    };
 }
 
-/// Channels for one value, between threads.
-pub mod oneshot {
-    use super::{AnyThread, once};
-    pub use once::Dropped;
-
-    /// Sends the value.
-    pub type Sender<T> = once::Sender<T, AnyThread>;
-    /// Waits for the value.
-    pub type Receiver<T> = once::Receiver<T, AnyThread>;
-
-    /// A channel for one value.
-    pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-        once::channel()
-    }
-}
+types_of!(AnyThread);
 
 /// The same for one thread: no lock, and not `Send`.
 pub mod local {
-    use super::{OneThread, mutex, notify, semaphore};
-
-    /// A lock for a value that tasks of one thread change, which may be held across `await`.
-    pub type Mutex<T> = mutex::Mutex<T, OneThread>;
-    /// Permits that tasks of one thread acquire and release.
-    pub type Semaphore = semaphore::Semaphore<OneThread>;
-    /// Notifies tasks of one thread.
-    pub type Notify = notify::Notify<OneThread>;
-
-    /// Channels of many senders and one receiver, on one thread.
-    pub mod mpsc {
-        use super::super::{OneThread, channel, semaphore};
-        pub use channel::{SendError, TryRecvError, TrySendError};
-
-        /// Sends to a channel; a clone sends to the same channel.
-        pub type Sender<T> = channel::Sender<T, OneThread>;
-        /// Receives from a channel.
-        pub type Receiver<T> = channel::Receiver<T, OneThread>;
-
-        /// A channel for at most `capacity` values (at least 1): a sender waits while it is full.
-        pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-            channel::channel(capacity)
-        }
-
-        /// A channel whose senders never wait. Bound its values by other means.
-        pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-            channel::channel(semaphore::PERMITS_MAX)
-        }
-    }
-
-    /// Channels for one value, on one thread.
-    pub mod oneshot {
-        use super::super::{OneThread, once};
-        pub use once::Dropped;
-
-        /// Sends the value.
-        pub type Sender<T> = once::Sender<T, OneThread>;
-        /// Waits for the value.
-        pub type Receiver<T> = once::Receiver<T, OneThread>;
-
-        /// A channel for one value.
-        pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-            once::channel()
-        }
-    }
+    types_of!(OneThread);
 }

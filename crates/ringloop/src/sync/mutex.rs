@@ -1,35 +1,20 @@
-//! A lock whose waiters are tasks: a word of three states, and a line of waiters.
+//! A lock whose waiters are tasks: one permit, and the value that its holder owns.
 //!
 //! Owns: the value. There is no poisoning: a task that panics unlocks.
 //!
-//! ```text
-//!   FREE ──────── lock ───────▶ HELD ◀── unlock: hand over to the last waiter ── AWAITED
-//!    ▲                           │ └──── a waiter enters the line ──────────────▶  │ ▲
-//!    ├───────── unlock ──────────┘                                                 │ └─ unlock: hand over
-//!    └───────── unlock: the line is empty again ───────────────────────────────────┘    to the next
-//! ```
-//! The lock is handed over along the line, so it is free only without waiters. Without contention it
-//! costs one exchange of the word each way.
-//!
 //! # Invariants
-//! 1. The holder has changed the word from `FREE`, or was granted the lock in the line. It owns the value
-//!    until it changes the word back or hands the lock over.
-//! 2. The word becomes `AWAITED`, and is changed from it, under the line's cell only.
+//! 1. The holder of the permit owns the value until it gives the permit back.
 
 use super::place::{AnyThread, Place};
-use super::waiters::{Ticket, Waiters};
+use super::semaphore::Permits;
+use super::waiters::Ticket;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-
-const FREE: u8 = 0;
-const HELD: u8 = 1;
-/// Held, and a waiter is or was in the line.
-const AWAITED: u8 = 2;
+use std::task::{Context, Poll};
 
 /// A value under a lock; see [`crate::sync::Mutex`] and [`crate::sync::local::Mutex`].
 ///
@@ -59,8 +44,7 @@ const AWAITED: u8 = 2;
 /// may_be_shared(lock.try_lock());
 /// ```
 pub struct Mutex<T, P: Place> {
-    word: P::Word,
-    line: P::Cell<Waiters>,
+    permits: P::Cell<Permits>,
     value: UnsafeCell<T>,
     stays: PhantomData<P::Shared<()>>,
 }
@@ -71,12 +55,8 @@ unsafe impl<T: Send> Sync for Mutex<T, AnyThread> {}
 impl<T, P: Place> Mutex<T, P> {
     /// An unlocked mutex.
     pub fn new(value: T) -> Self {
-        Self {
-            word: P::word(FREE),
-            line: P::cell(Waiters::default()),
-            value: UnsafeCell::new(value),
-            stays: PhantomData,
-        }
+        let permits = P::cell(Permits::new(1));
+        Self { permits, value: UnsafeCell::new(value), stays: PhantomData }
     }
 
     /// Locks the mutex; waiters are served first in, first out.
@@ -84,15 +64,12 @@ impl<T, P: Place> Mutex<T, P> {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves the line.
     pub async fn lock(&self) -> MutexGuard<'_, T, P> {
-        match self.try_lock() {
-            Some(guard) => guard,
-            None => Locking::new(self).await,
-        }
+        Locking { mutex: self, ticket: None }.await
     }
 
     /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T, P>> {
-        P::exchange(&self.word, FREE, HELD).then(|| self.guard())
+        P::with(&self.permits, |permits| permits.try_take(1)).then(|| self.guard())
     }
 
     /// Returns the value.
@@ -100,63 +77,9 @@ impl<T, P: Place> Mutex<T, P> {
         self.value.into_inner()
     }
 
-    /// For the holder of the lock (invariant 1).
+    /// For the holder of the permit (invariant 1).
     fn guard(&self) -> MutexGuard<'_, T, P> {
         MutexGuard { mutex: self, value: PhantomData }
-    }
-
-    /// Takes the lock, or enters the line and sets `ticket`.
-    fn poll_lock(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        P::with(&self.line, |line| {
-            let Some(place) = *ticket else {
-                let is_taken = self.take_or_mark_awaited();
-                if !is_taken {
-                    *ticket = Some(line.push(waker, 1));
-                }
-                return is_taken;
-            };
-            let is_granted = line.poll(place, waker);
-            if is_granted {
-                line.leave(place);
-                *ticket = None;
-            }
-            is_granted
-        })
-    }
-
-    /// Takes the lock, or sets the word to `AWAITED`; under the line's cell.
-    fn take_or_mark_awaited(&self) -> bool {
-        loop {
-            if P::exchange(&self.word, FREE, HELD) {
-                return true;
-            }
-            // Until then the holder may unlock at any moment.
-            if P::exchange(&self.word, HELD, AWAITED) || P::look(&self.word) == AWAITED {
-                return false;
-            }
-        }
-    }
-
-    fn unlock(&self) {
-        if !P::exchange(&self.word, HELD, FREE) {
-            self.hand_over();
-        }
-    }
-
-    /// Hands the lock to the first waiter, or frees it.
-    #[cold]
-    fn hand_over(&self) {
-        let next = P::with(&self.line, |line| {
-            let next = line.grant(1);
-            if line.is_empty() {
-                let word = if next.is_some() { HELD } else { FREE };
-                P::exchange(&self.word, AWAITED, word);
-            }
-            next
-        });
-        if let Some(waker) = next {
-            waker.wake();
-        }
     }
 }
 
@@ -166,18 +89,12 @@ struct Locking<'a, T, P: Place> {
     ticket: Option<Ticket>,
 }
 
-impl<'a, T, P: Place> Locking<'a, T, P> {
-    fn new(mutex: &'a Mutex<T, P>) -> Self {
-        Self { mutex, ticket: None }
-    }
-}
-
 impl<'a, T, P: Place> Future for Locking<'a, T, P> {
     type Output = MutexGuard<'a, T, P>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mutex = self.mutex;
-        if mutex.poll_lock(&mut self.ticket, cx.waker()) {
+        let (mutex, ticket) = (self.mutex, &mut self.ticket);
+        if P::with(&mutex.permits, |permits| permits.poll_take(1, ticket, cx.waker())) {
             Poll::Ready(mutex.guard())
         } else {
             Poll::Pending
@@ -188,10 +105,7 @@ impl<'a, T, P: Place> Future for Locking<'a, T, P> {
 impl<T, P: Place> Drop for Locking<'_, T, P> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let granted = P::with(&self.mutex.line, |line| line.leave(ticket));
-            if granted > 0 {
-                self.mutex.unlock();
-            }
+            P::with(&self.mutex.permits, |permits| permits.leave(ticket)).wake();
         }
     }
 }
@@ -221,15 +135,14 @@ impl<'a, T: 'a, P: Place> DerefMut for MutexGuard<'a, T, P> {
 
 impl<'a, T: 'a, P: Place> Drop for MutexGuard<'a, T, P> {
     fn drop(&mut self) {
-        self.mutex.unlock();
+        P::with(&self.mutex.permits, |permits| permits.give(1)).wake();
     }
 }
 
 impl<T, P: Place> fmt::Debug for Mutex<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex")
-            .field("is_free", &(P::look(&self.word) == FREE))
-            .finish_non_exhaustive()
+        let is_free = P::with(&self.permits, |permits| permits.free() > 0);
+        f.debug_struct("Mutex").field("is_free", &is_free).finish_non_exhaustive()
     }
 }
 
@@ -245,7 +158,7 @@ mod loom_tests {
     use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use loom::thread;
     use std::sync::Arc;
-    use std::task::Wake;
+    use std::task::{Wake, Waker};
 
     struct Flag(AtomicBool);
 
@@ -261,7 +174,7 @@ mod loom_tests {
     fn count_under(mutex: &Counted) {
         let woken = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
-        let mut locking = Locking::new(mutex);
+        let mut locking = Locking { mutex, ticket: None };
         let mut poll = || Pin::new(&mut locking).poll(&mut Context::from_waker(&waker));
         let guard = match poll() {
             Poll::Ready(guard) => guard,
@@ -309,7 +222,7 @@ mod loom_tests {
     #[test]
     fn dropped_wait_hands_the_lock_over() {
         model(2, |mutex| {
-            let mut locking = Locking::new(mutex);
+            let mut locking = Locking { mutex, ticket: None };
             let waker = Waker::from(Arc::new(Flag(AtomicBool::new(false))));
             drop(Pin::new(&mut locking).poll(&mut Context::from_waker(&waker)));
         });
