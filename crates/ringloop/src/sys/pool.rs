@@ -17,10 +17,13 @@
 //!   puts the buffer on the list of returned ones, once.
 
 use super::memory::Mapping;
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
 use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Receiving to an odd offset makes the copy four times slower on Zen 3 and 4.
@@ -217,7 +220,7 @@ impl BufferPool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::collections::HashSet;
@@ -301,5 +304,76 @@ mod tests {
         let all: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         let distinct: HashSet<_> = all.iter().map(|buffer| buffer.as_ptr()).collect();
         assert_eq!((all.len(), distinct.len()), (32, 32));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+
+    const COUNT: usize = 2;
+
+    /// Stands for the memory of each buffer: loom reports an access that races with another.
+    struct Contents([UnsafeCell<()>; COUNT]);
+
+    // SAFETY: loom checks each access.
+    unsafe impl Sync for Contents {}
+
+    /// Two threads read and drop what they are handed, while the owner writes to buffers that came
+    /// back, hands each out once more and drops it. Each buffer of `expected` comes back once for
+    /// each time that it was handed out.
+    fn model(hand_out: fn(&Arc<PoolMemory>) -> [PoolBuffer; 2], expected: &'static [u16]) {
+        loom::model(move || {
+            let memory = PoolMemory::new(COUNT as u16, 64).expect("memory");
+            let contents = Arc::new(Contents([UnsafeCell::new(()), UnsafeCell::new(())]));
+            let readers = hand_out(&memory).map(|buffer| {
+                let contents = Arc::clone(&contents);
+                thread::spawn(move || {
+                    let index = buffer.start / buffer.memory.stride;
+                    contents.0[index as usize].with(|_| ());
+                    drop(buffer);
+                })
+            });
+            let collect = || {
+                let mut returned = Vec::new();
+                memory.collect(|index| {
+                    contents.0[usize::from(index)].with_mut(|_| ());
+                    returned.push(index);
+                });
+                returned
+            };
+            let early = collect();
+            for index in &early {
+                // SAFETY: the buffer came back, and is handed out whole.
+                drop(unsafe { memory.hand_out(*index, 0, 64, false) });
+            }
+            for reader in readers {
+                reader.join().expect("no panic");
+            }
+            let mut all = collect();
+            all.sort_unstable();
+            assert_eq!(all, expected, "after {early:?}");
+        });
+    }
+
+    #[test]
+    fn p2_each_buffer_comes_back_once_and_after_its_last_read() {
+        // SAFETY: whole buffers, each handed out once.
+        let whole = |memory: &Arc<PoolMemory>| {
+            [0, 1].map(|index| unsafe { memory.hand_out(index, 0, 64, false) })
+        };
+        model(whole, &[0, 1]);
+    }
+
+    #[test]
+    fn p2_a_buffer_in_parts_comes_back_once_and_after_the_last_read_of_each() {
+        let parts = |memory: &Arc<PoolMemory>| {
+            // SAFETY: the parts are inside buffer 1, and disjoint.
+            [(0, true), (32, false)]
+                .map(|(start, more)| unsafe { memory.hand_out(1, start, 32, more) })
+        };
+        model(parts, &[1]);
     }
 }
