@@ -6,53 +6,18 @@
 use crate::driver::{Call, RoomWaiter};
 use crate::executor::runtime::local::Local;
 use crate::executor::task::error::JoinError;
+use crate::executor::task::remote::{self, RemoteJoinHandle};
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-
-/// Shared by the call's thread and the future.
-struct Shared<T> {
-    result: Option<Result<T, JoinError>>,
-    waker: Option<Waker>,
-}
-
-/// Stores the result, or `Cancelled` if the call was dropped without having run.
-struct Reply<T>(Arc<Mutex<Shared<T>>>);
-
-impl<T> Reply<T> {
-    fn send(&self, result: Result<T, JoinError>) {
-        let mut shared = lock(&self.0);
-        if shared.result.is_none() {
-            shared.result = Some(result);
-        }
-        let waker = shared.waker.take();
-        drop(shared);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl<T> Drop for Reply<T> {
-    fn drop(&mut self) {
-        self.send(Err(JoinError::Cancelled));
-    }
-}
-
-fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
-    // Nothing can panic while the lock is held.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The result of [`spawn_blocking`]. Dropping it detaches the call, or drops a call that still
 /// waits for room in the queue.
 #[must_use = "the result of the call is lost without it"]
 pub struct Blocking<T> {
-    shared: Arc<Mutex<Shared<T>>>,
+    result: RemoteJoinHandle<T>,
     /// The call, if the queue was full: retried when there is room.
     waiting: Option<(Local, Call)>,
     /// Its entry among the waiters for room.
@@ -92,13 +57,12 @@ impl<T> fmt::Debug for Blocking<T> {
 /// Outside of a runtime.
 #[track_caller]
 pub fn spawn_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
-    let reply = Reply(Arc::clone(&shared));
+    let (settle, result) = remote::pair();
     let call = Box::new(move || {
         let result = catch_unwind(AssertUnwindSafe(call));
-        reply.send(result.map_err(JoinError::Panicked));
+        settle.finish(result.map_err(JoinError::Panicked));
     });
-    let mut blocking = Blocking { shared, waiting: None, waiter: None };
+    let mut blocking = Blocking { result, waiting: None, waiter: None };
     blocking.start(Local::current(), call, None);
     blocking
 }
@@ -110,20 +74,15 @@ impl<T> Blocking<T> {
         match pool.call(call, asks) {
             Ok(()) => self.waiter = None,
             Err((call, None)) => self.waiting = Some((local, call)),
-            Err((call, Some(error))) => self.refuse(call, error),
+            Err((call, Some(error))) => {
+                self.result.refuse(match error.raw_os_error() {
+                    Some(libc::ECANCELED) => JoinError::Cancelled,
+                    _ => JoinError::Refused(error),
+                });
+                // Last: it settles as cancelled what has no result.
+                drop(call);
+            }
         }
-    }
-
-    fn refuse(&self, call: Call, error: io::Error) {
-        let result = match error.raw_os_error() {
-            Some(libc::ECANCELED) => JoinError::Cancelled,
-            _ => JoinError::Refused(error),
-        };
-        let mut shared = lock(&self.shared);
-        shared.result = Some(Err(result));
-        drop(shared);
-        // Last: its reply finds a result.
-        drop(call);
     }
 }
 
@@ -134,11 +93,6 @@ impl<T> Future for Blocking<T> {
         if let Some((local, call)) = self.waiting.take() {
             self.start(local, call, Some(cx.waker()));
         }
-        let mut shared = lock(&self.shared);
-        if let Some(result) = shared.result.take() {
-            return Poll::Ready(result);
-        }
-        shared.waker = Some(cx.waker().clone());
-        Poll::Pending
+        Pin::new(&mut self.result).poll(cx)
     }
 }

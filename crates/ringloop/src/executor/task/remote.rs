@@ -1,7 +1,7 @@
 //! The result of a task, for any thread.
 //!
 //! Owns: [`RemoteJoinHandle`] and its other end. Called by: `workers` (which starts tasks on other
-//! threads). The task's future stays on its own thread.
+//! threads), `blocking` (calls on pool threads). The task's future stays on its own thread.
 //!
 //! A lock instead of atomics: it is taken once when the task ends, and once per poll of the handle.
 
@@ -36,6 +36,22 @@ impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // The state is consistent at any point.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores the result; only the first one counts.
+    fn finish(&self, result: Result<T, JoinError>) {
+        let waiter = {
+            let mut state = self.lock();
+            state.task = None;
+            if !matches!(state.outcome, Outcome::Pending) {
+                return;
+            }
+            state.outcome = Outcome::Ready(result);
+            state.waiter.take()
+        };
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
     }
 }
 
@@ -72,18 +88,7 @@ pub(crate) fn pair<T>() -> (Settle<T>, RemoteJoinHandle<T>) {
 impl<T> Settle<T> {
     /// Stores the result; only the first one counts.
     pub fn finish(&self, result: Result<T, JoinError>) {
-        let waiter = {
-            let mut state = self.shared.lock();
-            state.task = None;
-            if !matches!(state.outcome, Outcome::Pending) {
-                return;
-            }
-            state.outcome = Outcome::Ready(result);
-            state.waiter.take()
-        };
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        self.shared.finish(result);
     }
 
     /// True if the handle has aborted the task; otherwise wakes `task` when it does.
@@ -113,6 +118,11 @@ impl<T> RemoteJoinHandle<T> {
         if let Some(task) = task {
             task.wake();
         }
+    }
+
+    /// The task could not start: stores why.
+    pub(crate) fn refuse(&self, error: JoinError) {
+        self.shared.finish(Err(error));
     }
 
     /// True if the task has ended.
