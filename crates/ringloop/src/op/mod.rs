@@ -1,4 +1,5 @@
-//! Layer 2: the operations, one file each, with both forms side by side.
+//! Layer 2: the operations, with both forms side by side: a file for each, and one for those on names
+//! and on the space of files.
 //!
 //! Owns: what each operation submits: its SQE for the ring, and its interest and its non-blocking
 //! system call for the readiness driver. `executor::Op` makes futures of them. Called by: the drivers
@@ -10,23 +11,19 @@
 //! 2. An operation that can yield a descriptor closes it if its result is discarded.
 
 mod accept;
-mod allocate;
 mod cancel;
 mod close;
 mod connect;
 mod descriptors;
-mod fsync;
-mod hard_link;
+mod file_system;
 mod key;
 mod metadata;
-mod mkdir;
 mod nop;
 mod open;
 mod operation;
 mod peek;
 mod poll;
 mod poll_listener;
-mod poll_multi;
 mod read;
 mod read_fixed;
 mod readv;
@@ -35,18 +32,14 @@ mod recv_pooled;
 mod recvmsg;
 mod recvmsg_multi;
 mod registered;
-mod rename;
 mod request;
 mod send;
 mod send_datagram;
 mod send_zc;
 mod sendmsg;
 mod splice;
-mod symlink;
 mod tee;
 mod timeout;
-mod truncate;
-mod unlink;
 mod vector;
 mod wait_child;
 mod write;
@@ -54,25 +47,23 @@ mod write_fixed;
 mod writev;
 
 pub use accept::Accept;
-pub use allocate::Allocate;
 pub use cancel::Cancel;
 pub use close::Close;
 pub use connect::Connect;
 pub use descriptors::{Descriptors, RecvDescriptors, SendDescriptors};
-pub use fsync::Fsync;
-pub use hard_link::HardLink;
+pub use file_system::{
+    Allocate, Fsync, HardLink, MakeDir, NameAt, Rename, Symlink, Truncate, Unlink,
+};
 pub(crate) use key::GENERATION_MASK;
 pub use key::Key;
 pub use metadata::Statx;
-pub use mkdir::MakeDir;
 pub use nop::Nop;
 pub use open::Open;
 pub use operation::{Completable, Ended};
 pub(crate) use operation::{NO_FD, Need, Operation, Shape};
 pub use peek::Peek;
-pub use poll::Poll;
+pub use poll::{Poll, PollMulti};
 pub use poll_listener::PollListener;
-pub use poll_multi::PollMulti;
 pub use read::Read;
 pub use read_fixed::ReadFixed;
 pub use readv::ReadV;
@@ -81,18 +72,14 @@ pub use recv_pooled::RecvPooled;
 pub use recvmsg::RecvMsg;
 pub use recvmsg_multi::RecvMsgMulti;
 pub use registered::{RegisteredBuf, RegisteredFd};
-pub use rename::Rename;
 pub use request::{Kind, Outcome, Request};
 pub use send::Send;
 pub use send_datagram::SendDatagram;
 pub use send_zc::{SendMsgZc, SendZc, Transfer, ZeroCopy};
 pub use sendmsg::SendMsg;
 pub use splice::Splice;
-pub use symlink::Symlink;
 pub use tee::Tee;
 pub use timeout::Timeout;
-pub use truncate::Truncate;
-pub use unlink::Unlink;
 pub use wait_child::WaitChild;
 pub use write::Write;
 pub use write_fixed::WriteFixed;

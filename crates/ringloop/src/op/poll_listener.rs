@@ -8,9 +8,9 @@
 //! free as soon as the process, or its owner, has closed the listener.
 
 use super::operation::{Need, Operation, Shape};
+use super::poll::ready_now;
 use crate::choice::Kind;
 use crate::sys::epoll::{Epoll, Trigger};
-use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
@@ -59,10 +59,7 @@ impl Operation for PollListener {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        match file::poll_now(self.fd, Interest::READ)? {
-            Interest::NONE => Err(io::ErrorKind::WouldBlock.into()),
-            ready => Ok(ready.poll_mask()),
-        }
+        ready_now(self.fd, Interest::READ)
     }
 
     fn shape(&self) -> Shape {
