@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+import shutil
 import sys
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,7 +31,7 @@ PAGE = ROOT / "docs" / "http3.md"
 
 
 def blocks(language: str) -> list[Any]:
-    """The blocks of code of the page, named after the line on which they begin."""
+    """Return the blocks of code of the page, named after the line on which they begin."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [
@@ -84,9 +85,17 @@ def answered(request: Any) -> Any:
 @pytest.mark.one_thread("it changes the environment and modules")
 @pytest.mark.parametrize("source", blocks("python"))
 def test_blocks_of_the_guide_run(
-    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, source: str
+    run: Run,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    source: str,
 ) -> None:
     import httpx
+
+    for file, name in zip(certificates.issue(), ("cert.pem", "key.pem"), strict=True):
+        shutil.copy(file, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
 
     monkeypatch.setattr(httpx, "AsyncHTTPTransport", partial(httpx.MockTransport, answered))
 

@@ -311,6 +311,15 @@ def test_fallback_goes_on_where_the_alternative_fails(
     run(main())
 
 
+def printed(program: str) -> str:
+    """Run a program in an interpreter of its own, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_package_needs_neither_library() -> None:
     program = """if True:
         import sys
@@ -322,7 +331,15 @@ def test_package_needs_neither_library() -> None:
         except ImportError as error:
             print("refused", error)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("refused"), done.stderr
+    assert printed(program).startswith("refused")
+
+
+def test_transport_needs_one_library() -> None:
+    program = """if True:
+        import sys
+        sys.modules["httpx"] = None
+        import httpx2
+        from ringloop import h3
+        print(issubclass(h3.HTTPTransport, httpx2.AsyncBaseTransport))
+    """
+    assert printed(program) == "True\n"

@@ -45,6 +45,7 @@ class Phase:
     def __init__(self, name: str, seconds: float | None) -> None:
         self._name = name
         self._timeout = None if seconds is None else asyncio.timeout(seconds)
+        self._is_open = True
 
     async def __aenter__(self) -> Self:
         if self._timeout is not None:
@@ -63,8 +64,6 @@ class Phase:
     def _resume(self, end: float) -> None:
         if self._is_open and self._timeout is not None:
             self._timeout.reschedule(end)
-
-    _is_open = True
 
     async def __aexit__(
         self,
