@@ -134,7 +134,7 @@ impl RecvDescriptors {
         let parts = &mut *self.parts;
         let (ptr, capacity) = parts.buf.as_mut_ptr();
         parts.iovec = libc::iovec { iov_base: ptr.cast(), iov_len: capacity };
-        let (at, len) = parts.rights.as_mut_ptr();
+        let (at, len) = parts.rights.room();
         parts.header.msg_iov = &raw mut parts.iovec;
         parts.header.msg_iovlen = 1;
         parts.header.msg_control = at;

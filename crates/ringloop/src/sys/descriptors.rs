@@ -2,64 +2,55 @@
 //!
 //! Owns: the memory of one such message ([`Rights`]). Called by: the operations that pass descriptors.
 //!
-//! ```text
-//!   cmsghdr: len, SOL_SOCKET, SCM_RIGHTS │ int │ int │ …        unix(7), cmsg(3)
-//! ```
+//! Source: unix(7), `SCM_RIGHTS`.
 //!
 //! # Invariants
 //! - **U1** The descriptors in a message that the kernel wrote are fresh and owned by nothing else;
 //!   each is taken once.
 
-use std::mem::size_of;
+use super::control::{Controls, messages, space};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Descriptors that one message carries (`SCM_MAX_FD`).
 pub const DESCRIPTORS_MAX: usize = 253;
 
-const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
 const FD_LEN: usize = size_of::<RawFd>();
-/// In words, for the kernel's alignment.
-const WORDS: usize = (HEADER_LEN + DESCRIPTORS_MAX * FD_LEN).div_ceil(size_of::<u64>());
+const ROOM: usize = space(DESCRIPTORS_MAX * FD_LEN);
 
 /// A control message with descriptors, or room for one.
 #[derive(Debug)]
 pub struct Rights {
-    words: Box<[u64; WORDS]>,
-    len: usize,
+    controls: Box<Controls<ROOM>>,
     /// Descriptors of a message to be sent, open until it has been.
     sent: Vec<OwnedFd>,
 }
 
 impl Rights {
-    /// Room for as many descriptors as can be received.
-    pub fn empty() -> Self {
-        Self { words: Box::new([0; WORDS]), len: WORDS * size_of::<u64>(), sent: Vec::new() }
-    }
-
     /// A message with `fds`, at most [`DESCRIPTORS_MAX`]; empty without any.
     pub fn carrying(fds: Vec<OwnedFd>) -> Self {
-        let mut this = Self::empty();
+        let mut controls = Box::new(Controls::empty());
         let used = &fds[..fds.len().min(DESCRIPTORS_MAX)];
-        let len = HEADER_LEN + used.len() * FD_LEN;
-        // size_t cmsg_len, int cmsg_level, int cmsg_type.
-        let mut bytes = len.to_ne_bytes().to_vec();
-        bytes.extend(libc::SOL_SOCKET.to_ne_bytes());
-        bytes.extend(libc::SCM_RIGHTS.to_ne_bytes());
-        bytes.resize(HEADER_LEN, 0);
-        bytes.extend(used.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()));
-        for (word, chunk) in this.words.iter_mut().zip(bytes.chunks(size_of::<u64>())) {
-            let mut whole = [0; size_of::<u64>()];
-            whole[..chunk.len()].copy_from_slice(chunk);
-            *word = u64::from_ne_bytes(whole);
+        if !used.is_empty() {
+            let numbers: Vec<u8> =
+                used.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
+            controls.push(libc::SOL_SOCKET, libc::SCM_RIGHTS, &numbers);
         }
-        this.len = if used.is_empty() { 0 } else { len };
-        this.sent = fds;
-        this
+        Self { controls, sent: fds }
     }
 
-    /// Its address, and its length or room in bytes.
+    /// Room for as many descriptors as can be received.
+    pub fn empty() -> Self {
+        Self::carrying(Vec::new())
+    }
+
+    /// The address and length of the message.
     pub fn as_mut_ptr(&mut self) -> (*mut libc::c_void, usize) {
-        (self.words.as_mut_ptr().cast(), self.len)
+        self.controls.as_mut_ptr()
+    }
+
+    /// The address and length of the room for a message.
+    pub fn room(&mut self) -> (*mut libc::c_void, usize) {
+        (self.controls.as_mut_ptr().0, ROOM)
     }
 
     /// Returns the descriptors that were sent: the receiver has its own.
@@ -73,28 +64,17 @@ impl Rights {
     /// A successful recvmsg(2) has written the message, and returned this length; each message is taken
     /// once.
     pub unsafe fn take(&mut self, len: usize) -> Vec<OwnedFd> {
-        let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let mut rest = &bytes[..len.min(bytes.len())];
-        let mut taken = Vec::new();
-        while let Some((header, _)) = rest.split_at_checked(HEADER_LEN) {
-            let (message_len, words) = header.split_at(size_of::<usize>());
-            let message_len = message_len.try_into().map_or(0, usize::from_ne_bytes);
-            let Some(data) = rest.get(HEADER_LEN..message_len) else {
-                break;
-            };
-            let kind = [libc::SOL_SOCKET.to_ne_bytes(), libc::SCM_RIGHTS.to_ne_bytes()];
-            if words[..8] == kind.concat() {
-                let numbers = data.chunks_exact(FD_LEN).filter_map(|chunk| chunk.try_into().ok());
-                taken.extend(numbers.map(|number| {
-                    // SAFETY: U1, by this function's contract.
-                    unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)) }
-                }));
-            }
-            let next = message_len.next_multiple_of(size_of::<usize>());
-            rest = rest.get(next..).unwrap_or(&[]);
-        }
+        let bytes = self.controls.room();
+        let rights = messages(&bytes[..len.min(ROOM)])
+            .filter(|(level, kind, _)| (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS));
+        let numbers = rights.flat_map(|(_, _, data)| data.as_chunks::<FD_LEN>().0);
+        let taken = numbers.map(|number| {
+            // SAFETY: U1, by this function's contract.
+            unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*number)) }
+        });
+        let taken = taken.collect();
         // Taken once.
-        self.words.fill(0);
+        bytes.fill(0);
         taken
     }
 }
@@ -104,9 +84,8 @@ mod tests {
     use super::*;
     use crate::sys::{file, socket};
 
-    fn header(rights: &mut Rights, iovec: &mut libc::iovec) -> libc::msghdr {
+    fn header((at, len): (*mut libc::c_void, usize), iovec: &mut libc::iovec) -> libc::msghdr {
         let mut header = crate::sys::socket::empty_message();
-        let (at, len) = rights.as_mut_ptr();
         header.msg_iov = iovec;
         header.msg_iovlen = 1;
         header.msg_control = at;
@@ -121,12 +100,12 @@ mod tests {
         let mut byte = [7_u8];
         let mut iovec = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
         let mut out = Rights::carrying(vec![reader, writer]);
-        let message = header(&mut out, &mut iovec);
+        let message = header(out.as_mut_ptr(), &mut iovec);
         // SAFETY: all that the message names is live for the call.
         unsafe { socket::sendmsg(one.as_raw_fd(), &raw const message, 0) }.unwrap();
         assert_eq!(out.into_sent().len(), 2);
         let mut room = Rights::empty();
-        let mut message = header(&mut room, &mut iovec);
+        let mut message = header(room.room(), &mut iovec);
         // SAFETY: all that the message names is live for the call.
         unsafe { socket::recvmsg(other.as_raw_fd(), &raw mut message, 0) }.unwrap();
         let len = message.msg_controllen as _;
@@ -146,7 +125,7 @@ mod tests {
         assert_eq!(Rights::carrying(Vec::new()).as_mut_ptr().1, 0);
         let (reader, _writer) = file::pipe().unwrap();
         let mut cut = Rights::carrying(vec![reader]);
-        for len in [0, 1, HEADER_LEN, HEADER_LEN + 3] {
+        for len in [0, 1, space(0), space(0) + 3] {
             // SAFETY: shorter than the message, so that nothing is taken.
             assert!(unsafe { cut.take(len) }.is_empty());
             cut = Rights::carrying(cut.into_sent());

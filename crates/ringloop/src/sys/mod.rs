@@ -19,6 +19,7 @@
 //! | [`memory`] | memory mappings, and their inheritance by forked children |
 //! | [`pool`] | equal buffers in one mapping, handed out as owned values |
 //! | [`mod@thread`] | the calling thread: its CPUs, its signals |
+//! | `control` | control messages in memory |
 //! | [`descriptors`] | passing descriptors through a Unix socket |
 //! | [`process`] | a child as a descriptor, the limits of the process |
 //! | [`signal`] | signals as readable descriptors |
@@ -36,6 +37,7 @@
 
 pub mod address;
 pub mod clock;
+mod control;
 pub mod datagram;
 pub mod descriptors;
 pub mod epoll;

@@ -7,7 +7,6 @@
 use super::message::control_of;
 use super::receive::receive_control;
 use crate::sys::address::SockAddr;
-use crate::sys::socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -30,13 +29,7 @@ pub struct NetworkError {
 /// Source: ip(7), `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
 pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
-    if super::gso::is_v6(fd)? {
-        socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on)?;
-        // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
-        drop(socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on));
-        return Ok(());
-    }
-    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on)
+    super::gso::set_both(fd, (libc::IPV6_RECVERR, on), (libc::IP_RECVERR, on))
 }
 
 /// Takes the next error; skips entries of other kinds.

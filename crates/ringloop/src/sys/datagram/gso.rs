@@ -5,6 +5,7 @@
 
 use super::send::{SendError, send_with_control};
 use crate::sys::address::SockAddr;
+use crate::sys::control::{Controls, space};
 use crate::sys::socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,63 +27,43 @@ pub struct GsoBatch<'a> {
     pub ecn: u8,
 }
 
-/// Room for the control messages: `UDP_SEGMENT` 24, type of service 24, packet info 40.
-const ROOM: usize = 96;
+/// Room for segment size, type of service and packet info.
+const ROOM: usize = space(2) + space(4) + space(20);
 
-/// Control messages in memory; see cmsg(3).
-#[repr(align(8))]
-struct Controls {
-    bytes: [u8; ROOM],
-    len: usize,
-}
-
-impl Controls {
-    fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
-        const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
-        const WORD: usize = size_of::<usize>();
-        let len = HEADER_LEN + data.len();
-        let place = &mut self.bytes[self.len..][..len];
-        place[..WORD].copy_from_slice(&len.to_ne_bytes());
-        place[HEADER_LEN - 8..HEADER_LEN - 4].copy_from_slice(&level.to_ne_bytes());
-        place[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&kind.to_ne_bytes());
-        place[HEADER_LEN..].copy_from_slice(data);
-        self.len += len.next_multiple_of(WORD);
+/// What goes with a batch.
+fn controls_of(batch: &GsoBatch<'_>) -> Controls<ROOM> {
+    let mut controls = Controls::empty();
+    if let Some(len) = segment_len(batch) {
+        controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
     }
-
-    fn of(batch: &GsoBatch<'_>) -> Self {
-        let mut controls = Self { bytes: [0; ROOM], len: 0 };
-        if let Some(len) = segment_len(batch) {
-            controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
-        }
-        if batch.ecn != 0 {
-            // The kernel looks at the packet's protocol, not at the socket's family.
-            let (level, kind) = match batch.to.ip().to_canonical() {
-                IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-                IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-            };
-            controls.push(level, kind, &i32::from(batch.ecn & 3).to_ne_bytes());
-        }
-        // The kernel refuses a packet of one family with a source of the other; an IPv4 address may
-        // be mapped here.
-        let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
-        let fits = |source: &IpAddr| is_v4(*source) == is_v4(batch.to.ip());
-        match batch.source.filter(fits) {
-            // struct in_pktinfo: the interface, the source, the header's destination.
-            Some(IpAddr::V4(v4)) => {
-                let mut info = [0; 12];
-                info[4..8].copy_from_slice(&v4.octets());
-                controls.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-            }
-            // struct in6_pktinfo: the source, the interface.
-            Some(IpAddr::V6(v6)) => {
-                let mut info = [0; 20];
-                info[..16].copy_from_slice(&v6.octets());
-                controls.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
-            }
-            None => {}
-        }
-        controls
+    if batch.ecn != 0 {
+        // The kernel looks at the packet's protocol, not at the socket's family.
+        let (level, kind) = match batch.to.ip().to_canonical() {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        controls.push(level, kind, &i32::from(batch.ecn & 3).to_ne_bytes());
     }
+    // The kernel refuses a packet of one family with a source of the other; an IPv4 address may
+    // be mapped here.
+    let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
+    let fits = |source: &IpAddr| is_v4(*source) == is_v4(batch.to.ip());
+    match batch.source.filter(fits) {
+        // struct in_pktinfo: the interface, the source, the header's destination.
+        Some(IpAddr::V4(v4)) => {
+            let mut info = [0; 12];
+            info[4..8].copy_from_slice(&v4.octets());
+            controls.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+        }
+        // struct in6_pktinfo: the source, the interface.
+        Some(IpAddr::V6(v6)) => {
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&v6.octets());
+            controls.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+        }
+        None => {}
+    }
+    controls
 }
 
 fn segment_len(batch: &GsoBatch<'_>) -> Option<u16> {
@@ -98,9 +79,7 @@ fn segment_len(batch: &GsoBatch<'_>) -> Option<u16> {
 /// As [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
 pub fn send_gso(fd: RawFd, batch: &GsoBatch<'_>) -> Result<(), SendError> {
     let to = SockAddr::from(batch.to);
-    let controls = Controls::of(batch);
-    let control = &controls.bytes[..controls.len];
-    match send_with_control(fd, batch.bytes, &to, control) {
+    match send_with_control(fd, batch.bytes, &to, controls_of(batch).as_slice()) {
         Ok(_) => Ok(()),
         Err(error) => Err(SendError { error, segmented: segment_len(batch).is_some() }),
     }
@@ -108,14 +87,7 @@ pub fn send_gso(fd: RawFd, batch: &GsoBatch<'_>) -> Result<(), SendError> {
 
 /// Enables or disables the ECN bits in received messages ([`super::Message::ecn`]).
 pub fn set_receive_ecn(fd: RawFd, on: bool) -> io::Result<()> {
-    let on = i32::from(on);
-    if is_v6(fd)? {
-        socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, on)?;
-        // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
-        drop(socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on));
-        return Ok(());
-    }
-    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on)
+    set_both(fd, (libc::IPV6_RECVTCLASS, i32::from(on)), (libc::IP_RECVTOS, i32::from(on)))
 }
 
 /// Enables or disables the local address in received messages ([`super::Message::local_ip`]).
@@ -130,17 +102,22 @@ pub fn set_receive_local_ip(fd: RawFd, on: bool) -> io::Result<()> {
 /// Disables fragmentation and leaves path MTU discovery to the protocol above
 /// (`IP_PMTUDISC_PROBE`): a datagram longer than the device's MTU is `EMSGSIZE`.
 pub fn set_unfragmented(fd: RawFd) -> io::Result<()> {
-    if is_v6(fd)? {
-        let probe = libc::IPV6_PMTUDISC_PROBE;
-        socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
-        let probe = libc::IP_PMTUDISC_PROBE;
-        drop(socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe));
-        return Ok(());
-    }
-    let probe = libc::IP_PMTUDISC_PROBE;
-    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)
+    let v6 = (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
+    set_both(fd, v6, (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE))
 }
 
-pub(super) fn is_v6(fd: RawFd) -> io::Result<bool> {
+/// Sets the option of a socket's family, by name and value.
+pub(super) fn set_both(fd: RawFd, v6: (i32, i32), v4: (i32, i32)) -> io::Result<()> {
+    let set_v4 = || socket::set_option_int(fd, libc::IPPROTO_IP, v4.0, v4.1);
+    if !is_v6(fd)? {
+        return set_v4();
+    }
+    socket::set_option_int(fd, libc::IPPROTO_IPV6, v6.0, v6.1)?;
+    // IPv4 on a dual-stack socket; an IPv6-only socket may refuse it.
+    drop(set_v4());
+    Ok(())
+}
+
+fn is_v6(fd: RawFd) -> io::Result<bool> {
     Ok(i32::from(socket::local_addr(fd)?.family()) == libc::AF_INET6)
 }

@@ -15,6 +15,7 @@
 //! is rejected.
 
 use crate::sys::address::SockAddr;
+use crate::sys::control;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes before the payload.
@@ -140,18 +141,7 @@ impl<'a> Message<'a> {
 }
 
 /// The data of the first message of a level and type in control data.
-pub(super) fn control_of(mut rest: &[u8], level: i32, kind: i32) -> Option<&[u8]> {
-    const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
-    while rest.len() >= HEADER_LEN {
-        // size_t cmsg_len, int cmsg_level, int cmsg_type; see cmsg(3).
-        let (len, words) = rest.split_at(size_of::<usize>());
-        let len = usize::from_ne_bytes(len.try_into().ok()?);
-        let word = |at: usize| words[at..at + 4].try_into().map(i32::from_ne_bytes);
-        let data = rest.get(HEADER_LEN..len)?;
-        if (word(0).ok()?, word(4).ok()?) == (level, kind) {
-            return Some(data);
-        }
-        rest = rest.get(len.next_multiple_of(size_of::<usize>())..)?;
-    }
-    None
+pub(super) fn control_of(control: &[u8], level: i32, kind: i32) -> Option<&[u8]> {
+    let mut all = control::messages(control);
+    all.find(|message| (message.0, message.1) == (level, kind)).map(|(_, _, data)| data)
 }

@@ -12,6 +12,7 @@
 
 use super::receive::empty_header;
 use crate::sys::address::SockAddr;
+use crate::sys::control::{Controls, space};
 use crate::sys::socket::{self, empty_message};
 use crate::sys::{check, is_refused};
 use std::io;
@@ -67,14 +68,7 @@ impl SendError {
 }
 
 /// The control message with a run's segment size.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct SegmentControl {
-    header: libc::cmsghdr,
-    segment_len: u16,
-    // Up to CMSG_SPACE(2).
-    _padding: [u8; 6],
-}
+type SegmentControl = Controls<{ space(2) }>;
 
 /// The headers of a batch, reused.
 #[derive(Default)]
@@ -217,8 +211,9 @@ impl Outgoing {
                 message.msg_namelen = to.len();
             }
             if run.count > 1 {
-                message.msg_control = std::ptr::from_mut(control).cast();
-                message.msg_controllen = size_of::<SegmentControl>() as _;
+                let (at, len) = control.as_mut_ptr();
+                message.msg_control = at;
+                message.msg_controllen = len as _;
             }
             self.headers.push(header);
         }
@@ -257,12 +252,9 @@ fn send_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
 }
 
 fn segment_control(run: &Run) -> SegmentControl {
-    // SAFETY: all-zero is a valid `cmsghdr`, which holds only integers.
-    let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
-    header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
-    header.cmsg_level = libc::SOL_UDP;
-    header.cmsg_type = libc::UDP_SEGMENT;
-    SegmentControl { header, segment_len: run.segment_len as u16, _padding: [0; 6] }
+    let mut control = Controls::empty();
+    control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &(run.segment_len as u16).to_ne_bytes());
+    control
 }
 
 /// Receivers of a multicast may segment differently; each gets single datagrams.
