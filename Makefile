@@ -168,7 +168,7 @@ injection: venv ## KeyboardInterrupt and cancellation at random points, 10,000 r
 	done; done
 
 .PHONY: loom
-loom: check-tools ## model-check the atomics (inbox, task state, idle workers)
+loom: check-tools ## model-check the atomics (inbox, task state, idle workers, returned buffers)
 	@echo "== loom"
 	@RUSTFLAGS="--cfg loom" cargo test --quiet -p ringloop -p ringloop-coro $(TESTED) --lib \
 		--target-dir $(TARGET)/loom loom
