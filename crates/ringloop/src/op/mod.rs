@@ -1,5 +1,4 @@
-//! Layer 2: the operations, with both forms side by side: a file for each, and one for those on names
-//! and on the space of files.
+//! Layer 2: the operations, with both forms side by side; a file for each, or for some that are akin.
 //!
 //! Owns: what each operation submits: its SQE for the ring, and its interest and its non-blocking
 //! system call for the readiness driver. `executor::Op` makes futures of them. Called by: the drivers
@@ -21,14 +20,12 @@ mod metadata;
 mod nop;
 mod open;
 mod operation;
-mod peek;
 mod poll;
 mod poll_listener;
 mod read;
 mod read_fixed;
 mod readv;
 mod recv;
-mod recv_pooled;
 mod recvmsg;
 mod recvmsg_multi;
 mod registered;
@@ -38,7 +35,6 @@ mod send_datagram;
 mod send_zc;
 mod sendmsg;
 mod splice;
-mod tee;
 mod timeout;
 mod vector;
 mod wait_child;
@@ -61,14 +57,12 @@ pub use nop::Nop;
 pub use open::Open;
 pub use operation::{Completable, Ended};
 pub(crate) use operation::{NO_FD, Need, Operation, Shape};
-pub use peek::Peek;
 pub use poll::{Poll, PollMulti};
 pub use poll_listener::PollListener;
 pub use read::Read;
 pub use read_fixed::ReadFixed;
 pub use readv::ReadV;
-pub use recv::{Recv, RecvMulti};
-pub use recv_pooled::RecvPooled;
+pub use recv::{Peek, Recv, RecvMulti, RecvPooled};
 pub use recvmsg::RecvMsg;
 pub use recvmsg_multi::RecvMsgMulti;
 pub use registered::{RegisteredBuf, RegisteredFd};
@@ -77,8 +71,7 @@ pub use send::Send;
 pub use send_datagram::SendDatagram;
 pub use send_zc::{SendMsgZc, SendZc, Transfer, ZeroCopy};
 pub use sendmsg::SendMsg;
-pub use splice::Splice;
-pub use tee::Tee;
+pub use splice::{Splice, Tee};
 pub use timeout::Timeout;
 pub use wait_child::WaitChild;
 pub use write::Write;

@@ -1,8 +1,9 @@
-//! Receive from a socket: recv(2) into the request's own buffer, or multishot into buffers of the
-//! loop's pool (kernel 6.0).
+//! Receive from a socket: recv(2) into the request's own buffer, or into buffers of the loop's pool,
+//! once or multishot (kernel 6.0).
 //!
 //! Byte path: from `driver::uring` (a completion with a pool buffer) or `driver::readiness` (a ready
-//! descriptor) to the sink's [`crate::driver::Event`].
+//! descriptor, for which the driver owns the pool and makes the call) to the sink's
+//! [`crate::driver::Event`], or to `executor::RecvInto`, which copies the bytes out of the buffer.
 
 use super::operation::{Need, Operation, Shape, counted};
 use crate::buf::PoolKind;
@@ -33,9 +34,14 @@ impl Recv {
     }
 }
 
+/// Receives into the room of `buf`, without waiting.
+fn receive(fd: RawFd, buf: &mut RecvBuf, flags: i32) -> io::Result<u32> {
+    socket::recv(fd, buf.as_uninit(), flags | libc::MSG_DONTWAIT).map(|count| count as u32)
+}
+
 /// Fills the entry of a receive with the room of `buf`.
 #[inline]
-pub(super) fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
+fn prepare(fd: RawFd, buf: &mut RecvBuf, sqe: &mut Sqe) {
     let (ptr, capacity) = buf.as_mut_ptr();
     sqe.opcode = abi::IORING_OP_RECV;
     sqe.fd = fd;
@@ -57,8 +63,7 @@ impl Operation for Recv {
     }
 
     fn attempt(&mut self) -> io::Result<u32> {
-        let count = socket::recv(self.fd, self.buf.as_uninit(), libc::MSG_DONTWAIT)?;
-        Ok(count as u32)
+        receive(self.fd, &mut self.buf, 0)
     }
 
     #[inline]
@@ -69,8 +74,39 @@ impl Operation for Recv {
 
 counted!(Recv, RecvBuf, |op| op.buf);
 
-/// Receives until the stream ends, fails or is cancelled; each completion carries a pool buffer. The
-/// readiness driver owns the pool, and makes the call itself.
+/// One receive of bytes that stay queued (`MSG_PEEK`); the result as that of [`Recv`].
+#[derive(Debug)]
+pub struct Peek {
+    /// The socket.
+    pub fd: RawFd,
+    /// Where the bytes are copied to; returned with the completion.
+    pub buf: RecvBuf,
+}
+
+impl Operation for Peek {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        prepare(self.fd, &mut self.buf, sqe);
+        sqe.op_flags = libc::MSG_PEEK as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        receive(self.fd, &mut self.buf, libc::MSG_PEEK)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        self.buf.finish(result)
+    }
+}
+
+counted!(Peek, RecvBuf, |op| op.buf);
+
+/// Receives until the stream ends, fails or is cancelled; each completion carries a pool buffer.
 #[derive(Debug)]
 pub struct RecvMulti {
     fd: RawFd,
@@ -123,5 +159,46 @@ impl Operation for RecvMulti {
 
     fn rearms(&self) -> bool {
         self.rearms
+    }
+}
+
+/// A single receive, which holds no memory while it waits; its completion carries a pool buffer if
+/// the result is not 0.
+#[derive(Debug)]
+pub struct RecvPooled {
+    fd: RawFd,
+    len_max: u32,
+}
+
+impl RecvPooled {
+    /// Receives up to `len_max` bytes, at most a pool buffer.
+    pub(crate) fn new(fd: RawFd, len_max: usize) -> Self {
+        let buf_len = PoolKind::Singles.buffer_len();
+        Self { fd, len_max: u32::try_from(len_max).map_or(buf_len, |len| len.min(buf_len)) }
+    }
+
+    /// Most bytes to receive.
+    pub(crate) fn len_max(&self) -> usize {
+        self.len_max as usize
+    }
+}
+
+impl Operation for RecvPooled {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::IORING_OP_RECV;
+        sqe.fd = self.fd;
+        sqe.len = self.len_max;
+        sqe.flags = abi::IOSQE_BUFFER_SELECT;
+        sqe.buf_index = PoolKind::Singles.group();
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::READ)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::OnceBuffer(PoolKind::Singles)
     }
 }
