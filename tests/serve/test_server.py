@@ -41,6 +41,9 @@ def test_http1_tells_of_http3(run: Run, certificates: Certificates) -> None:
             assert headers["alt-svc"] == f'h3=":{server.quic_address[1]}"; ma=86400'
             async with client_of(certificates, server) as client:
                 assert await fetched(client, "GET", "/two") == (200, b"/two by 3")
+        async with served(certificates, plain, alt_svc_port=443) as server:
+            headers, _, _ = await fetched_over_tcp(certificates, server)
+            assert headers["alt-svc"] == 'h3=":443"; ma=86400'
         async with served(certificates, plain, alt_svc_seconds=0) as server:
             headers, _, _ = await fetched_over_tcp(certificates, server)
             assert "alt-svc" not in headers
@@ -245,6 +248,7 @@ def test_address_in_use_is_named(run: Run, certificates: Certificates) -> None:
     [
         ("graceful_seconds", -1),
         ("alt_svc_seconds", -1),
+        ("alt_svc_port", 65536),
         ("websocket_bytes_max", 0),
         ("bind", ("127.0.0.1", 65536)),
         ("root_path", "api"),

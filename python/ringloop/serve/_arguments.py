@@ -137,6 +137,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="how long clients of HTTP/1.1 remember HTTP/3; 0: they are not told (%(default)s)",
     )
     add(
+        "--alt-svc-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the port of HTTP/3 that clients see, if a router or a container translates it",
+    )
+    add(
         "--websocket-bytes-max",
         type=int,
         default=16 << 20,
@@ -228,6 +235,7 @@ def _settings(asked: argparse.Namespace) -> Settings:
         lifespan=asked.lifespan,
         access_log=not asked.no_access_log,
         alt_svc_seconds=asked.alt_svc_seconds,
+        alt_svc_port=asked.alt_svc_port,
         graceful_seconds=asked.graceful_seconds,
         websocket_bytes_max=asked.websocket_bytes_max,
         quic=quic,

@@ -6,12 +6,38 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-__all__ = ["access", "checked_headers", "is_disconnect", "log", "unexpected"]
+    from ringloop.serve._settings import Application
+
+__all__ = ["access", "called", "checked_headers", "log", "unexpected"]
 
 log = logging.getLogger("uvicorn.error")
 access = logging.getLogger("uvicorn.access")
+
+
+async def called(
+    application: Application,
+    scope: dict[str, Any],
+    receive: Callable[[], Awaitable[Any]],
+    send: Callable[[Any], Awaitable[None]],
+    told: Callable[[], ConnectionError | None],
+) -> bool:
+    """Call an application; return whether it has returned. What it raises is logged.
+
+    `told` returns the error that has told it of the client's end: what comes of that is no failure.
+    """
+    try:
+        result = await application(scope, receive, send)
+    except Exception as error:
+        if _is_disconnect(error, told()):
+            log.debug("The client was gone before the application had ended.", exc_info=error)
+        else:
+            log.exception("Exception in ASGI application\n")
+        return False
+    if result is not None:
+        log.error("ASGI callable should return None, but returned %r.", result)
+    return True
 
 
 def unexpected(message: Any, wanted: str) -> RuntimeError:
@@ -20,7 +46,7 @@ def unexpected(message: Any, wanted: str) -> RuntimeError:
     return RuntimeError(f"Expected ASGI message {wanted}, but got {kind!r}.")
 
 
-def is_disconnect(error: BaseException, told: ConnectionError | None) -> bool:
+def _is_disconnect(error: BaseException, told: ConnectionError | None) -> bool:
     """Whether an application's error comes of the one that told it of the client's end."""
     return told is not None and any(found is told for found in _causes(error))
 

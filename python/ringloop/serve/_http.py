@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ringloop.serve._failures import access, checked_headers, is_disconnect, log, unexpected
+from ringloop.serve._failures import access, called, checked_headers, log, unexpected
 from ringloop.serve._scope import place
 
 if TYPE_CHECKING:
@@ -70,18 +70,10 @@ class Exchange:
 
     async def run(self, application: Application) -> None:
         """Have an application answer; its failure is logged, and ends the response."""
-        try:
-            result = await application(self._scope, self.receive, self.send)
-        except Exception as error:  # noqa: BLE001  # whatever an application raises
-            if is_disconnect(error, self._told):
-                log.debug("The client was gone before the response was complete.", exc_info=error)
-            else:
-                log.error("Exception in ASGI application\n", exc_info=error)
-            await self._fail()
-            return
-        if result is not None:
-            log.error("ASGI callable should return None, but returned %r.", result)
-        if self._state is not _State.COMPLETE and self._told is None:
+        returned = await called(
+            application, self._scope, self.receive, self.send, lambda: self._told
+        )
+        if returned and self._state is not _State.COMPLETE and self._told is None:
             missing = "starting" if self._state is _State.START else "completing"
             log.error("ASGI callable returned without %s response.", missing)
         await self._fail()

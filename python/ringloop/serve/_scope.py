@@ -8,13 +8,19 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from ringloop.h3 import Request
 
-__all__ = ["made", "place"]
+__all__ = ["address", "made", "place"]
 
 _SPEC_VERSION = "2.4"
 
 
-def made(request: Request, kind: str, root_path: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Make the scope of a request: what all kinds have.
+def made(
+    request: Request,
+    kind: str,
+    root_path: str,
+    server: tuple[str, int],
+    state: dict[str, Any],
+) -> dict[str, Any]:
+    """Make the scope of a request to `server`: what all kinds have.
 
     As uvicorn's: `path` is decoded and begins with `root_path`, `raw_path` is not decoded.
     """
@@ -29,8 +35,8 @@ def made(request: Request, kind: str, root_path: str, state: dict[str, Any]) -> 
         "raw_path": (root_path + raw).encode(),
         "query_string": query.encode(),
         "headers": _headers(request),
-        "client": _address(request.connection.remote_address),
-        "server": _address(request.connection.endpoint.address),
+        "client": address(request.connection.remote_address),
+        "server": server,
         "state": state.copy(),
         "extensions": {},
     }
@@ -43,9 +49,9 @@ def place(scope: dict[str, Any]) -> str:
     return f"{client[0]}:{client[1]}" if client else ""
 
 
-def _address(address: tuple[Any, ...]) -> tuple[str, int]:
+def address(of_socket: tuple[Any, ...]) -> tuple[str, int]:
     """Return host and port; those of IPv4 as such, though the socket is of both families."""
-    return address[0].removeprefix("::ffff:"), address[1]
+    return of_socket[0].removeprefix("::ffff:"), of_socket[1]
 
 
 def _headers(request: Request) -> list[tuple[bytes, bytes]]:

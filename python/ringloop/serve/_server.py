@@ -19,7 +19,7 @@ from ringloop.serve import _http, _websocket
 from ringloop.serve._certificates import Certificates
 from ringloop.serve._failures import log
 from ringloop.serve._listen import bound
-from ringloop.serve._scope import made
+from ringloop.serve._scope import address, made
 
 if TYPE_CHECKING:
     from ringloop.serve._listen import Listeners
@@ -67,7 +67,7 @@ class Server:
         try:
             self._certificates = Certificates(settings)
             listeners = listeners or bound(settings)[0]
-            self._quic_address: Address = listeners.quic.getsockname()[:2]
+            self._quic_address: Address = address(listeners.quic.getsockname())
             tcp = listeners.tcp
             self._tcp_address: Address | None = None if tcp is None else tcp.getsockname()[:2]
             config = self._configured()
@@ -103,7 +103,8 @@ class Server:
         settings = self._settings
         headers = [("server", "ringloop")]
         if seconds := settings.alt_svc_seconds:
-            headers.append(("alt-svc", f'h3=":{self._quic_address[1]}"; ma={seconds}'))
+            port = settings.alt_svc_port or self._quic_address[1]
+            headers.append(("alt-svc", f'h3=":{port}"; ma={seconds}'))
         config = uvicorn.Config(
             self._application,
             factory=self._is_factory,
@@ -165,7 +166,8 @@ class Server:
                 request.start(_NOT_IMPLEMENTED, end=True)
 
     def _scope(self, request: h3.Request, kind: str, extensions: dict[str, Any]) -> dict[str, Any]:
-        scope = made(request, kind, self._settings.root_path, self._lifespan.state)
+        root_path, state = self._settings.root_path, self._lifespan.state
+        scope = made(request, kind, root_path, self._quic_address, state)
         scope["extensions"] = {name: {} for name in extensions}
         return scope
 

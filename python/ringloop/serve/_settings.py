@@ -47,6 +47,8 @@ class Settings:
     """Whether each request is logged, with its protocol, on `uvicorn.access`."""
     alt_svc_seconds: int = 86400
     """How long clients may remember that there is HTTP/3 (RFC 7838); 0: they are not told."""
+    alt_svc_port: int = 0
+    """The port of HTTP/3 that clients see, if a router translates it; 0: that of the socket."""
     graceful_seconds: int = 30
     """How long requests may take once the server is to end."""
     websocket_bytes_max: int = 16 << 20
@@ -57,6 +59,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("alt_svc_seconds", "graceful_seconds"):
             _check(name, getattr(self, name), 0, 10 * 366 * 86400)
+        _check("alt_svc_port", self.alt_svc_port, 0, _PORT_MAX)
         _check("websocket_bytes_max", self.websocket_bytes_max, 1, 1 << 40)
         if self.bind is None and self.quic_bind is None:
             raise ValueError("bind and quic_bind are None: nothing is served; give one of them")

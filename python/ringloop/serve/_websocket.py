@@ -19,7 +19,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from ringloop.serve._failures import checked_headers, is_disconnect, log, unexpected
+from ringloop.serve._failures import called, checked_headers, log, unexpected
 from ringloop.serve._scope import place
 
 if TYPE_CHECKING:
@@ -103,22 +103,13 @@ class WebSocket:
 
     async def run(self, application: Application) -> None:
         """Have an application handle it; its failure is logged, and closes it."""
-        code = _NORMAL
         try:
-            result = await application(self._scope, self.receive, self.send)
-        except Exception as error:  # noqa: BLE001  # whatever an application raises
-            code = _FAILED
-            if is_disconnect(error, self._told):
-                log.debug("The client was gone.", exc_info=error)
-            else:
-                log.error("Exception in ASGI application\n", exc_info=error)
-        else:
-            if result is not None:
-                log.error("ASGI callable should return None, but returned %r.", result)
-            if self._phase in {_Phase.CONNECTING, _Phase.DENYING}:
+            returned = await called(
+                application, self._scope, self.receive, self.send, lambda: self._told
+            )
+            if returned and self._phase in {_Phase.CONNECTING, _Phase.DENYING}:
                 log.error("ASGI callable returned without completing handshake.")
-        try:
-            await self._finish(code)
+            await self._finish(_NORMAL if returned else _FAILED)
         finally:
             if self._reader is not None:
                 self._reader.cancel()
