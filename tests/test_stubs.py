@@ -28,6 +28,8 @@ ringloop\.quic\._connect\.open_connection
 ringloop\.quic\._serve\.serve
 ringloop\.h3\._client\.open_client
 ringloop\.h3\._server\.serve
+ringloop\.webtransport\._connect\.open_session
+ringloop\.webtransport\._serve\.serve
 """
 
 

@@ -12,13 +12,13 @@ import pytest
 
 import ringloop
 from ringloop import quic
-from ringloop._native import h3
+from ringloop._native import h3, webtransport
 from ringloop._native import quic as native
 from ringloop.quic import _endpoint, configuration, events
 from ringloop.quic.compat.aiopquic import configuration as compat
 
 STUBS = Path(ringloop.__file__).with_name("_native")
-MODULES = {"h3": h3, "quic": native}
+MODULES = {"h3": h3, "quic": native, "webtransport": webtransport}
 # The unit of a statistic.
 UNITS = re.compile(
     r"seconds|bytes|times|packets|datagrams|messages|frames|connections|handshakes|clients|those",

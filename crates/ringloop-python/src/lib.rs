@@ -16,6 +16,7 @@ mod quic;
 mod sock;
 mod tls;
 mod transport;
+mod webtransport;
 
 use pyo3::prelude::*;
 use ringloop::embed::sys::reserve::Reserved;
@@ -42,6 +43,7 @@ mod _native {
         crate::tls::initialise(module)?;
         crate::pipe::initialise(module)?;
         crate::quic::initialise(module)?;
-        crate::h3::initialise(module)
+        crate::h3::initialise(module)?;
+        crate::webtransport::initialise(module)
     }
 }

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeAlias, TypeVar, TypeVarTuple, Unpack, final
 
 from typing_extensions import disjoint_base
 
-from ringloop._native import h3, quic
+from ringloop._native import h3, quic, webtransport
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -37,6 +37,7 @@ __all__ = [
     "quic",
     "remove_socket_file",
     "tls_engine",
+    "webtransport",
 ]
 
 __version__: str

@@ -121,6 +121,11 @@ class Exchange:
     def protocol(self) -> str | None:
         """The protocol of an extended CONNECT (RFC 9220)."""
     @property
+    def _offered_protocols(self) -> list[str]:
+        """The sub-protocols that a request for a session of WebTransport offers, the favourite
+        first.
+        """
+    @property
     def status(self) -> int | None:
         """The final response's status; None before it has come, and of a request."""
     @property

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ringloop._native import h3 as _h3
 from ringloop._native import quic as _quic
+from ringloop._native import webtransport as _webtransport
 from ringloop.h3._exchange import Request
+from ringloop.h3._limits import SessionLimits
 from ringloop.quic._endpoint import Endpoint, _is_all
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._serve import begun
@@ -45,10 +47,18 @@ class Server(Endpoint):
     _drives_http = True
 
     def __init__(
-        self, sock: socket.socket, handler: Callable[[Request], Awaitable[object]], **keywords: Any
+        self,
+        sock: socket.socket,
+        handler: Callable[[Request], Awaitable[object]],
+        *,
+        webtransport: bool | SessionLimits = False,
+        **keywords: Any,
     ) -> None:
         self._request_handler = handler
         super().__init__(sock, **keywords)
+        if webtransport:
+            limits = SessionLimits() if webtransport is True else webtransport
+            _webtransport.host(self._native, *limits._native())
 
     def _let_in(self, key: int) -> None:
         self._add(key)
@@ -155,9 +165,14 @@ async def serve(
     sock: socket.socket | None = None,
     reuse_port: bool = False,
     worker: Worker | None = None,
+    webtransport: bool | SessionLimits = False,
     **keywords: Unpack[ServeKeywords],
 ) -> Server:
-    """Take requests at an address; as `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`."""
+    """Take requests at an address; as `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
+
+    `webtransport`: requests may be for sessions too (`ringloop.webtransport.is_session_request`), which
+    the handler accepts by `ringloop.webtransport.accept`; True, or how many of them.
+    """
     refuse_unknown(serve, keywords)
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
@@ -169,6 +184,7 @@ async def serve(
             server=server,
             on_handshake_failed=on_handshake_failed,
             worker=worker,
+            webtransport=webtransport,
             **settings,
         )
 

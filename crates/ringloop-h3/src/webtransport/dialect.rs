@@ -11,6 +11,8 @@ const MAX_SESSIONS_07: u64 = 0xc671_706a;
 const MAX_SESSIONS_13: u64 = 0x14e9_cd29;
 /// `SETTINGS_WT_ENABLED` of draft 15 and later.
 const WT_ENABLED: u64 = 0x2c7c_f000;
+/// `SETTINGS_H3_DATAGRAM` of draft-ietf-masque-h3-datagram-04, which old Chromium wants beside draft 02.
+const DRAFT04_H3_DATAGRAM: u64 = 0xff_d277;
 /// `SETTINGS_WT_INITIAL_MAX_DATA`.
 const INITIAL_MAX_DATA: u64 = 0x2b61;
 /// `SETTINGS_WT_INITIAL_MAX_STREAMS_UNI`.
@@ -67,6 +69,7 @@ impl Config {
 fn settings(config: &Config) -> Vec<(u64, u64)> {
     let sessions_max = if config.flow_control.is_some() { config.sessions_max as u64 } else { 1 };
     let mut settings = vec![
+        (DRAFT04_H3_DATAGRAM, 1),
         (ENABLE_WEBTRANSPORT, 1),
         (MAX_SESSIONS_07, sessions_max),
         (MAX_SESSIONS_13, sessions_max),
@@ -244,7 +247,12 @@ mod tests {
 
     #[test]
     fn more_than_one_session_comes_with_limits_as_safari_demands() {
-        let one = [(ENABLE_WEBTRANSPORT, 1), (MAX_SESSIONS_07, 1), (MAX_SESSIONS_13, 1)];
+        let one = [
+            (DRAFT04_H3_DATAGRAM, 1),
+            (ENABLE_WEBTRANSPORT, 1),
+            (MAX_SESSIONS_07, 1),
+            (MAX_SESSIONS_13, 1),
+        ];
         assert_eq!(settings(&Config::default()), one);
         let config = config(Some(LIMITS), false);
         let sent = settings(&config);

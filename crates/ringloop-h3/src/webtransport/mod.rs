@@ -43,6 +43,7 @@
 //! |---|---|---|
 //! | `ENABLE_CONNECT_PROTOCOL` 0x8 (a server) | 1 | all: sessions are extended CONNECTs |
 //! | `H3_DATAGRAM` 0x33 | 1 | all |
+//! | `H3_DATAGRAM` of a draft, 0xffd277 | 1 | old Chromium |
 //! | `ENABLE_WEBTRANSPORT` 0x2b603742 | 1 | draft 02: Chromium and Firefox know no other |
 //! | `WEBTRANSPORT_MAX_SESSIONS` 0xc671706a | 1, or [`Config::sessions_max`] with flow control | draft 07: enough for Safari |
 //! | `WT_MAX_SESSIONS` 0x14e9cd29 | the same | drafts 13 and 14. Safari refuses more than 1 (it was seen with 2^62 − 1) unless initial limits are sent too, so the value is 1 without them |

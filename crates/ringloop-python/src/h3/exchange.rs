@@ -12,6 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
+use ringloop_h3::webtransport::Error as SessionError;
 use ringloop_h3::{Code as HttpCode, Priority, StreamError, StreamId as HttpStreamId};
 use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, StreamId};
@@ -31,6 +32,8 @@ pub struct Exchange {
     received: SharedReceived,
     /// Our message is complete, or was given up.
     has_ended: AtomicBool,
+    /// The stream is a session's.
+    is_session: AtomicBool,
 }
 
 #[pymethods]
@@ -60,6 +63,7 @@ impl Exchange {
             stream,
             received,
             has_ended: AtomicBool::new(has_ended),
+            is_session: AtomicBool::new(false),
         })
     }
 
@@ -134,6 +138,17 @@ impl Exchange {
     #[getter]
     fn protocol<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         self.pseudo(py, b":protocol")
+    }
+
+    /// The sub-protocols that a request for a session of WebTransport offers, the favourite first.
+    #[getter(_offered_protocols)]
+    fn offered_protocols<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let protocols = lock(&self.received).protocols.clone();
+        let list = ffi::new_list(py)?;
+        for protocol in &protocols {
+            list.append(ffi::new_str(py, protocol)?)?;
+        }
+        Ok(list)
     }
 
     /// The final response's status; None before it has come, and of a request.
@@ -212,7 +227,7 @@ impl Exchange {
 
     /// Take a datagram that has come; None where there is none. Past 256 KiB the oldest are dropped.
     fn take_datagram<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let datagram = lock(&self.received).take_datagram();
+        let datagram = lock(&self.received).datagrams.pop();
         datagram.map(|datagram| ffi::new_bytes(py, &datagram)).transpose()
     }
 
@@ -238,7 +253,7 @@ impl Exchange {
         let fields = checked(headers)?;
         let lines = lines(&fields);
         self.send_with(py, end, |driver, stream| {
-            driver.connection.send_fields(stream, &lines, end)
+            driver.send_fields(StreamId(stream.0), &lines, end)
         })?;
         Ok(())
     }
@@ -310,7 +325,7 @@ impl Exchange {
     fn cancel(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         lock(&self.received).stop();
         self.has_ended.store(true, Ordering::Relaxed);
-        self.end_with(py, |driver, stream| driver.connection.cancel(stream, HttpCode(code.0)))?;
+        self.end_with(py, |driver, stream| driver.cancel(StreamId(stream.0), HttpCode(code.0)))?;
         let waits =
             [Wait::Read(self.stream), Wait::Write(self.stream), Wait::Finished(self.stream)];
         let woken = waits.map(|wait| Wake::For(self.route().handle, wait));
@@ -339,6 +354,39 @@ impl Exchange {
         value.map(|value| ffi::new_str(py, &String::from_utf8_lossy(value))).transpose()
     }
 
+    /// Passes the stream to a session that `accept` makes of the request.
+    pub fn hand_over(
+        &self,
+        py: Python<'_>,
+        accept: impl FnOnce(&mut Driver, StreamId) -> Result<(), SessionError>,
+    ) -> PyResult<Result<(), SessionError>> {
+        self.check_open(py)?;
+        let mut woken = Vec::new();
+        let accepted = {
+            let mut state = self.route().shared.state(py);
+            with_http(&mut state, self.route(), &mut woken, |driver, _, _| {
+                Ok(accept(driver, self.stream))
+            })
+        };
+        self.route().shared.finish(py, woken)?;
+        let accepted = accepted.ok_or_else(|| errors::connection(py, &self.route().end))?;
+        if accepted.is_ok() {
+            self.is_session.store(true, Ordering::Relaxed);
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        Ok(accepted)
+    }
+
+    /// Raises the error of an exchange that is over, whose stream is a session's.
+    fn check_no_session(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_session.load(Ordering::Relaxed) {
+            let text =
+                "the request was accepted as a session of WebTransport, which has its stream";
+            return Err(exception::exception(py, "StreamClosedError", (text,)));
+        }
+        Ok(())
+    }
+
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if self.route().lost().is_some() {
             return Err(errors::connection(py, &self.route().end));
@@ -365,6 +413,7 @@ impl Exchange {
         act: impl FnOnce(&mut Driver, HttpStreamId) -> Result<(), StreamError>,
     ) -> PyResult<bool> {
         self.check_open(py)?;
+        self.check_no_session(py)?;
         ffi::spare()?;
         let mut woken = Vec::new();
         let (sent, is_full) = {
@@ -392,6 +441,9 @@ impl Exchange {
         py: Python<'_>,
         end: impl FnOnce(&mut Driver, HttpStreamId) -> Result<(), StreamError>,
     ) -> PyResult<()> {
+        if self.is_session.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let mut woken = Vec::new();
         let _known = {
             let mut state = self.route().shared.state(py);
@@ -421,7 +473,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let route = self.route();
-        if route.lost().is_some() {
+        if route.lost().is_some() || self.is_session.load(Ordering::Relaxed) {
             return;
         }
         let mut woken = Vec::new();

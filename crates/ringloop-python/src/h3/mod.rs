@@ -9,6 +9,10 @@ mod exchange;
 mod fields;
 mod requests;
 
+pub use exchange::Exchange;
+pub use fields::{checked, pairs};
+pub use requests::{refused, with_http};
+
 use pyo3::prelude::*;
 
 use crate::ffi::intern;

@@ -19,7 +19,7 @@ const OWN_STREAMS: usize = 3;
 #[pyfunction]
 pub fn drive(py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<()> {
     let route = &connection.get().route;
-    let is_wanted = route.shared.state(py).want_http(route.handle);
+    let is_wanted = route.shared.state(py).want_http(route.handle, None);
     if is_wanted || route.lost().is_some() {
         return Ok(());
     }

@@ -77,6 +77,7 @@ impl State {
         let attached = Attached {
             is_announced: self.style == Style::Events,
             wants_http: self.serves_http,
+            webtransport: self.serves_webtransport.clone().map(Box::new),
             ..Attached::default()
         };
         // Otherwise it is among the failures.

@@ -69,7 +69,8 @@ mod traces;
 mod waiter;
 mod waiters;
 
-pub use connection::Connection;
+pub use connection::{Connection, direction};
+pub use endpoint::Endpoint;
 pub use route::Route;
 pub use state::State;
 pub use waiter::Waiter;

@@ -64,6 +64,37 @@ impl Queued {
         self.finishes = true;
     }
 
+    /// Passes the protocol at most `bytes_max`; returns how many it has taken.
+    pub fn pour_at_most(
+        &mut self,
+        connection: &mut Connection<'_>,
+        stream: StreamId,
+        bytes_max: usize,
+    ) -> (Poured, usize) {
+        let mut left = bytes_max;
+        while left > 0
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let mut part = [piece.slice(..piece.len().min(left))];
+            match connection.write_chunks(stream, &mut part) {
+                Ok(Written::Some(count)) => {
+                    drop(piece.split_to(count));
+                    if piece.is_empty() {
+                        self.pieces.pop_front();
+                    }
+                    self.len -= count;
+                    left -= count;
+                }
+                Ok(Written::Blocked) => break,
+                Err(StreamError::Stopped(_)) if self.finishes => break,
+                Err(_) => return (Poured::Never, bytes_max - left),
+            }
+        }
+        let poured =
+            if self.pieces.is_empty() { self.pour(connection, stream) } else { Poured::Some };
+        (poured, bytes_max - left)
+    }
+
     /// Passes the protocol what it has room for.
     pub fn pour(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> Poured {
         if let Some(code) = self.gives_up {

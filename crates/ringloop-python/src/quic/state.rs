@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ringloop_h3::webtransport;
 use ringloop_quic::config::{ClientConfig, EndpointConfig, ServerConfig};
 use ringloop_quic::core::{self, Core, Handle, Written};
 use ringloop_quic::error::{ConnectError, StreamError};
@@ -83,6 +84,10 @@ pub struct Attached {
     pub writable: Vec<StreamId>,
     /// HTTP/3 is driven here if the handshake agrees on it.
     pub wants_http: bool,
+    /// Streams of sessions of WebTransport that have flow control, with their sessions.
+    pub limited: HashMap<StreamId, StreamId>,
+    /// With WebTransport.
+    pub webtransport: Option<Box<webtransport::Config>>,
     pub http: Option<Box<Driver>>,
 }
 
@@ -147,6 +152,8 @@ pub struct State {
     pub memories: Vec<(Handle, Arc<Store>)>,
     /// Whether accepted connections want HTTP/3.
     pub serves_http: bool,
+    /// Whether they take sessions of WebTransport.
+    pub serves_webtransport: Option<webtransport::Config>,
     /// Whether any connection may want it.
     pub has_http: bool,
 }
@@ -176,6 +183,7 @@ impl State {
             pinging: Vec::new(),
             memories: Vec::new(),
             serves_http: false,
+            serves_webtransport: None,
             has_http: false,
         }
     }
@@ -212,6 +220,16 @@ impl State {
         {
             queued.push(bytes, room);
             return Ok(false);
+        }
+        if !session.attached.limited.is_empty() && session.attached.limited.contains_key(&stream) {
+            let count = self.write_some(handle, stream, bytes)?;
+            if count < bytes.len()
+                && let Some(session) = self.sessions.get(handle)
+            {
+                let queued = session.attached.queued.entry(stream).or_default();
+                queued.push(&bytes[count..], room);
+            }
+            return Ok(count == bytes.len());
         }
         if bytes.len() > COPIED_BYTES_UNCHECKED {
             // The protocol gets that memory; its own copy would be another allocation, which cannot
@@ -264,19 +282,25 @@ impl State {
         stream: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
-        let (mut connection, session) = self.sessions.open(handle)?;
+        let (connection, session) = self.sessions.open(handle)?;
         if session.attached.queued.contains_key(&stream) {
             return Ok(0);
         }
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let piece = &rest[..rest.len().min(QUIC_EVENT_BYTES)];
-            match connection.write(stream, piece)? {
-                Written::Some(count) => rest = &rest[count..],
-                Written::Blocked => break,
-            }
+        let Some(limiting) = session.attached.limited.get(&stream).copied() else {
+            return write_some(connection, stream, bytes);
+        };
+        let granted = self.reserve(handle, limiting, bytes.len());
+        let (mut connection, _) = self.sessions.open(handle)?;
+        // Without a write an error would not show.
+        if granted == 0
+            && let Some(code) = connection.stopped(stream)?
+        {
+            return Err(StreamError::Stopped(code));
         }
-        Ok(bytes.len() - rest.len())
+        let written = write_some(connection, stream, &bytes[..granted]);
+        let count = written.as_ref().map_or(0, |count| *count);
+        self.unreserve(handle, limiting, granted - count);
+        written
     }
 
     /// Finishes a stream after what was written; whether some of that is queued.
@@ -311,6 +335,7 @@ impl State {
             return Ok(());
         }
         session.attached.queued.remove(&stream);
+        session.attached.limited.remove(&stream);
         let done = connection.reset(stream, code);
         // Nothing of it is queued any more.
         self.note_writable(handle);
@@ -506,11 +531,31 @@ impl State {
 
     /// The stream is writable again; whether nothing of it is queued now.
     pub fn pour(&mut self, handle: Handle, stream: StreamId) -> bool {
-        let both = self.sessions.both(handle);
-        both.is_some_and(|(mut connection, session)| {
-            pour(&mut connection, &mut session.attached.queued, stream)
-        })
+        let Some((mut connection, session)) = self.sessions.both(handle) else {
+            return false;
+        };
+        match session.attached.limited.get(&stream).copied() {
+            None => pour(&mut connection, &mut session.attached.queued, stream),
+            Some(limiting) => self.pour_limited(handle, stream, limiting),
+        }
     }
+}
+
+/// Writes what there is room for; returns the number of bytes.
+fn write_some(
+    mut connection: core::Connection<'_>,
+    stream: StreamId,
+    bytes: &[u8],
+) -> Result<usize, StreamError> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let piece = &rest[..rest.len().min(QUIC_EVENT_BYTES)];
+        match connection.write(stream, piece)? {
+            Written::Some(count) => rest = &rest[count..],
+            Written::Blocked => break,
+        }
+    }
+    Ok(bytes.len() - rest.len())
 }
 
 /// Moves queued bytes of a stream into the protocol; whether nothing is left.

@@ -3,23 +3,27 @@
 //! Nothing blocks here: waiting is done by futures ([`super::waiters`]). A stream that is dropped
 //! early stops the peer with code 0, and finishes what was written.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use ringloop_h3::webtransport::codes::{self, SESSION_GONE};
 use ringloop_quic::core::Read;
 use ringloop_quic::error::{ConnectionError, StreamError};
 use ringloop_quic::session::{RecvHalf, SendHalf, Wait, Wake};
-use ringloop_quic::{Direction, StreamId};
+use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::connection::Connection;
 use super::errors;
+use super::exception;
 use super::numbers::{self, AtMost, Code};
 use super::route::Route;
 use super::state::State;
 use super::waiter::Waiter;
-use crate::ffi::{self, Fallible, intern};
+use crate::ffi::{self, Fallible, Raise as _, intern};
 
 /// A stream of a connection, by its number. There is one object of a stream.
 #[pyclass(frozen, subclass, module = "ringloop._native.quic")]
@@ -28,8 +32,18 @@ pub struct Stream {
     id: StreamId,
     /// Opened before the handshake was complete: a server may reject it.
     is_early: bool,
+    membership: Option<Membership>,
     /// Locked for a few instructions; after the protocol if both are needed.
     halves: Mutex<(SendHalf, RecvHalf)>,
+}
+
+/// The session of WebTransport that a stream is of; its codes are the application's then.
+struct Membership {
+    session: StreamId,
+    /// The session has flow control.
+    is_limited: bool,
+    /// Bytes that were read with the stream's header, and counted, but not taken.
+    counted: AtomicU64,
 }
 
 #[pymethods]
@@ -38,24 +52,42 @@ impl Stream {
     fn new(py: Python<'_>, connection: &Bound<'_, Connection>, stream_id: u64) -> Self {
         let route = &connection.get().route;
         let id = StreamId(stream_id);
-        let (is_client, is_early) = {
+        let (is_client, is_early, handed) = {
             let mut state = route.shared.state(py);
             let both = state.sessions.both(route.handle);
-            both.map_or((true, false), |(connection, _)| {
+            both.map_or((true, false, None), |(connection, session)| {
                 let is_client = connection.is_client();
-                (is_client, is_client && connection.is_handshaking())
+                let http = session.attached.http.as_mut();
+                let handed = http.and_then(|driver| {
+                    let handed = driver.take_handed(id)?;
+                    let is_limited = driver.limits_sessions();
+                    if is_limited {
+                        session.attached.limited.insert(id, handed.session);
+                    }
+                    Some((handed, is_limited))
+                });
+                (is_client, is_client && connection.is_handshaking(), handed)
             })
         };
         let is_ours = id.is_by_client() == is_client;
         let is_uni = id.direction() == Direction::Uni;
         let send =
             if is_uni && !is_ours { SendHalf::absent(id) } else { SendHalf::new(id, is_early) };
-        let recv =
+        let mut recv =
             if is_uni && is_ours { RecvHalf::absent(id) } else { RecvHalf::new(id, is_early) };
+        let membership = handed.map(|(handed, is_limited)| {
+            let counted = AtomicU64::new(handed.data.len() as u64);
+            recv.put_back([handed.data].into_iter());
+            if handed.fin {
+                recv.note_end();
+            }
+            Membership { session: handed.session, is_limited, counted }
+        });
         Self {
             connection: connection.clone().unbind(),
             id,
             is_early,
+            membership,
             halves: Mutex::new((send, recv)),
         }
     }
@@ -184,7 +216,7 @@ impl Stream {
 
     /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
     fn reset(&self, py: Python<'_>, code: Code) -> PyResult<()> {
-        let Code(code) = code;
+        let code = self.code_to_send(code)?;
         let (handle, id) = (self.route().handle, self.id);
         let done = {
             let mut state = self.route().shared.state(py);
@@ -215,7 +247,7 @@ impl Stream {
 
     /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
     fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
-        let Code(code) = code;
+        let code = self.code_to_send(code)?;
         if !self.halves().1.close() {
             return Ok(());
         }
@@ -268,6 +300,8 @@ impl Stream {
         let joined = armed.and_then(|()| ffi::join_bytes(py, &pieces));
         if joined.is_err() {
             self.halves().1.put_back(pieces.into_iter());
+        } else {
+            self.note_taken(py, pieces.iter().map(Bytes::len).sum());
         }
         joined.map(|joined| Some(joined.into_bound(py)))
     }
@@ -292,7 +326,8 @@ impl Stream {
             }
         };
         let sent = sent.map_err(|error| self.refused(py, &error))?;
-        Ok(Fallible((sent.is_some(), sent.flatten())))
+        let code = sent.flatten().map(|code| self.code_received(code));
+        Ok(Fallible((sent.is_some(), code)))
     }
 
     /// What to await for the moment when `sent` tells more.
@@ -388,7 +423,80 @@ impl Stream {
     }
 
     fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
-        errors::stream(py, &self.route().end, error)
+        let error = match (&self.membership, error) {
+            (Some(_), StreamError::Reset(SESSION_GONE) | StreamError::Stopped(SESSION_GONE)) => {
+                let text = "the session of the stream is over";
+                return exception::exception(py, "StreamClosedError", (text,));
+            }
+            (Some(_), StreamError::Reset(code)) => StreamError::Reset(self.code_received(*code)),
+            (Some(_), StreamError::Stopped(code)) => {
+                StreamError::Stopped(self.code_received(*code))
+            }
+            _ => error.clone(),
+        };
+        errors::stream(py, &self.route().end, &error)
+    }
+
+    /// The code on the wire for one of the application's.
+    fn code_to_send(&self, Code(code): Code) -> PyResult<u64> {
+        if self.membership.is_none() {
+            return Ok(code);
+        }
+        let code = u32::try_from(code).map_err(|_| {
+            PyValueError::raise(format!(
+                "code is {code}: give 0 to {}, as WebTransport carries it",
+                u32::MAX
+            ))
+        })?;
+        Ok(codes::to_http_code(code))
+    }
+
+    /// The application's code for one on the wire; 0 if there was none of an application.
+    fn code_received(&self, code: u64) -> u64 {
+        if self.membership.is_none() {
+            return code;
+        }
+        codes::to_application_code(code).unwrap_or(0).into()
+    }
+
+    /// Tells a session with flow control what was taken: the peer may send as much again.
+    fn note_taken(&self, py: Python<'_>, len: usize) {
+        let Some(membership) = self.membership.as_ref().filter(|it| it.is_limited && len > 0)
+        else {
+            return;
+        };
+        let len = len as u64;
+        let counted = membership.counted.load(Ordering::Relaxed).min(len);
+        membership.counted.fetch_sub(counted, Ordering::Relaxed);
+        let handle = self.route().handle;
+        let mut woken = Vec::new();
+        {
+            let mut state = self.route().shared.state(py);
+            let now = state.clock.moment(None);
+            let _known = state.with_http(now, handle, &mut woken, |driver, _, _| {
+                driver.note_read(membership.session, self.id, len - counted, len);
+                Ok(())
+            });
+        }
+        // What was read is not lost; a loop that cannot be told is closed, or out of memory.
+        drop(self.route().shared.finish(py, woken));
+    }
+
+    /// Tells the session that the stream is over.
+    fn forget(&self, state: &mut State, woken: &mut Vec<Wake>) {
+        let Some(membership) = &self.membership else {
+            return;
+        };
+        let (now, handle) = (state.clock.moment(None), self.route().handle);
+        if let Some(session) = state.sessions.get(handle)
+            && !session.attached.queued.contains_key(&self.id)
+        {
+            session.attached.limited.remove(&self.id);
+        }
+        let _known = state.with_http(now, handle, woken, |driver, _, _| {
+            driver.forget_stream(membership.session, self.id);
+            Ok(())
+        });
     }
 }
 
@@ -398,9 +506,11 @@ impl Drop for Stream {
         let (writes, reads) = (send.close(), recv.close());
         let forgets = send.finishes_later();
         let route = self.route();
-        if !(reads || writes || forgets) || route.lost().is_some() {
+        let is_known = reads || writes || forgets || self.membership.is_some();
+        if !is_known || route.lost().is_some() {
             return;
         }
+        let mut woken = Vec::new();
         {
             // The holder of the lock does not need the interpreter to release it.
             let mut state = route.shared.state_detached();
@@ -408,7 +518,7 @@ impl Drop for Stream {
                 return;
             }
             if reads && let Ok((mut connection, _)) = state.sessions.open(route.handle) {
-                drop(connection.stop(self.id, 0));
+                drop(connection.stop(self.id, self.code_to_send(Code(0)).unwrap_or(0)));
             }
             if writes {
                 drop(state.finish(route.handle, self.id));
@@ -416,8 +526,9 @@ impl Drop for Stream {
             if let Some(session) = state.sessions.get(route.handle) {
                 session.forget_finish(self.id);
             }
+            self.forget(&mut state, &mut woken);
         }
         // A closed loop sends nothing more.
-        Python::try_attach(|py| drop(route.shared.arm_flush(py)));
+        Python::try_attach(|py| drop(route.shared.finish(py, woken)));
     }
 }

@@ -204,6 +204,11 @@ impl RecvHalf {
         }
     }
 
+    /// Its end was read already; bytes put back come before it.
+    pub fn note_end(&mut self) {
+        self.state = Receiving::Finished;
+    }
+
     /// Reads what needs no access to the connection: bytes put back, then the end if it was read.
     /// `None`: use [`RecvHalf::read`].
     pub fn read_known(

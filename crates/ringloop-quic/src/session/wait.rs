@@ -29,6 +29,10 @@ pub enum Wait {
     DatagramOut,
     /// A datagram of a stream, of a protocol that has such; no event of the core wakes it.
     StreamDatagram(StreamId),
+    /// A change of a session on a connection, by the stream that carries it; no event of the core wakes it.
+    Session(StreamId),
+    /// A stream that the peer opened in a session; no event of the core wakes it.
+    SessionStream(StreamId),
     /// A handshake step, an acknowledged ping, or the end.
     Progress,
 }
@@ -42,6 +46,8 @@ impl Hash for Wait {
             Self::Write(stream) => on_stream(1, stream),
             Self::Finished(stream) => on_stream(2, stream),
             Self::StreamDatagram(stream) => on_stream(3, stream),
+            Self::Session(stream) => on_stream(0, &StreamId(stream.0 | 1)),
+            Self::SessionStream(stream) => on_stream(1, &StreamId(stream.0 | 1)),
             Self::Open(Direction::Bi) => 3,
             Self::Open(Direction::Uni) => 7,
             Self::Accept(Direction::Bi) => 11,

@@ -42,7 +42,7 @@ impl Sessions {
         let Some(dialect) = self.dialect() else {
             return Err(Error::NotSupported);
         };
-        if self.count() >= self.sessions_max() {
+        if !self.has_room() {
             return Err(Error::TooManySessions);
         }
         if uri.scheme() != Some(&http::uri::Scheme::HTTPS) || uri.authority().is_none() {
@@ -119,9 +119,25 @@ impl Sessions {
         parts.status = status;
         parts.headers = headers;
         h3.send_response(session, &parts, true)?;
+        self.note_rejected(h3, session)
+    }
+
+    /// A server's: the caller has sent a final response itself that is not 2xx, perhaps with a body. The request is a plain
+    /// one from now on, of which no more is read.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSession`], [`Error::Unexpected`].
+    pub fn note_rejected(&mut self, h3: &mut Connection, session: StreamId) -> Result<(), Error> {
+        self.pending(session)?;
         h3.stop(session, Code::H3_NO_ERROR).ok();
         self.forget(session);
         Ok(())
+    }
+
+    /// True if a server has still to answer the request for a session.
+    pub fn is_pending(&self, session: StreamId) -> bool {
+        let state = self.by_id.get(&session).map(|session| &session.state);
+        self.role == Role::Server && matches!(state, Some(State::Pending))
     }
 
     /// Closes a session with the application's code and reason, which is cut at 1024 bytes. All its streams are reset.

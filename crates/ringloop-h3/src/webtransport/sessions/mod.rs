@@ -76,6 +76,11 @@ impl Sessions {
         self.by_id.len() - self.ended.len()
     }
 
+    /// True if another one may be asked for.
+    pub fn has_room(&self) -> bool {
+        self.count() < self.sessions_max()
+    }
+
     /// Their ids, in no order.
     pub fn ids(&self) -> impl Iterator<Item = StreamId> {
         let live = self.by_id.iter().filter(|(_, session)| !session.is_ended());

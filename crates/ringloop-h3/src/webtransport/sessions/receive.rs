@@ -2,12 +2,13 @@
 
 use super::{SESSION_GONE, Sessions};
 use crate::limits::{BYTES_AFTER_CLOSE_MAX, CAPSULE_BYTES_EARLY_MAX, PROTOCOLS_MAX};
+use crate::qpack::Field;
 use crate::webtransport::capsules::{Message, Violation};
 use crate::webtransport::early::EarlyStream;
 use crate::webtransport::flow::{Flow, Resource};
 use crate::webtransport::session::{Session, State};
 use crate::webtransport::{Dialect, Ending, Event, codes, dialect, protocols};
-use crate::{Code, Connection, ConnectionError, Protocol, Role, StreamId};
+use crate::{Code, Connection, ConnectionError, Protocol, Role, StreamId, fields};
 use bytes::Bytes;
 use http::{HeaderMap, request, response};
 
@@ -47,10 +48,46 @@ impl Sessions {
                 self.on_stream(h3, session, stream, data, fin);
             }
             H3Event::Request { stream, parts } => return Ok(self.on_request(h3, stream, parts)),
+            H3Event::Fields { stream, fields } => return Ok(self.on_fields(h3, stream, fields)),
             H3Event::Datagram { stream, data } => return Ok(self.on_datagram(stream, data)),
             event => return Ok(self.on_message(h3, event)),
         }
         Ok(None)
+    }
+
+    /// A field section of a connection with [`crate::Config::raw_fields`], which has checked it; those that are not of a
+    /// session go back as they came.
+    fn on_fields(
+        &mut self,
+        h3: &mut Connection,
+        stream: StreamId,
+        fields: Vec<Field>,
+    ) -> Option<H3Event> {
+        if self.by_id.contains_key(&stream) {
+            let event = match self.role {
+                Role::Client => {
+                    let parts = fields::read_response(fields).ok()?;
+                    if parts.status.is_informational() {
+                        return None;
+                    }
+                    H3Event::Response { stream, parts }
+                }
+                Role::Server => H3Event::Trailers { stream, trailers: HeaderMap::new() },
+            };
+            return self.on_message(h3, event);
+        }
+        let is_request = fields.iter().any(|field| field.name == b":method"[..]);
+        let is_extended = fields.iter().any(|field| field.name == b":protocol"[..]);
+        let parts = is_extended.then(|| fields::read_request(fields.clone(), true).ok());
+        match parts.flatten() {
+            Some(parts) if is_webtransport(&parts) => self.on_session_request(h3, stream, parts),
+            _ if is_request => {
+                self.on_plain_request(stream);
+                return Some(H3Event::Fields { stream, fields });
+            }
+            _ => return Some(H3Event::Fields { stream, fields }),
+        }
+        None
     }
 
     /// What follows on the stream of a request.
@@ -111,15 +148,26 @@ impl Sessions {
         id: StreamId,
         parts: request::Parts,
     ) -> Option<H3Event> {
-        self.last_request = self.last_request.max(Some(id));
         if !is_webtransport(&parts) {
-            let (streams, _) = self.early.take(id);
-            for early in streams {
-                self.refuse_stream(early.stream, SESSION_GONE);
-            }
+            self.on_plain_request(id);
             return Some(H3Event::Request { stream: id, parts });
         }
-        let is_full = self.count() >= self.sessions_max();
+        self.on_session_request(h3, id, parts);
+        None
+    }
+
+    /// Streams that name a request as their session, of which it is none, wait no longer.
+    fn on_plain_request(&mut self, id: StreamId) {
+        self.last_request = self.last_request.max(Some(id));
+        let (streams, _) = self.early.take(id);
+        for early in streams {
+            self.refuse_stream(early.stream, SESSION_GONE);
+        }
+    }
+
+    fn on_session_request(&mut self, h3: &mut Connection, id: StreamId, parts: request::Parts) {
+        self.last_request = self.last_request.max(Some(id));
+        let is_full = !self.has_room();
         let is_https = parts.uri.scheme() == Some(&http::uri::Scheme::HTTPS);
         let session = Session::new(State::Held(Box::new(parts)));
         self.by_id.insert(id, session);
@@ -130,7 +178,6 @@ impl Sessions {
         } else if self.has_settings {
             self.announce(id);
         }
-        None
     }
 
     /// Tells the application of a request, once the client's SETTINGS are here.

@@ -12,6 +12,7 @@ use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::received::{Ending, Received, Section, SharedReceived, lock};
+use super::webtransport::WebTransport;
 use crate::limits::H3_READ_BYTES;
 
 /// The application's protocol of TLS that selects it (RFC 9114 §3.1).
@@ -30,8 +31,13 @@ pub struct Driver {
     pub(super) unidirectional: HashSet<StreamId>,
     /// Streams that are to be read again.
     pub(super) unblocked: Vec<StreamId>,
-    /// Pieces of one read, kept for its memory.
-    pub(super) pieces: Vec<Bytes>,
+    /// Pieces of one read that HTTP/3 has not taken.
+    pub(super) pieces: VecDeque<Bytes>,
+    /// The stream ends behind them.
+    pub(super) is_at_end: bool,
+    pub(super) webtransport: Option<Box<WebTransport>>,
+    /// Sessions whose limit on sent bytes has been raised.
+    pub(super) unlimited: Vec<StreamId>,
     /// The peer's GOAWAY.
     pub go_away: Option<u64>,
     /// Requests became ready.
@@ -50,14 +56,20 @@ pub(super) fn in_quic(stream: HttpStreamId) -> StreamId {
 
 impl Driver {
     /// For a connection that has opened `opened` unidirectional streams: the next three are ours.
-    /// `datagrams`: QUIC takes them.
-    pub fn new(handle: Handle, role: Role, opened: u64, datagrams: bool) -> Self {
+    /// `datagrams`: QUIC takes them; without them there is no WebTransport.
+    pub fn new(
+        handle: Handle,
+        role: Role,
+        opened: u64,
+        datagrams: bool,
+        webtransport: Option<&ringloop_h3::webtransport::Config>,
+    ) -> Self {
         let by_server = u64::from(role == Role::Server);
         let [control, encoder, decoder] =
             [0, 1, 2].map(|number| HttpStreamId((opened + number) << 2 | 2 | by_server));
         let local = LocalStreams { control, encoder, decoder };
         let default = Config::default();
-        let config = Config {
+        let mut config = Config {
             settings: Settings {
                 extended_connect: role == Role::Server,
                 datagrams,
@@ -66,6 +78,10 @@ impl Driver {
             raw_fields: true,
             ..default
         };
+        let webtransport = webtransport.filter(|_| datagrams).map(|wanted| {
+            wanted.enable(role, &mut config);
+            Box::new(WebTransport::new(role, wanted.clone()))
+        });
         Self {
             handle,
             role,
@@ -74,7 +90,10 @@ impl Driver {
             ready: VecDeque::new(),
             unidirectional: HashSet::new(),
             unblocked: Vec::new(),
-            pieces: Vec::new(),
+            pieces: VecDeque::new(),
+            is_at_end: false,
+            webtransport,
+            unlimited: Vec::new(),
             go_away: None,
             is_eventful: false,
             prioritised: Vec::new(),
@@ -84,7 +103,11 @@ impl Driver {
     /// Whether a stream is HTTP/3's.
     pub(super) fn reads(&self, stream: StreamId) -> bool {
         match stream.direction() {
-            Direction::Bi => self.exchanges.contains_key(&stream),
+            Direction::Bi => {
+                let hosted = self.webtransport.as_ref();
+                self.exchanges.contains_key(&stream)
+                    || hosted.is_some_and(|hosted| hosted.is_session(stream))
+            }
             Direction::Uni => self.unidirectional.contains(&stream),
         }
     }
@@ -106,32 +129,32 @@ impl Driver {
         is_end: bool,
         woken: &mut Vec<Wake>,
     ) -> Result<(), ConnectionError> {
-        let mut pieces = mem::take(&mut self.pieces);
-        if is_end && pieces.is_empty() {
-            pieces.push(Bytes::new());
+        self.is_at_end = is_end;
+        if is_end && self.pieces.is_empty() {
+            self.pieces.push_back(Bytes::new());
         }
-        let mut left = pieces.len();
-        let mut taken = Ok(());
-        for piece in pieces.drain(..) {
-            left -= 1;
-            let is_last = is_end && left == 0;
-            taken = self.connection.receive(in_http(stream), piece, is_last);
-            self.take_events(woken);
-            if taken.is_err() {
-                break;
+        while let Some(piece) = self.pieces.pop_front() {
+            let is_last = is_end && self.pieces.is_empty();
+            let taken = self.connection.receive(in_http(stream), piece, is_last);
+            let handled = self.take_events(woken);
+            if taken.is_err() || handled.is_err() {
+                self.pieces.clear();
+                return taken.and(handled);
             }
         }
-        pieces.clear();
-        self.pieces = pieces;
-        taken
+        Ok(())
     }
 
     // --- events of HTTP/3 -----------------------------------------------------------------------
 
-    pub(super) fn take_events(&mut self, woken: &mut Vec<Wake>) {
+    pub(super) fn take_events(&mut self, woken: &mut Vec<Wake>) -> Result<(), ConnectionError> {
         while let Some(event) = self.connection.poll_event() {
-            self.take_event(event, woken);
+            if let Some(event) = self.offer(event)? {
+                self.take_event(event, woken);
+            }
         }
+        self.take_session_events(woken);
+        Ok(())
     }
 
     fn take_event(&mut self, event: Event, woken: &mut Vec<Wake>) {
@@ -140,8 +163,7 @@ impl Driver {
                 let is_head =
                     self.update(stream, woken, |received| received.add_section(Section(fields)));
                 if is_head == Some(true) && self.role == Role::Server {
-                    self.ready.push_back(in_quic(stream));
-                    self.is_eventful = true;
+                    self.make_ready(in_quic(stream));
                     if self.connection.priority(stream) != Some(Priority::default()) {
                         self.prioritised.push(in_quic(stream));
                     }
@@ -191,11 +213,11 @@ impl Driver {
             Event::Datagram { stream, data } => {
                 let stream = in_quic(stream);
                 if let Some(received) = self.exchanges.get(&stream) {
-                    lock(received).add_datagram(data);
+                    lock(received).datagrams.push(data);
                     woken.push(Wake::For(self.handle, Wait::StreamDatagram(stream)));
                 }
             }
-            // Streams of WebTransport are not enabled.
+            // Streams of WebTransport are the sessions'.
             _ => {}
         }
     }
@@ -219,8 +241,25 @@ impl Driver {
         Some(changed)
     }
 
+    /// The application may take a request.
+    pub(super) fn make_ready(&mut self, stream: StreamId) {
+        if let Some(received) = self.exchanges.get(&stream) {
+            lock(received).is_ready = true;
+            self.ready.push_back(stream);
+            self.is_eventful = true;
+        }
+    }
+
+    /// A request has ended that asked for a session.
+    pub(super) fn end_request(&mut self, stream: StreamId, code: Code, woken: &mut Vec<Wake>) {
+        self.update(in_http(stream), woken, |received| {
+            received.stopped.get_or_insert(code.0);
+            received.end(Ending::Reset(code.0));
+        });
+    }
+
     /// Forgets a request that the application has not taken; whether there was one.
-    fn forget_ready(&mut self, stream: StreamId) -> bool {
+    pub(super) fn forget_ready(&mut self, stream: StreamId) -> bool {
         let Some(index) = self.ready.iter().position(|ready| *ready == stream) else {
             return false;
         };
@@ -233,7 +272,7 @@ impl Driver {
     pub(super) fn forget_unknown(&mut self, stream: StreamId) {
         let is_unknown = |received: &SharedReceived| {
             let received = lock(received);
-            !received.is_taken && received.head.is_none()
+            !received.is_taken && !received.is_ready
         };
         if self.exchanges.get(&stream).is_some_and(is_unknown) {
             self.exchanges.remove(&stream);

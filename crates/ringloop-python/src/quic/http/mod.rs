@@ -13,9 +13,14 @@
 //! stream's queue, as those of plain streams do.
 
 mod driver;
+mod limited;
 mod received;
 mod route;
+mod sessions;
 mod transfer;
+mod webtransport;
 
 pub use driver::Driver;
 pub use received::{Ending, Section, SharedReceived, Taken, lock};
+pub use sessions::OpenError;
+pub use webtransport::{SessionEnd, SessionPhase, SharedSession, lock_session};

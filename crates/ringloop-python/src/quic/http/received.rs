@@ -43,7 +43,7 @@ impl Section {
     }
 
     /// Of an interim response (RFC 9110 §15.2).
-    fn is_interim(&self) -> bool {
+    pub fn is_interim(&self) -> bool {
         let status = self.pseudo(b":status");
         status.is_some_and(|status| status.starts_with(b"1"))
     }
@@ -90,12 +90,43 @@ pub struct Received {
     pub stopped: Option<u64>,
     /// The application has an object of it.
     pub is_taken: bool,
+    /// A request that the application may take.
+    pub is_ready: bool,
+    /// The head of a request for a session of WebTransport, before the application may have it.
+    pub requested: Option<Section>,
+    /// The sub-protocols that such a request offers.
+    pub protocols: Vec<String>,
+    pub datagrams: DatagramQueue,
     body: VecDeque<Bytes>,
     body_bytes: usize,
     /// The stream is not read because the queue is full.
     is_paused: bool,
-    datagrams: VecDeque<Bytes>,
-    datagram_bytes: usize,
+}
+
+/// Datagrams that the application has not taken: past a limit the oldest make room.
+#[derive(Debug, Default)]
+pub struct DatagramQueue {
+    queue: VecDeque<Bytes>,
+    bytes: usize,
+    /// How many were dropped.
+    pub dropped_count: u64,
+}
+
+impl DatagramQueue {
+    pub fn push(&mut self, datagram: Bytes) {
+        self.bytes += datagram.len() + H3_DATAGRAM_EACH_BYTES;
+        self.queue.push_back(datagram);
+        while self.bytes > H3_DATAGRAM_BYTES {
+            self.pop();
+            self.dropped_count += 1;
+        }
+    }
+
+    pub fn pop(&mut self) -> Option<Bytes> {
+        let datagram = self.queue.pop_front()?;
+        self.bytes -= datagram.len() + H3_DATAGRAM_EACH_BYTES;
+        Some(datagram)
+    }
 }
 
 /// The same, shared.
@@ -178,21 +209,6 @@ impl Received {
     /// Whether the body was read to its end.
     pub fn is_read(&self) -> bool {
         self.body.is_empty() && self.ending.is_some()
-    }
-
-    /// Adds a datagram; the oldest ones make room.
-    pub fn add_datagram(&mut self, datagram: Bytes) {
-        self.datagram_bytes += datagram.len() + H3_DATAGRAM_EACH_BYTES;
-        self.datagrams.push_back(datagram);
-        while self.datagram_bytes > H3_DATAGRAM_BYTES {
-            self.take_datagram();
-        }
-    }
-
-    pub fn take_datagram(&mut self) -> Option<Bytes> {
-        let datagram = self.datagrams.pop_front()?;
-        self.datagram_bytes -= datagram.len() + H3_DATAGRAM_EACH_BYTES;
-        Some(datagram)
     }
 
     /// Nothing more of it is wanted.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ringloop_h3::{ConnectionError, Role};
+use ringloop_h3::{ConnectionError, Role, webtransport};
 use ringloop_quic::Direction;
 use ringloop_quic::core::{Event, Handle};
 use ringloop_quic::session::{Wake, index_of};
@@ -48,12 +48,18 @@ impl State {
         let role = if is_client { Role::Client } else { Role::Server };
         let datagrams = connection.takes_datagrams();
         let opened = session.attached.opened[index_of(Direction::Uni)];
-        session.attached.http = Some(Box::new(Driver::new(handle, role, opened, datagrams)));
+        let webtransport = session.attached.webtransport.take();
+        let driver = Driver::new(handle, role, opened, datagrams, webtransport.as_deref());
+        session.attached.http = Some(Box::new(driver));
     }
 
     /// Has a connection's HTTP/3 driven here, once its handshake has agreed on it; `false` if the
-    /// handshake is complete already.
-    pub fn want_http(&mut self, handle: Handle) -> bool {
+    /// handshake is complete already. `webtransport`: with its sessions.
+    pub fn want_http(
+        &mut self,
+        handle: Handle,
+        webtransport: Option<webtransport::Config>,
+    ) -> bool {
         let style = self.style;
         let session = self.sessions.get(handle);
         let session = session.filter(|session| session.is_handshaking());
@@ -61,6 +67,7 @@ impl State {
             return false;
         };
         session.attached.wants_http = true;
+        session.attached.webtransport = webtransport.map(Box::new);
         self.has_http = true;
         true
     }
@@ -77,7 +84,7 @@ impl State {
         let session = self.sessions.get(handle)?;
         let mut driver = session.attached.http.take()?;
         let done = act(&mut driver, self, woken);
-        let done = driver.transmit(self).and(done);
+        let done = driver.transmit(self, woken).and(done);
         if let Err(error) = &done {
             let reason = error.reason.as_bytes();
             self.close(now, handle, error.code.0, reason, woken);
@@ -86,8 +93,12 @@ impl State {
             self.announce(handle);
             self.notify_eventful(handle);
         }
+        let unlimited = std::mem::take(&mut driver.unlimited);
         if let Some(session) = self.sessions.get(handle) {
             session.attached.http = Some(driver);
+        }
+        if !unlimited.is_empty() {
+            self.pour_sessions(handle, &unlimited, woken);
         }
         Some(done)
     }

@@ -1,9 +1,12 @@
 //! Between the streams of QUIC and the state of HTTP/3.
 
-use ringloop_h3::{Code, ConnectionError, Role, StreamId as HttpStreamId, Transmit};
+use ringloop_h3::qpack::Line;
+use ringloop_h3::{
+    Code, ConnectionError, Role, StreamError as HttpError, StreamId as HttpStreamId, Transmit,
+};
 use ringloop_quic::core::{Event, Read};
 use ringloop_quic::error::StreamError;
-use ringloop_quic::session::Wake;
+use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use super::driver::{Driver, in_http, in_quic};
@@ -39,8 +42,7 @@ impl Driver {
             }
             Event::Stopped(_, stream, code) => {
                 let taken = self.connection.receive_stop(in_http(*stream), Code(*code));
-                self.take_events(woken);
-                taken?;
+                taken.and(self.take_events(woken))?;
                 // What is queued is dropped, and a writer woken, as with any stream.
                 false
             }
@@ -75,23 +77,26 @@ impl Driver {
             }
             let pieces = &mut self.pieces;
             let read = connection.read(stream, room, |piece| {
-                pieces.push(piece);
+                pieces.push_back(piece);
                 true
             });
             let is_end = matches!(read, Ok(Read::End(_)));
             self.receive(stream, is_end, woken)?;
+            if !self.reads(stream) {
+                return Ok(());
+            }
             match read {
                 Ok(Read::Some(_)) => {}
                 Err(StreamError::Reset(code)) => {
-                    self.unidirectional.remove(&stream);
                     let http = &mut self.connection;
                     let taken = http.receive_reset(in_http(stream), Code(code));
-                    self.take_events(woken);
+                    let taken = taken.and(self.take_events(woken));
+                    self.note_read_end(stream);
                     self.forget_unknown(stream);
                     return taken;
                 }
                 Ok(Read::End(_)) => {
-                    self.unidirectional.remove(&stream);
+                    self.note_read_end(stream);
                     return Ok(());
                 }
                 Ok(Read::Blocked) | Err(_) => return Ok(()),
@@ -109,9 +114,17 @@ impl Driver {
         };
         while let Some(datagram) = connection.receive_datagram() {
             self.connection.receive_datagram(datagram)?;
-            self.take_events(woken);
+            self.take_events(woken)?;
         }
         Ok(())
+    }
+
+    /// Nothing more is read of a stream.
+    fn note_read_end(&mut self, stream: StreamId) {
+        self.unidirectional.remove(&stream);
+        if let Some(hosted) = &mut self.webtransport {
+            hosted.note_read_end(stream);
+        }
     }
 
     /// Reads streams whose field sections no longer wait for the peer's encoder.
@@ -150,7 +163,7 @@ impl Driver {
         let _known = if has_ended {
             self.connection.stop(in_http(stream), code)
         } else {
-            self.connection.cancel(in_http(stream), code)
+            self.cancel(stream, code)
         };
         if let Some(session) = state.sessions.get(self.handle) {
             session.forget_finish(stream);
@@ -171,17 +184,57 @@ impl Driver {
         }
     }
 
+    /// Gives up both messages of an exchange.
+    pub fn cancel(&mut self, stream: StreamId, code: Code) -> Result<(), HttpError> {
+        let is_session = self.is_session_pending(stream);
+        let session = in_http(stream);
+        if is_session
+            && self.with_sessions(|sessions, http| sessions.abort(http, session, code)).is_ok()
+        {
+            return Ok(());
+        }
+        self.connection.cancel(session, code)
+    }
+
+    /// Sends a response's fields, interim ones or trailers.
+    pub fn send_fields(
+        &mut self,
+        stream: StreamId,
+        fields: &[Line<'_>],
+        end: bool,
+    ) -> Result<(), HttpError> {
+        let is_session = self.is_session_pending(stream);
+        let status = fields.iter().find(|line| line.name == b":status");
+        let class = status.and_then(|line| line.value.first().copied());
+        if is_session && class == Some(b'2') {
+            return Err(HttpError::Invalid(
+                "a session of WebTransport is accepted by ringloop.webtransport.accept()",
+            ));
+        }
+        self.connection.send_fields(in_http(stream), fields, end)?;
+        if is_session && class.is_some_and(|class| class != b'1') {
+            self.note_session_rejected(stream);
+        }
+        Ok(())
+    }
+
     /// Gives QUIC what is to be sent. A stream may be gone by now: then that is dropped.
-    pub(super) fn transmit(&mut self, state: &mut State) -> Result<(), ConnectionError> {
+    pub(super) fn transmit(
+        &mut self,
+        state: &mut State,
+        woken: &mut Vec<Wake>,
+    ) -> Result<(), ConnectionError> {
         self.prioritise(state);
+        self.take_session_events(woken);
         while let Some(transmit) = self.connection.poll_transmit() {
             match transmit {
                 Transmit::Stream { stream, data, fin } => self.send(state, stream, data, fin)?,
                 Transmit::Reset { stream, code } => {
+                    self.forget_unknown(in_quic(stream));
                     drop(state.reset(self.handle, in_quic(stream), code.0));
                 }
                 Transmit::Stop { stream, code } => {
-                    self.unidirectional.remove(&in_quic(stream));
+                    self.note_read_end(in_quic(stream));
                     self.forget_unknown(in_quic(stream));
                     drop(state.stop(self.handle, in_quic(stream), code.0));
                 }
@@ -192,7 +245,33 @@ impl Driver {
                 }
             }
         }
+        self.end_session_streams(state, woken);
         Ok(())
+    }
+
+    /// Ends the streams of sessions that are over, and those that no session takes.
+    fn end_session_streams(&mut self, state: &mut State, woken: &mut Vec<Wake>) {
+        while let Some(transmit) = self.next_session_transmit() {
+            let (Transmit::Reset { stream, .. } | Transmit::Stop { stream, .. }) = transmit else {
+                continue;
+            };
+            let stream = in_quic(stream);
+            if let Some(hosted) = &mut self.webtransport {
+                hosted.discard(stream);
+            }
+            let waits = match transmit {
+                Transmit::Reset { code, .. } => {
+                    drop(state.reset(self.handle, stream, code.0));
+                    [Wait::Write(stream), Wait::Finished(stream)]
+                }
+                Transmit::Stop { code, .. } => {
+                    drop(state.stop(self.handle, stream, code.0));
+                    [Wait::Read(stream); 2]
+                }
+                _ => continue,
+            };
+            woken.extend(waits.map(|wait| Wake::For(self.handle, wait)));
+        }
     }
 
     fn send(

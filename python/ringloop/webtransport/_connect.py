@@ -1,0 +1,169 @@
+"""Clients: a session on a connection of its own, or several on one."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+from urllib.parse import urlsplit
+
+from ringloop._native import quic as _quic
+from ringloop._native import webtransport as _webtransport
+from ringloop.h3._exchange import encoded
+from ringloop.h3._limits import SessionLimits
+from ringloop.quic._connect import begun
+from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic.errors import ConnectError
+from ringloop.quic.keywords import ConnectKeywords
+from ringloop.webtransport._session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from ringloop.h3._exchange import Fields
+    from ringloop.quic._connection import Connection
+    from ringloop.quic._endpoint import Endpoint
+    from ringloop.quic.keywords import Address
+
+__all__ = ["connect", "open_session"]
+
+_HTTPS_PORT = 443
+_HASH_LEN = 32
+_REQUEST_CANCELLED = 0x10C
+# draft-ietf-webtrans-http3-16 §9.5.
+_REQUIREMENTS_NOT_MET = 0x212C0D48
+
+
+@shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
+async def open_session(
+    url: str,
+    *,
+    headers: Fields = (),
+    protocols: Sequence[str] = (),
+    certificate_hashes: Collection[bytes] = (),
+    limits: SessionLimits | None = None,
+    connection: Connection | None = None,
+    configuration: Any = None,
+    server_name: str | None = None,
+    endpoint: Endpoint | None = None,
+    local_address: Address | None = None,
+    **keywords: Unpack[ConnectKeywords],
+) -> Session:
+    """Ask a server for a session at `https://host[:port]/path`, and wait for its answer.
+
+    The session is to be closed, best as a context manager, which closes the connection too if it was
+    made for the session; `connection=` is that of another session, which both share where the server
+    allows several. `protocols`: the sub-protocols that are offered, the favourite first;
+    `session.protocol` is what the server has chosen. `certificate_hashes`: SHA-256 hashes of
+    certificates, one of which the server has to show, as with a browser's `serverCertificateHashes`; no
+    authority is asked then. For the other keywords see `ringloop.quic.keywords`.
+
+    Errors: `SessionRejected`; `ConnectError` where the server has no WebTransport, or no more of it;
+    those of `ringloop.quic.open_connection`.
+    """
+    refuse_unknown(open_session, keywords)
+    if isinstance(protocols, str):
+        raise TypeError(f"protocols is {protocols!r}: give a list of them")
+    host, port, authority, path = _parts(url)
+    if connection is not None:
+        return await _opened(connection, authority, path, headers, protocols)
+    hashes = _checked_hashes(certificate_hashes)
+    if configuration is None:
+        keywords.setdefault("alpn", ["h3"])
+        if hashes:
+            keywords["verify"] = False
+    native = (limits or SessionLimits())._native()
+    connection = await begun(
+        partial(_drive, native),
+        host,
+        port,
+        configuration=configuration,
+        server_name=server_name,
+        endpoint=endpoint,
+        local_address=local_address,
+        early_data=False,
+        keywords={**keywords},
+    )
+    try:
+        _check_certificate(connection, hashes)
+        session = await _opened(connection, authority, path, headers, protocols)
+    except BaseException as error:
+        unmet = isinstance(error, ConnectError)
+        connection.close(_REQUIREMENTS_NOT_MET if unmet else _REQUEST_CANCELLED)
+        await connection.endpoint._after_close(connection)
+        raise
+    session._owns_connection = True
+    return session
+
+
+@asynccontextmanager
+async def connect(url: str, **keywords: Any) -> AsyncIterator[Session]:
+    """Open a session as `open_session` does, and close it at the end of an `async with`."""
+    async with await open_session(url, **keywords) as session:
+        yield session
+
+
+def _drive(limits: tuple[int, tuple[int, int, int] | None], connection: Connection) -> None:
+    _webtransport.drive(connection, *limits)
+
+
+async def _opened(
+    connection: Connection, authority: str, path: str, headers: Fields, protocols: Sequence[str]
+) -> Session:
+    while (takes := _webtransport.takes_session(connection)) is None:
+        await connection._waiter("progress")
+    if not takes:
+        raise ConnectError("the connection has all the sessions that it may have: close one first")
+    fields = encoded(headers)
+    while True:
+        asked = _webtransport.open_session(connection, authority, path, fields, list(protocols))
+        if asked is not None:
+            break
+        await connection._waiter("open")
+    session = Session(connection, asked)
+    try:
+        while session._is_pending:
+            session._check()
+            await session._waiter()
+        # One that was accepted may have been closed since, which its caller is to see.
+        if (session.status or 0) // 100 != 2:  # noqa: PLR2004
+            session._check()
+    except BaseException:
+        session._cancel()
+        raise
+    return session
+
+
+def _parts(url: str) -> tuple[str, int, str, str]:
+    """Return host, port, authority and path of a URL."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname or "@" in parts.netloc:
+        raise ValueError(f"{url!r} is no URL of a session: give https://host[:port]/path")
+    path = parts.path or "/"
+    if parts.query:
+        path = f"{path}?{parts.query}"
+    return parts.hostname, parts.port or _HTTPS_PORT, parts.netloc, path
+
+
+def _checked_hashes(hashes: Collection[bytes]) -> tuple[bytes, ...]:
+    for one in hashes:
+        if not _is_hash(one):
+            raise ValueError(
+                f"certificate_hashes has {one!r}, which is no SHA-256 hash of 32 bytes"
+                " (certificate_hash() makes them)"
+            )
+    return tuple(hashes)
+
+
+def _is_hash(value: object) -> bool:
+    return isinstance(value, bytes) and len(value) == _HASH_LEN
+
+
+def _check_certificate(connection: Connection, hashes: tuple[bytes, ...]) -> None:
+    """Nothing was sent yet: the handshake has proved that the server has the certificate's key."""
+    shown = hashlib.sha256(connection.peer_certificate or b"").digest()
+    if hashes and shown not in hashes:
+        raise ConnectError(
+            "the server's certificate is none of certificate_hashes: its SHA-256 is " + shown.hex()
+        )

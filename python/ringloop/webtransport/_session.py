@@ -1,0 +1,206 @@
+"""A session: streams and datagrams between two ends.
+
+Owns: nothing; native code has what has come. Called by: programs. Never does: make a future where what
+is asked for is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ringloop._native import webtransport as _webtransport
+from ringloop.quic._stream import Stream
+from ringloop.webtransport._errors import SessionClosed, SessionRejected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ringloop.quic._connection import Connection
+
+    _Data = bytes | bytearray | memoryview
+
+__all__ = ["Close", "Session"]
+
+_UNKNOWN_STATUS = 0
+
+
+class Close(NamedTuple):
+    """How a session was closed."""
+
+    code: int
+    """The program's code, 0 to 2^32 - 1."""
+    reason: str
+    """Its reason, at most 1024 bytes."""
+    by_peer: bool
+    """Whether the peer has closed it."""
+
+
+class Session(_webtransport.Session):
+    """A session of WebTransport, of either end.
+
+    As a context manager it is closed at the end, with code 0, or 1 after an exception.
+
+    Its streams are those of `ringloop.quic`, where `reset(code)`, `stop(code)` and the codes of errors
+    are 0 to 2^32 - 1; 0 also stands for a reset without a program's code. Where the session is closed,
+    its streams are reset: await `stream.acked()` for what must arrive before.
+
+    Bounds: streams that nobody takes keep the peer from opening others (`max_streams_bidi`,
+    `max_streams_uni`); of datagrams that nobody takes 256 KiB are kept, the newest.
+    """
+
+    _owns_connection = False
+
+    if TYPE_CHECKING:
+
+        @property
+        def connection(self) -> Connection: ...
+
+    @property
+    def origin(self) -> str | None:
+        """The origin of the page that asks for the session, which browsers name."""
+        for name, value in self.headers:
+            if name == b"origin":
+                return value.decode("latin-1")
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over."""
+        return self._end is not None
+
+    # Streams.
+
+    async def open_stream(self) -> Stream:
+        """Open a bidirectional stream once the peer allows one."""
+        return await self._open(unidirectional=False)
+
+    async def open_unidirectional_stream(self) -> Stream:
+        """Open a stream on which only this end sends, once the peer allows one."""
+        return await self._open(unidirectional=True)
+
+    async def _open(self, *, unidirectional: bool) -> Stream:
+        while (stream_id := self._open_stream(unidirectional)) is None:
+            self._check()
+            await self._open_waiter(unidirectional)
+        return Stream(self.connection, stream_id)
+
+    async def accept_stream(self) -> Stream:
+        """Take the next bidirectional stream that the peer opens."""
+        return await self._accept(unidirectional=False)
+
+    async def accept_unidirectional_stream(self) -> Stream:
+        """Take the next stream on which only the peer sends."""
+        return await self._accept(unidirectional=True)
+
+    async def _accept(self, *, unidirectional: bool | None) -> Stream:
+        while (stream_id := self._take_stream(unidirectional)) is None:
+            self._check()
+            await self._stream_waiter()
+        return Stream(self.connection, stream_id)
+
+    def __aiter__(self) -> AsyncIterator[Stream]:
+        return self.incoming_streams()
+
+    async def incoming_streams(self) -> AsyncIterator[Stream]:
+        """Give the streams of both kinds that the peer opens, until the session is closed.
+
+        `ConnectionClosed` and its kinds: it has ended otherwise.
+        """
+        while True:
+            try:
+                stream = await self._accept(unidirectional=None)
+            except SessionClosed as error:
+                if error.is_application:
+                    return
+                raise
+            yield stream
+            # Not while the next one is waited for: a stream without references is finished.
+            del stream
+
+    # Datagrams.
+
+    def send_datagram(self, data: _Data) -> None:
+        """Send a datagram, which may be lost on the way.
+
+        Where more wait than the path takes (`datagram_send_buffer`), the oldest are dropped.
+        `DatagramError`: it is longer than `max_datagram_size`.
+        """
+        if not self._send_datagram(data):
+            self._check()
+
+    async def receive_datagram(self) -> bytes:
+        """Take the next datagram; past 256 KiB the oldest that nobody has taken are dropped."""
+        while (datagram := self._take_datagram()) is None:
+            self._check()
+            await self._datagram_waiter()
+        return datagram
+
+    async def datagrams(self) -> AsyncIterator[bytes]:
+        """Give the datagrams that come, until the session is closed."""
+        while True:
+            try:
+                datagram = await self.receive_datagram()
+            except SessionClosed as error:
+                if error.is_application:
+                    return
+                raise
+            yield datagram
+
+    # The end.
+
+    def close(self, code: int = 0, reason: str = "") -> None:
+        """Close it with the program's code (0 to 2^32 - 1) and reason, cut at 1024 bytes.
+
+        Its streams are reset. Nothing happens where it is over.
+        """
+        if type(code) is not int or not 0 <= code < 1 << 32:
+            raise ValueError(f"code is {code!r}: give 0 to {(1 << 32) - 1}")
+        self._close(code, reason)
+
+    async def wait_closed(self) -> Close:
+        """Wait for the end of the session, and tell how it was closed.
+
+        `SessionClosed` where it was reset, `ConnectionClosed` with its kinds where the connection ended.
+        """
+        while (end := self._end) is None:
+            await self._waiter()
+        what, code, reason, by_peer = end
+        if what == "closed":
+            return Close(code, reason, by_peer)
+        raise self._error()
+
+    async def wait_draining(self) -> None:
+        """Wait until the peer asks for the session's end (`is_draining`), or it is over."""
+        while not self.is_draining and self._end is None:
+            await self._waiter()
+
+    def _check(self) -> None:
+        """Raise how the session ended, if it did."""
+        if self._end is not None:
+            raise self._error()
+
+    def _error(self) -> ConnectionError:
+        end = self._end
+        if end is None or end[0] == "lost":
+            return self.connection.error or SessionClosed()
+        what, code, reason, by_peer = end
+        if what == "rejected":
+            return SessionRejected(self.status or _UNKNOWN_STATUS, self.response_headers or [])
+        return SessionClosed(code, reason, by_peer, is_application=what in {"closed", "cancelled"})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(0 if kind is None else 1)
+        if self._owns_connection:
+            await self._close_connection()
+
+    async def _close_connection(self) -> None:
+        """Close the connection, which was made for the session; that is told first."""
+        self.connection.close(0x100)
+        await self.connection.endpoint._after_close(self.connection)
+
+    def __repr__(self) -> str:
+        state = " closed" if self.is_closed else " draining" if self.is_draining else ""
+        return f"<Session {self.session_id}{state} {self.path} on {self.connection!r}>"
