@@ -68,7 +68,7 @@ class Session:
         """
     @property
     def dropped_datagrams(self) -> int:
-        """Received datagrams that were dropped since nobody took them."""
+        """Received datagrams that were dropped: too many were waiting."""
     def drain(self) -> None:
         """Ask the peer to finish with it; everything still works. Nothing happens where it is over."""
     def _waiter(self) -> _quic.Waiter:

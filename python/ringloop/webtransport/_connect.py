@@ -30,6 +30,7 @@ __all__ = ["connect", "open_session"]
 
 _HTTPS_PORT = 443
 _HASH_LEN = 32
+_REQUEST_REJECTED = 0x10B
 _REQUEST_CANCELLED = 0x10C
 # draft-ietf-webtrans-http3-16 §9.5.
 _REQUIREMENTS_NOT_MET = 0x212C0D48
@@ -126,13 +127,23 @@ async def _opened(
         while session._is_pending:
             session._check()
             await session._waiter()
-        # One that was accepted may have been closed since, which its caller is to see.
+        # An accepted session may be closed by now; the caller will see that.
         if (session.status or 0) // 100 != 2:  # noqa: PLR2004
+            _check_rejected(session)
             session._check()
     except BaseException:
         session._cancel()
         raise
     return session
+
+
+def _check_rejected(session: Session) -> None:
+    end = session._end
+    if end is not None and end[:2] == ("reset", _REQUEST_REJECTED):
+        raise ConnectError(
+            "the server did not look at the request for a session: it has all that it takes on a"
+            " connection, or is going away; it may be asked again"
+        )
 
 
 def _parts(url: str) -> tuple[str, int, str, str]:

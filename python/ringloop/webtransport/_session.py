@@ -44,8 +44,8 @@ class Session(_webtransport.Session):
     are 0 to 2^32 - 1; 0 also stands for a reset without a program's code. Where the session is closed,
     its streams are reset: await `stream.acked()` for what must arrive before.
 
-    Bounds: streams that nobody takes keep the peer from opening others (`max_streams_bidi`,
-    `max_streams_uni`); of datagrams that nobody takes 256 KiB are kept, the newest.
+    Bounds: streams that are not accepted keep the peer from opening others (`max_streams_bidi`,
+    `max_streams_uni`); of datagrams that are not received 256 KiB are kept, the newest.
     """
 
     _owns_connection = False
@@ -129,7 +129,7 @@ class Session(_webtransport.Session):
             self._check()
 
     async def receive_datagram(self) -> bytes:
-        """Take the next datagram; past 256 KiB the oldest that nobody has taken are dropped."""
+        """Take the next datagram; past 256 KiB of waiting ones the oldest are dropped."""
         while (datagram := self._take_datagram()) is None:
             self._check()
             await self._datagram_waiter()

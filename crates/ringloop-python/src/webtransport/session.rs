@@ -251,7 +251,7 @@ impl Session {
         datagram.map(|datagram| ffi::new_bytes(py, &datagram)).transpose()
     }
 
-    /// Received datagrams that were dropped since nobody took them.
+    /// Received datagrams that were dropped: too many were waiting.
     #[getter]
     fn dropped_datagrams(&self) -> Fallible<u64> {
         Fallible(lock_session(&self.state).datagrams.dropped_count)

@@ -55,8 +55,8 @@ impl Sessions {
         Ok(None)
     }
 
-    /// A field section of a connection with [`crate::Config::raw_fields`], which has checked it; those that are not of a
-    /// session go back as they came.
+    /// A field section that the connection has checked, of [`crate::Config::raw_fields`]; returned unless a session has
+    /// the stream.
     fn on_fields(
         &mut self,
         h3: &mut Connection,

@@ -36,7 +36,7 @@ impl State {
 
     fn with_driver<T>(&mut self, handle: Handle, act: impl FnOnce(&mut Driver) -> T) -> Option<T> {
         let now = self.clock.moment(None);
-        // Capsules of flow control wake nobody.
+        // Capsules of flow control have no waiters.
         let mut woken = Vec::new();
         self.with_http(now, handle, &mut woken, |driver, _, _| Ok(act(driver)))?.ok()
     }

@@ -147,7 +147,7 @@ impl Driver {
         if let Some(hosted) = &mut self.webtransport {
             hosted.end(self.handle, id, end, woken);
         }
-        // One that was not accepted: its request has ended.
+        // If it was not accepted, its request has ended.
         self.end_request(id, code, woken);
         self.forget_ready(id);
     }

@@ -249,7 +249,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the streams of sessions that are over, and those that no session takes.
+    /// Ends the streams of closed sessions, and those refused by sessions.
     fn end_session_streams(&mut self, state: &mut State, woken: &mut Vec<Wake>) {
         while let Some(transmit) = self.next_session_transmit() {
             let (Transmit::Reset { stream, .. } | Transmit::Stop { stream, .. }) = transmit else {

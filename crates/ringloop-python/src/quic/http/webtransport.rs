@@ -7,7 +7,7 @@
 //! The first bytes of each stream of the peer are read by HTTP/3. Once these name a session, the
 //! stream is QUIC's own: what was read behind them is put back in front of it ([`Handed`]).
 //!
-//! Bounds: streams that nobody takes are limited by QUIC, which allows the peer no others for them;
+//! Bounds: streams that are not accepted count against the limits of QUIC on open streams;
 //! datagrams by [`DatagramQueue`].
 
 use std::collections::{HashMap, VecDeque};
