@@ -15,11 +15,12 @@ import uvicorn
 from ringloop import h3
 from ringloop._native import quic as _quic
 from ringloop.quic.keywords import EndpointKeywords
-from ringloop.serve import _http, _websocket
+from ringloop.serve import _http, _websocket, _webtransport
 from ringloop.serve._certificates import Certificates
 from ringloop.serve._failures import log
 from ringloop.serve._listen import bound
 from ringloop.serve._scope import address, made
+from ringloop.webtransport import is_session_request, offered_protocols
 
 if TYPE_CHECKING:
     from ringloop.serve._listen import Listeners
@@ -56,7 +57,7 @@ class Server:
         self._settings = settings
         self._is_factory = is_factory
         self._listeners = listeners
-        self._websockets: set[_websocket.WebSocket] = set()
+        self._open: set[_websocket.WebSocket | _webtransport.WebTransport] = set()
         self._ending: asyncio.Task[None] | None = None
         self._ends = asyncio.Event()
 
@@ -137,6 +138,7 @@ class Server:
         return await h3.serve(
             self._handle,
             configuration=configuration,
+            webtransport=True,
             sock=listeners.quic,
             worker=listeners.worker,
             **{name: value for name, value in given.items() if name in of_endpoint},  # type: ignore[arg-type]
@@ -157,13 +159,27 @@ class Server:
                 scope = self._scope(request, "websocket", _websocket.EXTENSIONS)
                 scope.update(scheme="wss", subprotocols=_websocket.subprotocols(request))
                 opened = _websocket.WebSocket(request, scope, settings.websocket_bytes_max)
-                self._websockets.add(opened)
+                self._open.add(opened)
                 try:
                     await opened.run(self._app)
                 finally:
-                    self._websockets.discard(opened)
+                    self._open.discard(opened)
+            case _ if is_session_request(request):
+                await self._handle_session(request)
             case _:
                 request.start(_NOT_IMPLEMENTED, end=True)
+
+    async def _handle_session(self, request: h3.Request) -> None:
+        scope = self._scope(request, "webtransport", _webtransport.EXTENSIONS)
+        scope["subprotocols"] = offered_protocols(request)
+        opened = _webtransport.WebTransport(request, scope)
+        # Its stream is the session's from then on.
+        del request
+        self._open.add(opened)
+        try:
+            await opened.run(self._app)
+        finally:
+            self._open.discard(opened)
 
     def _scope(self, request: h3.Request, kind: str, extensions: dict[str, Any]) -> dict[str, Any]:
         root_path, state = self._settings.root_path, self._lifespan.state
@@ -233,7 +249,7 @@ class Server:
         await asyncio.gather(
             self._uvicorn.shutdown(sockets=self._tcp_sockets),
             self._http.shut_down(self._settings.graceful_seconds),
-            *(opened.shut_down() for opened in self._websockets),
+            *(opened.shut_down() for opened in self._open),
         )
         # Those of requests that took too long.
         self._abort_tcp()
