@@ -240,8 +240,6 @@ def ratio_text(value: float | None) -> str:
 
 def goals_text(row: dict[str, Any]) -> str:
     """Write the goals."""
-    if len(row["goals"]) == 1:
-        return goal_text(row, *row["goals"])
     return ", ".join(f"{goal_text(row, other)} × {other}" for other in row["goals"])
 
 

@@ -111,7 +111,7 @@ def compare(suite: Suite[C], options: argparse.Namespace, rows: Sequence[Row]) -
     names = [one.name for one in entered]
     field = figures.Field(
         names,
-        ours=[one.name for one in entered if one.is_ours],
+        ours=[one.name for one in entered if one.is_ours and one.name not in suite.floors],
         floors=[name for name in suite.floors if name in names],
         shown=[name for name in suite.shown if name in names],
         references=[name for name in suite.references if name in names],
