@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | the state is | behind a lock that is held for a few instructions | in a cell |
 //! | handles are | `Arc`, [`Send`] where the values are | `Rc` |
+//! | an uncontended `Mutex` costs | two exchanges of a byte | two of a cell |
 //! | a send to a waiting receiver costs | a lock, and a notification if that loop sleeps | a push on two queues |
 //!
 //! Waiters are served first in, first out (`waiters`). Every wait is cancel safe: the grant of a dropped

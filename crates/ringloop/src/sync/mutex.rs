@@ -1,20 +1,35 @@
-//! A lock whose waiters are tasks: one permit, and the value that its holder owns.
+//! A lock whose waiters are tasks: a word of three states, and a line of waiters.
 //!
 //! Owns: the value. There is no poisoning: a task that panics unlocks.
 //!
+//! ```text
+//!   FREE ──────── lock ───────▶ HELD ◀── unlock: hand over to the last waiter ── AWAITED
+//!    ▲                           │ └──── a waiter enters the line ──────────────▶  │ ▲
+//!    ├───────── unlock ──────────┘                                                 │ └─ unlock: hand over
+//!    └───────── unlock: the line is empty again ───────────────────────────────────┘    to the next
+//! ```
+//! The lock is handed over along the line, so it is free only without waiters. Without contention it
+//! costs one exchange of the word each way.
+//!
 //! # Invariants
-//! 1. The holder of the permit owns the value until it gives the permit back.
+//! 1. The holder has changed the word from `FREE`, or was granted the lock in the line. It owns the value
+//!    until it changes the word back or hands the lock over.
+//! 2. The word becomes `AWAITED`, and is changed from it, under the line's cell only.
 
 use super::place::{AnyThread, Place};
-use super::semaphore::Permits;
-use super::waiters::Ticket;
+use super::waiters::{Ticket, Waiters};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+
+const FREE: u8 = 0;
+const HELD: u8 = 1;
+/// Held, and a waiter is or was in the line.
+const AWAITED: u8 = 2;
 
 /// A value under a lock; see [`crate::sync::Mutex`] and [`crate::sync::local::Mutex`].
 ///
@@ -44,7 +59,8 @@ use std::task::{Context, Poll};
 /// may_be_shared(lock.try_lock());
 /// ```
 pub struct Mutex<T, P: Place> {
-    permits: P::Cell<Permits>,
+    word: P::Word,
+    line: P::Cell<Waiters>,
     value: UnsafeCell<T>,
     stays: PhantomData<P::Shared<()>>,
 }
@@ -55,8 +71,12 @@ unsafe impl<T: Send> Sync for Mutex<T, AnyThread> {}
 impl<T, P: Place> Mutex<T, P> {
     /// An unlocked mutex.
     pub fn new(value: T) -> Self {
-        let permits = P::cell(Permits::new(1));
-        Self { permits, value: UnsafeCell::new(value), stays: PhantomData }
+        Self {
+            word: P::word(FREE),
+            line: P::cell(Waiters::default()),
+            value: UnsafeCell::new(value),
+            stays: PhantomData,
+        }
     }
 
     /// Locks the mutex; waiters are served first in, first out.
@@ -64,12 +84,15 @@ impl<T, P: Place> Mutex<T, P> {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves the line.
     pub async fn lock(&self) -> MutexGuard<'_, T, P> {
-        Locking { mutex: self, ticket: None }.await
+        match self.try_lock() {
+            Some(guard) => guard,
+            None => Locking::new(self).await,
+        }
     }
 
     /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T, P>> {
-        P::with(&self.permits, |permits| permits.try_take(1)).then(|| self.guard())
+        P::exchange(&self.word, FREE, HELD).then(|| self.guard())
     }
 
     /// Returns the value.
@@ -77,9 +100,63 @@ impl<T, P: Place> Mutex<T, P> {
         self.value.into_inner()
     }
 
-    /// For the holder of the permit (invariant 1).
+    /// For the holder of the lock (invariant 1).
     fn guard(&self) -> MutexGuard<'_, T, P> {
         MutexGuard { mutex: self, value: PhantomData }
+    }
+
+    /// Takes the lock, or enters the line and sets `ticket`.
+    fn poll_lock(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
+        P::with(&self.line, |line| {
+            let Some(place) = *ticket else {
+                let is_taken = self.take_or_mark_awaited();
+                if !is_taken {
+                    *ticket = Some(line.push(waker, 1));
+                }
+                return is_taken;
+            };
+            let is_granted = line.poll(place, waker);
+            if is_granted {
+                line.leave(place);
+                *ticket = None;
+            }
+            is_granted
+        })
+    }
+
+    /// Takes the lock, or sets the word to `AWAITED`; under the line's cell.
+    fn take_or_mark_awaited(&self) -> bool {
+        loop {
+            if P::exchange(&self.word, FREE, HELD) {
+                return true;
+            }
+            // Until then the holder may unlock at any moment.
+            if P::exchange(&self.word, HELD, AWAITED) || P::look(&self.word) == AWAITED {
+                return false;
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        if !P::exchange(&self.word, HELD, FREE) {
+            self.hand_over();
+        }
+    }
+
+    /// Hands the lock to the first waiter, or frees it.
+    #[cold]
+    fn hand_over(&self) {
+        let next = P::with(&self.line, |line| {
+            let next = line.grant(1);
+            if line.is_empty() {
+                let word = if next.is_some() { HELD } else { FREE };
+                P::exchange(&self.word, AWAITED, word);
+            }
+            next
+        });
+        if let Some(waker) = next {
+            waker.wake();
+        }
     }
 }
 
@@ -89,12 +166,18 @@ struct Locking<'a, T, P: Place> {
     ticket: Option<Ticket>,
 }
 
+impl<'a, T, P: Place> Locking<'a, T, P> {
+    fn new(mutex: &'a Mutex<T, P>) -> Self {
+        Self { mutex, ticket: None }
+    }
+}
+
 impl<'a, T, P: Place> Future for Locking<'a, T, P> {
     type Output = MutexGuard<'a, T, P>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (mutex, ticket) = (self.mutex, &mut self.ticket);
-        if P::with(&mutex.permits, |permits| permits.poll_take(1, ticket, cx.waker())) {
+        let mutex = self.mutex;
+        if mutex.poll_lock(&mut self.ticket, cx.waker()) {
             Poll::Ready(mutex.guard())
         } else {
             Poll::Pending
@@ -105,7 +188,10 @@ impl<'a, T, P: Place> Future for Locking<'a, T, P> {
 impl<T, P: Place> Drop for Locking<'_, T, P> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            P::with(&self.mutex.permits, |permits| permits.leave(ticket)).wake();
+            let granted = P::with(&self.mutex.line, |line| line.leave(ticket));
+            if granted > 0 {
+                self.mutex.unlock();
+            }
         }
     }
 }
@@ -135,14 +221,15 @@ impl<'a, T: 'a, P: Place> DerefMut for MutexGuard<'a, T, P> {
 
 impl<'a, T: 'a, P: Place> Drop for MutexGuard<'a, T, P> {
     fn drop(&mut self) {
-        P::with(&self.mutex.permits, |permits| permits.give(1)).wake();
+        self.mutex.unlock();
     }
 }
 
 impl<T, P: Place> fmt::Debug for Mutex<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_free = P::with(&self.permits, |permits| permits.free() > 0);
-        f.debug_struct("Mutex").field("is_free", &is_free).finish_non_exhaustive()
+        f.debug_struct("Mutex")
+            .field("is_free", &(P::look(&self.word) == FREE))
+            .finish_non_exhaustive()
     }
 }
 
@@ -158,7 +245,7 @@ mod loom_tests {
     use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use loom::thread;
     use std::sync::Arc;
-    use std::task::{Wake, Waker};
+    use std::task::Wake;
 
     struct Flag(AtomicBool);
 
@@ -174,7 +261,7 @@ mod loom_tests {
     fn count_under(mutex: &Counted) {
         let woken = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
-        let mut locking = Locking { mutex, ticket: None };
+        let mut locking = Locking::new(mutex);
         let mut poll = || Pin::new(&mut locking).poll(&mut Context::from_waker(&waker));
         let guard = match poll() {
             Poll::Ready(guard) => guard,
@@ -222,7 +309,7 @@ mod loom_tests {
     #[test]
     fn dropped_wait_hands_the_lock_over() {
         model(2, |mutex| {
-            let mut locking = Locking { mutex, ticket: None };
+            let mut locking = Locking::new(mutex);
             let waker = Waker::from(Arc::new(Flag(AtomicBool::new(false))));
             drop(Pin::new(&mut locking).poll(&mut Context::from_waker(&waker)));
         });
