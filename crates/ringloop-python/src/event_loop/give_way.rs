@@ -8,7 +8,7 @@
 //!
 //! Called by: the turn, never while a cell of the loop is open.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,10 +18,6 @@ use ringloop::embed::sys::clock;
 use super::core::LoopCore;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
-
-/// When a loop last released the interpreter.
-#[derive(Default)]
-pub struct GaveWay(AtomicU64);
 
 /// When to read the clock again within a batch: after a number of cheap callbacks.
 pub(super) struct Looks {
@@ -68,11 +64,11 @@ impl LoopCore {
     }
 
     fn give_way_at(&self, py: Python<'_>, now_ns: u64) -> PyResult<()> {
-        let gave_ns = self.gave_way.0.load(Relaxed);
+        let gave_ns = self.gave_way_ns.load(Relaxed);
         if now_ns.saturating_sub(gave_ns) < limits::HOLD_NANOSECONDS {
             return Ok(());
         }
-        self.gave_way.0.store(now_ns, Relaxed);
+        self.gave_way_ns.store(now_ns, Relaxed);
         let nothing = NOTHING.get_or_try_init(py, || empty_function(py))?;
         ffi::call_no_args(py, nothing).map(drop)
     }

@@ -1,8 +1,8 @@
 //! `asyncio.Handle` and `asyncio.TimerHandle`, as true subclasses (the third is in `threadsafe`).
 //!
 //! Owns: a scheduled callback, and whether it was cancelled. Called by: the loop's methods (which
-//! create them), the turn (which runs them), user code (cancel). Handles do not know the queues; a
-//! cancelled timer is counted by its loop.
+//! create them), the turn (which runs them), user code (cancel). A cancelled timer is counted by its
+//! loop.
 //!
 //! The base classes' Python methods are kept for rare operations (`__repr__`, ordering, hashing):
 //! they read `_callback`, `_args`, `_when`, … through our properties, which hide the base's slots.
@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 
-use super::callback::{AsHandle, Callback, Contexts, SLOTS, State};
+use super::callback::{AsHandle, Callback, Contexts, Parts, SLOTS, State};
 use super::core::LoopCore;
+use super::debug;
 use super::exceptions;
-use crate::ffi::{Definition, IntoObject as _, Payload, This, members, payload};
+use crate::ffi::{Args, Definition, IntoObject as _, Obj, Payload, This, members, payload};
 
 /// A handle type with its methods.
 pub trait HandleType: AsHandle {
@@ -179,4 +180,44 @@ fn when<'py>(this: This<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
         return (this.when as i64).into_object(py);
     }
     this.when.into_object(py)
+}
+
+impl LoopCore {
+    /// Collects the contents of a handle: `args[skip - 1]` and its arguments.
+    #[inline]
+    pub(super) fn parts<'a, 'py>(
+        &self,
+        loop_: &Bound<'py, LoopCore>,
+        callback: Borrowed<'_, '_, PyAny>,
+        args: Args<'a, 'py>,
+        skip: usize,
+        context: Option<Obj>,
+    ) -> PyResult<Parts<'a, 'py>> {
+        let callable = Obj::from_borrowed(callback);
+        let parts = Parts::new(callable, args, skip, context, loop_.clone().into())?;
+        if self.debug() {
+            return Ok(parts.scheduled_by(debug::extract_stack(loop_.py())?));
+        }
+        Ok(parts)
+    }
+
+    /// Counts a cancelled timer in the heap, and sweeps if there are many.
+    fn timer_cancelled(&self, py: Python<'_>) -> PyResult<()> {
+        let swept = self.timers.with(|timers| {
+            if !timers.count_cancelled() {
+                return vec![];
+            }
+            timers.sweep(|handle| {
+                TimerHandle::native()
+                    .get(handle.bind(py))
+                    .is_none_or(|this| this.state().is_cancelled())
+            })
+        })?;
+        for handle in &swept {
+            if let Some(this) = TimerHandle::native().get(handle.bind(py)) {
+                this.unschedule();
+            }
+        }
+        Ok(())
+    }
 }

@@ -1,7 +1,8 @@
-//! Routing of completions: a slab of handlers, identified by the token of each operation.
+//! Objects that the loop calls without a handle: those that receive completions, by the token of
+//! each operation, and those with a step that lacked memory for a callback.
 //!
-//! Owns: the slab and its generations. Called by: the turn (`dispatch`), and code that submits
-//! operations (`register`, `remove`). Operation keys are kept by their owners.
+//! Owns: the slab of handlers and its generations. Called by: the turn (`dispatch`), and code that
+//! submits operations (`register`, `remove`). Operation keys are kept by their owners.
 //!
 //! A token is the slot's index and generation: a completion for a removed handler finds nothing and
 //! is dropped, without a search.
@@ -9,11 +10,9 @@
 use std::mem;
 
 use pyo3::prelude::*;
-use ringloop::embed::slab::{Key, Slab};
-use ringloop::embed::{Event, Token};
+use ringloop::embed::slab::{Key as SlabKey, Slab};
+use ringloop::embed::{Event, Key, Token};
 
-use super::core::LoopCore;
-use super::debug;
 use super::exceptions;
 use crate::ffi::{self, Obj, Payload, This, Visited, Visitor};
 
@@ -45,7 +44,7 @@ pub enum Flush {
 /// loop knows none of them. They are called with the object's lock held (`ffi::locked`).
 pub struct Behaviour {
     /// Handles a completion of an operation; an error goes to the loop's exception handler.
-    pub completed: fn(&Bound<'_, LoopCore>, &Bound<'_, PyAny>, Event) -> PyResult<()>,
+    pub completed: fn(&Bound<'_, PyAny>, Event) -> PyResult<()>,
     /// Flushes gathered writes, in a turn in which `flush_later` was called.
     pub flush: fn(&Bound<'_, PyAny>, Flush) -> PyResult<()>,
     /// The engine is closed: no completion will arrive.
@@ -63,9 +62,7 @@ impl Behaviour {
 pub(crate) trait Completes: Payload {
     /// The functions that the loop calls.
     const BEHAVIOUR: &'static Behaviour = &Behaviour {
-        completed: |_, object, event| {
-            Self::native().with(object, |this| Self::completed(this, event))
-        },
+        completed: |object, event| Self::native().with(object, |this| Self::completed(this, event)),
         flush: |object, why| Self::native().with(object, |this| Self::flush(this, why)),
         abandoned: |object| {
             if let Some(this) = Self::native().get(object) {
@@ -98,19 +95,16 @@ impl Handler {
         Self { object: Obj::from_borrowed(this.object()), behaviour: T::BEHAVIOUR }
     }
 
-    /// Passes a completion on.
+    /// Passes a completion on; the caller contains the error.
     #[inline]
-    fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
-        let object = self.object.bind(loop_.py());
-        let run = || ffi::locked(object, || (self.behaviour.completed)(loop_, object, event));
-        let done =
-            if loop_.get().debug() { debug::complete_timed(loop_, object, run) } else { run() };
-        contained(loop_, object, done)
+    pub fn complete(&self, py: Python<'_>, event: Event) -> PyResult<()> {
+        let object = self.object.bind(py);
+        ffi::locked(object, || (self.behaviour.completed)(object, event))
     }
 
     /// Flushes its gathered writes.
     #[inline]
-    pub fn flush(&self, loop_: &Bound<'_, LoopCore>, why: Flush) -> PyResult<()> {
+    pub fn flush(&self, loop_: &Bound<'_, PyAny>, why: Flush) -> PyResult<()> {
         let object = self.object.bind(loop_.py());
         let done = ffi::locked(object, || (self.behaviour.flush)(object, why));
         contained(loop_, object, done)
@@ -130,8 +124,8 @@ impl Handler {
 /// Contains the errors of one handler: they are reported, and only exceptions that leave
 /// `asyncio.Handle._run` leave the loop.
 #[inline]
-fn contained(
-    loop_: &Bound<'_, LoopCore>,
+pub fn contained(
+    loop_: &Bound<'_, PyAny>,
     object: &Bound<'_, PyAny>,
     done: PyResult<()>,
 ) -> PyResult<()> {
@@ -141,17 +135,29 @@ fn contained(
     }
 }
 
-/// Passes a completion to its handler.
-#[inline]
-pub fn dispatch(core: &LoopCore, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
-    let py = loop_.py();
-    // Our own reference: the handler may remove itself.
-    let handler =
-        core.handlers.with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
-    match handler {
-        Some(handler) => handler.complete(loop_, event),
-        None => Ok(()),
+/// Does a step without a callback; called with the object's lock held (`ffi::locked`). Makes no
+/// Python objects: closing a connection that is out of memory must not need any.
+pub(crate) type Pay = fn(&Bound<'_, PyAny>, Option<&Obj>) -> PyResult<()>;
+
+/// A step of a transport that lacked memory for a callback.
+pub struct Owed {
+    pub object: Obj,
+    pub argument: Option<Obj>,
+    pub pay: Pay,
+}
+
+impl Owed {
+    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
+        visitor.visit(&self.object)?;
+        self.argument.iter().try_for_each(|argument| visitor.visit(argument))
     }
+}
+
+/// A poll and its handler's slot. Dropping it without `LoopCore::unwatch` leaks both.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch {
+    pub token: Token,
+    pub key: Key,
 }
 
 /// The handlers by token.
@@ -161,7 +167,7 @@ pub struct Handlers {
 }
 
 /// A token has room for a part of the generation.
-fn token_of(key: Key) -> Token {
+fn token_of(key: SlabKey) -> Token {
     Token(u64::from(key.generation & GENERATION_MASK) << 32 | u64::from(key.index))
 }
 
@@ -178,7 +184,7 @@ impl Handlers {
     }
 
     #[inline]
-    fn entry(&self, token: Token) -> Option<(Key, &Handler)> {
+    fn entry(&self, token: Token) -> Option<(SlabKey, &Handler)> {
         let generation = (token.0 >> 32) as u32 & GENERATION_MASK;
         let found = self.slab.entry(token.0 as u32);
         found.filter(|(key, _)| key.generation & GENERATION_MASK == generation)

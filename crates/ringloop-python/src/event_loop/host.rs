@@ -11,17 +11,9 @@ use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Key, Sink, Token};
 
 use super::core::LoopCore;
-use super::handlers::{self, Flush, Handler};
-use super::owed::{Owed, Pay};
+use super::handlers::{self, Flush, Handler, Owed, Pay, Watch};
 use super::ready::Entry;
 use crate::ffi::{self, Obj};
-
-/// A poll and its handler's slot. Dropping it without [`LoopCore::unwatch`] leaks both.
-#[derive(Clone, Copy)]
-pub(crate) struct Watch {
-    token: Token,
-    key: Key,
-}
 
 /// A level-triggered poll.
 pub(crate) fn poll(fd: RawFd, interest: Interest) -> Request {
@@ -212,13 +204,12 @@ impl LoopCore {
         }
     }
 
-    /// Stops a poll and removes its handler.
-    pub(crate) fn unwatch(&self, watch: Watch) -> PyResult<()> {
+    /// Stops a poll and removes its handler, which is returned.
+    pub(crate) fn unwatch(&self, watch: Watch) -> PyResult<Option<Handler>> {
         if !self.is_closed() && !self.engine.is_of_another_process() {
             self.forget_poll(watch.key)?;
         }
-        drop(self.handlers.with(|slab| slab.remove(watch.token))?);
-        Ok(())
+        Ok(self.handlers.with(|slab| slab.remove(watch.token))?)
     }
 
     /// Reports that a descriptor without polls is about to be closed.

@@ -6,7 +6,8 @@
 //!
 //! | file         | contents                                                                  |
 //! |--------------|---------------------------------------------------------------------------|
-//! | `core`       | the class, its state and rare methods                                     |
+//! | `core`       | the class and its state                                                   |
+//! | `methods`    | its rare methods                                                          |
 //! | `schedule`   | `call_soon`, `call_later`, `create_task`, …: once per callback            |
 //! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
 //! | `handle`, `threadsafe`, `callback` | a scheduled callback                                |
@@ -14,9 +15,9 @@
 //! | `outward`    | operations that make unsent writes observable                             |
 //! | `give_way`   | releases the interpreter to other threads                                 |
 //! | `clock`      | clock of the timers                                                       |
-//! | `handlers`, `watchers` | routing of completions; `add_reader` and `add_writer`           |
+//! | `handlers`   | routing of completions; steps that lacked memory for a callback           |
+//! | `watched`, `watchers` | `add_reader` and `add_writer`                                    |
 //! | `engine`     | the engine behind its cell                                                |
-//! | `owed`       | steps of transports that lacked memory for a callback                     |
 //! | `exceptions`, `debug`  | a callback's error; slow callbacks and source tracebacks        |
 
 mod callback;
@@ -29,21 +30,21 @@ mod give_way;
 mod handle;
 pub(crate) mod handlers;
 mod host;
+mod methods;
 mod outward;
-mod owed;
 mod ready;
 mod schedule;
 mod threadsafe;
 mod timers;
 mod turn;
+mod watched;
 mod watchers;
 
 pub use core::LoopCore;
 pub use engine::forks;
-pub(crate) use handlers::Completes;
+pub(crate) use handlers::{Completes, Pay, Watch};
 pub use handlers::{Flush, Handler};
-pub(crate) use host::{Watch, poll};
-pub(crate) use owed::Pay;
+pub(crate) use host::poll;
 
 use pyo3::prelude::*;
 

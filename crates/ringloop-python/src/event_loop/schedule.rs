@@ -17,7 +17,8 @@ use super::handle::{Handle, TimerHandle};
 use super::ready::Entry;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
-use super::watchers::{self, Direction};
+use super::watched::Direction;
+use super::watchers;
 use crate::ffi::{
     self, Args, Class, Obj, Payload, Raise as _, This, imported, install_methods, intern, method,
 };

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use ringloop::embed::Kind;
 use ringloop::embed::sys::clock;
+use ringloop::embed::{Event, Kind};
 
 use super::callback::AsHandle as _;
 use super::callback::Callback;
@@ -30,7 +30,7 @@ use super::debug;
 use super::exceptions;
 use super::give_way::Looks;
 use super::handle::{Handle, HandleType, TimerHandle};
-use super::handlers;
+use super::handlers::contained;
 use super::outward;
 use super::ready::{Entry, Ready};
 use super::threadsafe::ThreadSafeHandle;
@@ -62,6 +62,14 @@ impl LoopCore {
         });
         // Writes of the last pass must not wait for the next run.
         ended.and(self.flush(loop_)).and(self.engine.look())
+    }
+
+    /// Binds the loop to the calling thread.
+    fn bind(&self) -> PyResult<()> {
+        if self.engine.is_tied_to_another_thread()? {
+            self.replace_engine()?;
+        }
+        self.engine.bind()
     }
 
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
@@ -104,10 +112,43 @@ impl LoopCore {
             let Some(event) = self.engine.next_event()? else {
                 return Ok(count > 0);
             };
-            handlers::dispatch(self, loop_, event)?;
+            self.complete(loop_, event)?;
             looks.count(self, loop_.py())?;
         }
         Ok(true)
+    }
+
+    /// Passes a completion to its handler.
+    #[inline]
+    fn complete(&self, loop_: &Bound<'_, LoopCore>, event: Event) -> PyResult<()> {
+        let py = loop_.py();
+        // Our own reference: the handler may remove itself.
+        let found =
+            self.handlers.with(|slab| slab.get(event.token).map(|found| found.clone_ref(py)))?;
+        let Some(handler) = found else {
+            return Ok(());
+        };
+        let object = handler.object.bind(py);
+        let run = || handler.complete(py, event);
+        let done = if self.debug() { debug::complete_timed(loop_, object, run) } else { run() };
+        contained(loop_, object, done)
+    }
+
+    /// Runs the steps that lacked memory. One that still does is queued again, for a later turn.
+    #[cold]
+    fn pay(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        self.owes.store(false, Relaxed);
+        let mut list = self.owed.with(std::mem::take)?.into_iter();
+        for owed in list.by_ref() {
+            let object = owed.object.bind(loop_.py());
+            let paid = ffi::locked(object, || (owed.pay)(object, owed.argument.as_ref()));
+            if let Err(left) = contained(loop_, object, paid) {
+                // The rest is for the next run.
+                list.try_for_each(|owed| self.owe(owed))?;
+                return Err(left);
+            }
+        }
+        Ok(())
     }
 
     fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {

@@ -1,120 +1,73 @@
 //! `add_reader` and `add_writer`: a level-triggered poll per direction.
 //!
-//! Owns: the watched descriptors. Called by: the loop's `_add_reader` and its kin. Semantics and
-//! exceptions are those of asyncio's selector loop: a file object that was closed while watched has
+//! Called by: the loop's `_add_reader` and its kin. Semantics and exceptions are those of asyncio's selector loop: a file object that was closed while watched has
 //! no descriptor any more and is found by its identity.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use ringloop::embed::op;
-use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{epoll, file, socket};
-use ringloop::embed::{Event, Key, Kind, Sink, Token};
+use ringloop::embed::{Event, Kind, Sink};
 
 use super::callback::{AsHandle, Callback, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
-use super::handlers::{Behaviour, Handler};
+use super::handlers::{Behaviour, Handler, Watch};
+use super::host::poll;
 use super::ready::{Entry, Ready};
+use super::watched::Direction;
 use crate::error;
-use crate::ffi::{self, Args, Obj, Payload, Raise as _, This, Visited, Visitor, intern};
+use crate::ffi::{self, Args, Obj, Payload, Raise as _, This, intern};
 
-/// Direction of a watch.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// `add_reader`.
-    Read,
-    /// `add_writer`.
-    Write,
-}
-
-impl Direction {
-    fn interest(self) -> Interest {
-        match self {
-            Self::Read => Interest::READ,
-            Self::Write => Interest::WRITE,
+impl LoopCore {
+    /// Continues with a ring of this thread; only watchers can be moved.
+    pub(super) fn replace_engine(&self) -> PyResult<()> {
+        let watched = self.watchers.with(|watchers| watchers.len())?;
+        if self.handlers.with(|handlers| handlers.len())? > watched {
+            return Err(PyRuntimeError::raise(
+                "this loop has connections on the io_uring of another thread: \
+                 run it there, or use driver=\"epoll\"",
+            ));
         }
-    }
-}
-
-/// The poll behind one watcher.
-#[derive(Clone, Copy)]
-struct Watch {
-    token: Token,
-    key: Key,
-}
-
-/// All watchers of a loop.
-#[derive(Default)]
-pub struct Watchers {
-    polls: HashMap<(RawFd, Direction), Watch>,
-    /// File objects passed instead of numbers, while a direction is watched.
-    objects: HashMap<RawFd, Obj>,
-}
-
-impl Watchers {
-    pub fn len(&self) -> usize {
-        self.polls.len()
-    }
-
-    pub fn has(&self, fd: RawFd) -> bool {
-        [Direction::Read, Direction::Write]
-            .iter()
-            .any(|&direction| self.polls.contains_key(&(fd, direction)))
-    }
-
-    pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.objects.values().try_for_each(|object| visitor.visit(object))
-    }
-
-    fn add(&mut self, fd: RawFd, direction: Direction, watch: Watch, object: Option<Obj>) {
-        self.polls.insert((fd, direction), watch);
-        if let Some(object) = object {
-            self.objects.entry(fd).or_insert(object);
+        let unpark = self.engine.open(Some("uring"))?.unpark;
+        if let Some(old) = self.replace_inbox(Some(self.new_inbox(unpark))) {
+            let mut handles = old.close();
+            self.ready.with(|ready| ready.append(&mut handles))?;
+            if !handles.is_empty() {
+                self.inbox_batch.with(|batch| batch.append(&mut handles))?;
+            }
         }
+        self.resubmit()
     }
 
-    /// The caller drops the object outside the cell.
-    fn remove(&mut self, fd: RawFd, direction: Direction) -> Option<(Watch, Option<Obj>)> {
-        let watch = self.polls.remove(&(fd, direction))?;
-        let object = if self.has(fd) { None } else { self.objects.remove(&fd) };
-        Some((watch, object))
-    }
-
-    fn descriptor_of(&self, object: Borrowed<'_, '_, PyAny>) -> Option<RawFd> {
-        let mut all = self.objects.iter();
-        all.find(|(_, known)| known.as_py().is(&*object)).map(|(&fd, _)| fd)
+    /// Submits every poll again, to a new engine.
+    fn resubmit(&self) -> PyResult<()> {
+        let all = self.watchers.with(|watchers| {
+            let tokens = watchers.polls.iter().map(|(&place, watch)| (place, watch.token));
+            tokens.collect::<Vec<_>>()
+        })?;
+        for ((fd, direction), token) in all {
+            let poll = poll_of(self, fd, direction)?;
+            let sink = Sink::Handler(token);
+            let key = self.engine.driver(|driver| driver.submit(poll, sink))?;
+            let watch = Watch { token, key };
+            self.watchers.with(|watchers| watchers.polls.insert((fd, direction), watch))?;
+        }
+        Ok(())
     }
 }
 
-/// Submits every poll again, to a new engine.
-pub fn resubmit(core: &LoopCore) -> PyResult<()> {
-    let all = core.watchers.with(|watchers| {
-        let tokens = watchers.polls.iter().map(|(&place, watch)| (place, watch.token));
-        tokens.collect::<Vec<_>>()
-    })?;
-    for ((fd, direction), token) in all {
-        let key = submit(core, fd, direction, token)?;
-        let watch = Watch { token, key };
-        core.watchers.with(|watchers| watchers.polls.insert((fd, direction), watch))?;
-    }
-    Ok(())
-}
-
-fn submit(core: &LoopCore, fd: RawFd, direction: Direction, token: Token) -> PyResult<Key> {
+fn poll_of(core: &LoopCore, fd: RawFd, direction: Direction) -> PyResult<op::Request> {
     let kind = core.engine.kind()?;
     let is_listener = || socket::is_listening(fd).unwrap_or_default();
-    let poll = if kind == Kind::Uring && direction == Direction::Read && is_listener() {
-        op::Request::PollListener(op::PollListener::new(fd, kind, true))
-    } else {
-        op::Request::Poll(op::Poll { fd, interest: direction.interest(), level: true })
-    };
-    core.engine.driver(|driver| driver.submit(poll, Sink::Handler(token)))
+    if kind == Kind::Uring && direction == Direction::Read && is_listener() {
+        return Ok(op::Request::PollListener(op::PollListener::new(fd, kind, true)));
+    }
+    Ok(poll(fd, direction.interest()))
 }
 
 /// Watches `args[0]`, a descriptor, and calls `args[1]` with the rest; returns the handle.
@@ -145,16 +98,9 @@ pub fn add<'py>(
     // The kernel reports a wrong descriptor later; asyncio's callers expect it here.
     check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
     let handler = Handler { object: handle.clone().into(), behaviour };
-    let token = core.handlers.with(|slab| slab.register(handler))??;
-    let key = match submit(core, fd, direction, token) {
-        Ok(key) => key,
-        Err(error) => {
-            drop(core.handlers.with(|slab| slab.remove(token))?);
-            return Err(error);
-        }
-    };
+    let watch = core.watch_by(handler, 0, poll_of(core, fd, direction)?)?;
     let object = (!object.is_instance_of::<PyInt>()).then(|| Obj::from_borrowed(object));
-    core.watchers.with(|watchers| watchers.add(fd, direction, Watch { token, key }, object))?;
+    core.watchers.with(|watchers| watchers.add(fd, direction, watch, object))?;
     Ok(handle)
 }
 
@@ -189,11 +135,8 @@ pub fn remove(
     else {
         return Ok(false);
     };
-    if !core.engine.is_of_another_process() {
-        // The caller may close the descriptor next.
-        core.forget_poll(watch.key)?;
-    }
-    let old = core.handlers.with(|slab| slab.remove(watch.token))?;
+    // The caller may close the descriptor next.
+    let old = core.unwatch(watch)?;
     drop(object);
     cancel(loop_.py(), old)?;
     Ok(true)
@@ -201,31 +144,29 @@ pub fn remove(
 
 /// Functions of a watcher.
 pub static WATCHER: Behaviour = Behaviour {
-    completed: |loop_, handle, event| ready(loop_, handle, &event, Ready::bring),
+    completed: |handle, event| ready(handle, &event, Ready::bring),
     flush: Behaviour::NEVER_FLUSHED,
     abandoned: Behaviour::NOTHING_LEFT,
 };
 
 /// Functions of the watcher of a child's exit: its callback comes after all of the child's output.
 pub static CHILD: Behaviour = Behaviour {
-    completed: |loop_, handle, event| ready(loop_, handle, &event, Ready::bring_end),
+    completed: |handle, event| ready(handle, &event, Ready::bring_end),
     flush: Behaviour::NEVER_FLUSHED,
     abandoned: Behaviour::NOTHING_LEFT,
 };
 
 /// A watched descriptor is ready, or the poll failed: either way the callback finds out.
-fn ready(
-    loop_: &Bound<'_, LoopCore>,
-    handle: &Bound<'_, PyAny>,
-    event: &Event,
-    bring: fn(&mut Ready, Entry),
-) -> PyResult<()> {
-    let cancelled = Handle::native().get(handle).is_some_and(|this| this.state().is_cancelled());
-    if cancelled || event.completion.result == -libc::ECANCELED {
+fn ready(handle: &Bound<'_, PyAny>, event: &Event, bring: fn(&mut Ready, Entry)) -> PyResult<()> {
+    let Some(this) = Handle::native().get(handle) else {
+        return Ok(());
+    };
+    if this.state().is_cancelled() || event.completion.result == -libc::ECANCELED {
         return Ok(());
     }
+    let loop_ = Callback::of(this).loop_(handle.py());
     let entry = Entry::Handle(handle.clone().into());
-    Ok(loop_.get().ready.with(|ready| bring(ready, entry))?)
+    Ok(loop_.cast::<LoopCore>()?.get().ready.with(|ready| bring(ready, entry))?)
 }
 
 fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {

@@ -103,7 +103,7 @@ pub(super) fn stop<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
     let Some(watch) = this.poller(role).and_then(|poller| poller.watch.take()) else {
         return Ok(());
     };
-    this.end().base.core(this.py())?.get().unwatch(watch)
+    this.end().base.core(this.py())?.get().unwatch(watch).map(drop)
 }
 
 /// A poll completed: schedules the step.

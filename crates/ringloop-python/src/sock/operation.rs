@@ -210,5 +210,5 @@ fn disarm(this: Operation_<'_, '_>) -> PyResult<()> {
     if core.is_closed() || core.engine.is_of_another_process() {
         return Ok(());
     }
-    core.unwatch(watch)
+    core.unwatch(watch).map(drop)
 }
