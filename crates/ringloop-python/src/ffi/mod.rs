@@ -55,6 +55,7 @@ mod object;
 mod socket;
 mod task_step;
 mod thread_end;
+mod type_object;
 
 #[doc(hidden)]
 pub use args::missing;

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use super::library::{Bio, BioMethod, Functions, functions};
+use super::functions::{Bio, BioMethod, Functions};
 use crate::ffi::bytes::copy_into;
 use crate::ffi::confined::Confined;
 
@@ -104,7 +104,7 @@ impl Buffers {
 
 /// The cell that a BIO owns; `None` before it is set.
 fn buffers_of<'a>(bio: *mut Bio) -> Option<(&'a Confined<Buffers>, &'static Functions)> {
-    let functions = functions()?;
+    let functions = Functions::known()?;
     // SAFETY: libssl calls with a live BIO of ours.
     let data = unsafe { (functions.BIO_get_data)(bio) };
     // SAFETY: invariant 5: null, or the cell set by `make`.

@@ -1,12 +1,10 @@
-//! Locates libssl's functions and structures.
+//! Locates libssl and its structures.
 //!
-//! Owns: the functions, and the known layout of `_ssl`'s objects. Called by: [`super`], once per
-//! connection. Does not use an `SSL`.
+//! Owns: the known layout of `_ssl`'s objects. Called by: [`super`], once per connection. Does not use an `SSL`.
 //!
 //! The invariants are those of [`super`].
 
-use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
-use std::mem::transmute;
+use std::ffi::{CString, c_ulong, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -15,84 +13,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::bio;
+use super::functions::{BioMethod, Functions, Ssl};
 use crate::ffi::intern;
-
-/// `SSL`, `BIO` and `BIO_METHOD` are opaque.
-pub(super) type Ssl = c_void;
-pub(super) type Bio = c_void;
-pub(super) type BioMethod = c_void;
-pub(super) type BioRead = unsafe extern "C" fn(*mut Bio, *mut c_char, usize, *mut usize) -> c_int;
-pub(super) type BioWrite =
-    unsafe extern "C" fn(*mut Bio, *const c_char, usize, *mut usize) -> c_int;
-pub(super) type BioControl = unsafe extern "C" fn(*mut Bio, c_int, c_long, *mut c_void) -> c_long;
-pub(super) type BioDestroy = unsafe extern "C" fn(*mut Bio) -> c_int;
 
 /// The first version with the functions and errors declared here.
 const OPENSSL_3: c_ulong = 0x3000_0000;
 
-macro_rules! functions {
-    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions in use, under OpenSSL's own names.
-        #[allow(non_snake_case, reason = "OpenSSL's names")]
-        pub(super) struct Functions {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-        }
-
-        impl Functions {
-            fn resolve(handle: NonNull<c_void>) -> Result<Self, String> {
-                Ok(Self {
-                    $($name: {
-                        let address = symbol(handle, stringify!($name))?;
-                        // SAFETY: invariant 1.
-                        unsafe {
-                            transmute::<
-                                NonNull<c_void>,
-                                unsafe extern "C" fn($($argument),*) $(-> $result)?,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-functions! {
-    OpenSSL_version_num: fn() -> c_ulong;
-    SSL_read_ex: fn(*mut Ssl, *mut c_void, usize, *mut usize) -> c_int;
-    SSL_write_ex: fn(*mut Ssl, *const c_void, usize, *mut usize) -> c_int;
-    SSL_get_error: fn(*const Ssl, c_int) -> c_int;
-    SSL_get_shutdown: fn(*const Ssl) -> c_int;
-    SSL_get_ex_data: fn(*const Ssl, c_int) -> *mut c_void;
-    SSL_get_SSL_CTX: fn(*const Ssl) -> *mut c_void;
-    SSL_set_bio: fn(*mut Ssl, *mut Bio, *mut Bio);
-    ERR_peek_error: fn() -> c_ulong;
-    ERR_clear_error: fn();
-    BIO_get_new_index: fn() -> c_int;
-    BIO_meth_new: fn(c_int, *const c_char) -> *mut BioMethod;
-    BIO_meth_set_read_ex: fn(*mut BioMethod, BioRead) -> c_int;
-    BIO_meth_set_write_ex: fn(*mut BioMethod, BioWrite) -> c_int;
-    BIO_meth_set_ctrl: fn(*mut BioMethod, BioControl) -> c_int;
-    BIO_meth_set_destroy: fn(*mut BioMethod, BioDestroy) -> c_int;
-    BIO_new: fn(*const BioMethod) -> *mut Bio;
-    BIO_up_ref: fn(*mut Bio) -> c_int;
-    BIO_free: fn(*mut Bio) -> c_int;
-    BIO_set_data: fn(*mut Bio, *mut c_void);
-    BIO_get_data: fn(*mut Bio) -> *mut c_void;
-    BIO_set_flags: fn(*mut Bio, c_int);
-    BIO_clear_flags: fn(*mut Bio, c_int);
-}
-
-fn symbol(handle: NonNull<c_void>, name: &str) -> Result<NonNull<c_void>, String> {
-    let in_c = CString::new(name).map_err(|_| name.to_owned())?;
-    // SAFETY: the handle stays open, and the name is zero-terminated.
-    let address = unsafe { libc::dlsym(handle.as_ptr(), in_c.as_ptr()) };
-    NonNull::new(address).ok_or_else(|| format!("the libssl of _ssl does not show {name}"))
-}
-
 /// The library of this process, once found.
 pub(super) struct Library {
-    pub(super) functions: Functions,
+    pub(super) functions: &'static Functions,
     pub(super) method: NonNull<BioMethod>,
     /// The types with a known layout.
     socket_type: Py<PyType>,
@@ -147,13 +76,13 @@ impl Library {
         // SAFETY: a zero-terminated path; RTLD_NOLOAD loads nothing.
         let handle = unsafe { libc::dlopen(in_c.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         let handle = NonNull::new(handle).ok_or("_ssl is not loaded from its file")?;
-        let functions = Functions::resolve(handle)?;
+        let functions = Functions::of(handle)?;
         // SAFETY: invariant 1: no arguments.
         let version = unsafe { (functions.OpenSSL_version_num)() };
         if version < OPENSSL_3 {
             return Err(format!("OpenSSL 3 is needed, _ssl has {version:#x}"));
         }
-        let method = bio::make_method(&functions).ok_or("libssl refuses a BIO method")?;
+        let method = bio::make_method(functions).ok_or("libssl refuses a BIO method")?;
         Ok(Self {
             functions,
             method,
@@ -185,11 +114,6 @@ impl Library {
         let context = unsafe { context.as_ptr().cast::<ContextHead>().read() };
         Some((NonNull::new(head.ssl)?, NonNull::new(context.context)?))
     }
-}
-
-/// The functions, once a session exists: BIO callbacks need them without a token.
-pub(super) fn functions() -> Option<&'static Functions> {
-    Some(&LIBRARY.get()?.as_ref().ok()?.functions)
 }
 
 /// Start of `_ssl._SSLSocket` in every supported CPython (Modules/_ssl.c, `PySSLSocket`).

@@ -2,7 +2,7 @@
 //!
 //! Owns: the library's functions, access from the Python object to its structure, and the two
 //! buffers that replace the object's `MemoryBIO`s. Called by: `tls::engine::direct`. Handshake,
-//! shutdown and exceptions are left to the object's own methods. [`library`] finds the functions
+//! shutdown and exceptions are left to the object's own methods. [`library`] finds the [`functions`]
 //! and structures, [`bio`] holds the buffers; this file makes the calls.
 //!
 //! ```text
@@ -24,6 +24,7 @@
 //! 6. BIO callbacks access only the buffers: no Python, no libssl.
 
 mod bio;
+mod functions;
 mod library;
 
 use std::ffi::c_int;
@@ -38,7 +39,8 @@ use super::confined::{Busy, Confined};
 use super::make::no_memory;
 use super::object::{Obj, ObjCell, Visited, Visitor};
 use bio::Buffers;
-use library::{Bio, Functions, Library, Ssl};
+use functions::{Bio, Functions, Ssl};
+use library::Library;
 
 pub use library::refusal;
 
@@ -86,7 +88,7 @@ impl Session {
     pub fn adopt(socket: &Bound<'_, PyAny>) -> Option<Self> {
         let py = socket.py();
         let library = library::library(py).ok()?;
-        let functions = &library.functions;
+        let functions = library.functions;
         let (ssl, context) = library.structures_of(socket)?;
         // SAFETY: invariant 2, in part: the field that `_ssl` calls `ssl`.
         let owner = unsafe { (functions.SSL_get_ex_data)(ssl.as_ptr(), 0) };
@@ -191,7 +193,7 @@ impl Session {
 
     #[inline]
     fn call_alone(&self, body: impl FnOnce(&Functions, *mut Ssl) -> c_int) -> Moved {
-        let functions = &self.library.functions;
+        let functions = self.library.functions;
         let ssl = self.ssl.as_ptr();
         // SAFETY: invariant 1: no arguments.
         if unsafe { (functions.ERR_peek_error)() } != 0 {
