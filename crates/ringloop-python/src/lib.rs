@@ -14,6 +14,7 @@ mod limits;
 mod pipe;
 mod quic;
 mod sock;
+mod stream;
 mod tls;
 mod transport;
 mod webtransport;
@@ -37,7 +38,7 @@ mod _native {
         module.add_class::<crate::event_loop::LoopCore>()?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::event_loop::initialise(module)?;
-        crate::transport::initialise(module)?;
+        crate::stream::initialise(module)?;
         crate::sock::initialise(module)?;
         crate::datagram::initialise(module)?;
         crate::tls::initialise(module)?;

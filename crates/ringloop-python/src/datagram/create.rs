@@ -11,36 +11,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringloop::embed::sys;
 
-use super::Datagram;
-use super::address::Seen;
-use super::read::ReadSide;
-use super::write::WriteSide;
+use super::state::{Datagram, ReadSide, Rules, Seen, WriteSide};
 use crate::error;
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, SocketCell, intern};
 use crate::limits;
 use crate::transport::base::Base;
-use crate::transport::create;
 use crate::transport::flow::Flow;
 use crate::transport::gather::Gathering;
 use crate::transport::socket::{self, LoopSocket};
-
-/// Differences between asyncio's versions.
-#[derive(Clone, Copy)]
-pub(super) struct Rules {
-    /// Overhead that a queued datagram counts in addition to its length.
-    pub header_len: usize,
-    /// An empty datagram is sent; otherwise `sendto(b"")` does nothing.
-    pub sends_empty: bool,
-}
-
-impl Rules {
-    /// Both came with 3.13 ("Changed in version 3.13" of `DatagramTransport.sendto`).
-    fn of_this_python(py: Python<'_>) -> Self {
-        let is_new = py.version_info() >= (3, 13);
-        Self { header_len: if is_new { 8 } else { 0 }, sends_empty: is_new }
-    }
-}
 
 /// Make a transport of a datagram socket; `connection_made` is scheduled. `is_own` says that the
 /// loop has made the socket, so that no other code sets its options.
@@ -64,7 +43,7 @@ pub(super) fn make_datagram_transport<'py>(
     let is_udp = sys::socket::is_udp(fd).map_err(|error| error::from_io(&error))?;
     // Other Internet sockets ignore `UDP_SEGMENT`, and would send a GSO batch as one packet.
     let may_gather = is_udp && is_own && !loop_.get().writes_eagerly();
-    let extra = create::extra(sock, extra, fd, false)?;
+    let extra = socket::extra(sock, extra, fd, false)?;
     let peer = extra.get_item(intern!(py, "peername"))?;
     let connected = peer.is_some_and(|peer| peer.is_truthy().unwrap_or(false));
     let address = match address {

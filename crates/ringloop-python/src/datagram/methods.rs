@@ -5,7 +5,8 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use super::{Datagram, Datagram_, read, write};
+use super::state::{Datagram, Datagram_};
+use super::{read, write};
 use crate::ffi::{self, Argument, Definition, Raise as _, intern, members, repr_slot};
 use crate::transport::{base, flow, socket, thread};
 

@@ -1,62 +1,35 @@
 //! The datagram transport: a UDP or Unix datagram socket and its protocol.
 //!
-//! Owns: the state of one endpoint, in parts that access only their own fields: [`read`], [`write`]
-//! and [`lifecycle`]; flow control is the stream transport's. Called by: the turn (completions),
-//! user code ([`methods`]). The engine reports readiness.
+//! Owns: the state of one endpoint, in [`state`]; [`read`] and [`write`] work on their parts of it, and
+//! what it has in common with other transports is `transport`'s. This file says how the loop and
+//! `transport` drive an endpoint. Called by: the turn (completions), user code ([`methods`]). The
+//! engine reports readiness.
 //!
-//! Byte path in: `event_loop::dispatch` → [`read`] → recvmmsg(2) → `protocol.datagram_received`.
+//! Byte path in: `event_loop::turn` → [`read`] → recvmmsg(2) → `protocol.datagram_received`.
 //! Byte path out: `transport.sendto` → [`write`] → sendto(2) at once, or the queue → sendmmsg(2).
 //!
 //! The behaviour matches `asyncio.selector_events._SelectorDatagramTransport`, with two differences
-//! that a blocking call on another socket could notice: GRO ([`read`]) and gathering ([`write`]).
+//! that a blocking call on another socket could notice: GRO ([`read`]) and gathering ([`write`]). A
+//! protocol's exception does not end an endpoint: as in asyncio, it goes to the exception handler.
 
-pub(crate) mod address;
 mod create;
-mod lifecycle;
 mod methods;
 mod read;
+mod state;
 mod write;
 
-use std::cell::RefCell;
 use std::ffi::CStr;
 
 use pyo3::prelude::*;
-use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{Driver, Event};
+use ringloop::embed::{Event, Key};
 
-use crate::event_loop::{self, Completes, Flush, handlers};
-use crate::ffi::{self, ObjCell, Payload, This, intern, payload};
-use crate::transport::base::{self, Base};
-use crate::transport::flow::Flow;
-use crate::transport::socket::{self, Armed, LoopSocket};
+use crate::error;
+use crate::event_loop::{Completes, Flush, handlers};
+use crate::ffi::{self, Payload, intern, payload};
+use crate::transport::base::{self, Endpoint};
+use crate::transport::socket::{self, Armed, LoopSocket, SocketTransport};
 
-/// One endpoint.
-pub struct Datagram {
-    base: Base,
-    socket: LoopSocket,
-    family: i32,
-    /// The `remote_addr` it was created with, if any.
-    address: ObjCell,
-    /// The socket is connected: datagrams go to its peer, whatever address is given.
-    connected: bool,
-    /// This asyncio version's overhead of a queued datagram, and whether it sends empty ones.
-    rules: create::Rules,
-    read: read::ReadSide,
-    write: write::WriteSide,
-    flow: Flow,
-    /// The last addresses in both forms: most datagrams go where the last one came from.
-    seen: RefCell<address::Seen>,
-}
-
-/// Purpose of an endpoint's poll; stored in the token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Read,
-    Write,
-}
-
-/// The receiver of the functions of this module.
-type Datagram_<'a, 'py> = This<'a, 'py, Datagram>;
+use state::{Datagram, Datagram_, Role};
 
 impl Payload for Datagram {
     const NAME: &'static CStr = c"ringloop._native.DatagramTransport";
@@ -69,19 +42,19 @@ impl Payload for Datagram {
 
 impl Completes for Datagram {
     fn completed(this: Datagram_<'_, '_>, event: Event) -> PyResult<()> {
-        lifecycle::or_end(this, completed(this, &event))
+        base::or_end(this, completed(this, &event))
     }
 
     fn flush(this: Datagram_<'_, '_>, why: Flush) -> PyResult<()> {
         match why {
-            Flush::TurnEnds => lifecycle::or_end(this, write::turn_ends(this)),
+            Flush::TurnEnds => base::or_end(this, write::turn_ends(this)),
             Flush::Now => write::send_gathered(this),
         }
     }
 
     fn abandoned(this: Datagram_<'_, '_>) {
-        this.read.armed().set(Armed::Nothing);
-        this.write.armed().set(Armed::Nothing);
+        this.read.armed.set(Armed::Nothing);
+        this.write.armed.set(Armed::Nothing);
         this.write.discard();
         socket::abandoned(this);
     }
@@ -91,7 +64,7 @@ impl Completes for Datagram {
 fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     let completion = &event.completion;
     let is_read = handlers::role(event.token) == Role::Read as u8;
-    let armed = if is_read { this.read.armed() } else { this.write.armed() };
+    let armed = if is_read { &this.read.armed } else { &this.write.armed };
     if !completion.more {
         armed.set(Armed::Nothing);
     }
@@ -99,7 +72,8 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
         // The socket may be closed by now.
         _ if this.base.is_over() => Ok(()),
         result if result == -libc::ECANCELED => Ok(()),
-        result if result < 0 => lifecycle::poll_failed(this, -result),
+        // For example, the descriptor was closed under the transport.
+        result if result < 0 => base::read_failed(this, error::from_errno(-result)),
         _ if is_read => read::ready(this),
         _ => write::ready(this),
     };
@@ -113,17 +87,55 @@ fn completed(this: Datagram_<'_, '_>, event: &Event) -> PyResult<()> {
     handled.and(again).and(closed).and(rested)
 }
 
-/// Polls one direction until disarmed.
-fn poll(this: Datagram_<'_, '_>, role: Role) -> PyResult<Armed> {
-    socket::ensure_registered(this)?;
-    let interest = match role {
-        Role::Read => Interest::READ,
-        Role::Write => Interest::WRITE,
-    };
-    let poll = event_loop::poll(this.socket.fd(this.py()), interest);
-    let sink = this.socket.sink(role as u8);
-    let submit = |driver: &mut Driver| driver.submit(poll, sink);
-    Ok(Armed::Running(this.base.driver(this.py(), submit)?))
+impl Endpoint for Datagram {
+    const KIND: &'static str = "datagram";
+    socket::socket_endpoint!();
+
+    fn lost(this: Datagram_<'_, '_>) -> PyResult<()> {
+        this.write.discard();
+        socket::close_if_lost(this)
+    }
+
+    fn close_unclosed(this: Datagram_<'_, '_>) -> PyResult<()> {
+        socket::close_unclosed(this)
+    }
+}
+
+impl SocketTransport for Datagram {
+    fn socket(&self) -> &LoopSocket {
+        &self.socket
+    }
+
+    fn operations(&self) -> [Option<Key>; 2] {
+        [self.read.armed.get().key(), self.write.armed.get().key()]
+    }
+
+    fn is_idle(&self) -> bool {
+        self.read.is_paused() && self.write.is_empty()
+    }
+
+    fn start_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
+        read::start(this)
+    }
+
+    fn stop_reading(this: Datagram_<'_, '_>) -> PyResult<()> {
+        read::stop(this)
+    }
+
+    fn discard(this: Datagram_<'_, '_>) -> PyResult<()> {
+        // asyncio has sent it by now.
+        let sent = write::send_gathered(this);
+        this.write.discard();
+        sent.and(socket::disarm(this, &this.write.armed))
+    }
+
+    fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
+        write::send_gathered(this)
+    }
+
+    fn before_close(this: Datagram_<'_, '_>) {
+        read::end_gro(this);
+    }
 }
 
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! The reading side: from "readable" to `datagram_received`.
 //!
 //! Owns: the poll for reading, and datagrams received but not delivered. Called by: the turn,
-//! `methods` (pause, resume), `lifecycle` (stop). Errors are handled by `lifecycle`.
+//! `methods` (pause, resume), the module's root (stop).
 //!
 //! On both drivers the engine reports the socket readable; then one recvmmsg(2) receives a batch
 //! into the loop's own memory. The batch size is doubled after a full batch and halved after a
@@ -19,8 +19,6 @@
 //! one. A duplicate of the descriptor would receive batches too, so the option is reset before the
 //! endpoint closes its socket, and is never set on a socket that the application brought.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -32,61 +30,17 @@ use ringloop::embed::sys::datagram::{self, Batch, Control};
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
 
-use super::{Datagram, Datagram_, Role, address, lifecycle};
+use super::state::{Datagram, Datagram_, Gro, Role};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
+use crate::event_loop::poll;
 use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
 use crate::limits;
-use crate::transport::base::{Readable, call_soon, step_here, with_protocol};
+use crate::transport::address;
+use crate::transport::base::{
+    self, Readable, call_soon, read_failed, report_callback, step_here, with_protocol,
+};
 use crate::transport::socket::{self, Armed, Wish};
-
-/// Whether the kernel may pass several datagrams as one message.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Gro {
-    /// Not a UDP socket, one of the application's, or a kernel without GRO.
-    #[default]
-    Never,
-    /// Once flooded.
-    Possible,
-    On,
-}
-
-/// The state of the reading side.
-#[derive(Default)]
-pub(super) struct ReadSide {
-    armed: Cell<Armed>,
-    wish: Cell<Wish>,
-    /// Received and not delivered, oldest first.
-    held: RefCell<VecDeque<(Obj, SockAddr)>>,
-    scheduled: Cell<bool>,
-    /// Datagrams requested by the next call.
-    batch_count: Cell<usize>,
-    gro: Cell<Gro>,
-    /// Errors in a row that left the socket readable.
-    errors: Cell<u32>,
-    /// The poll pauses after some of them; a timer ends the pause.
-    rests: Cell<bool>,
-}
-
-impl ReadSide {
-    pub fn new(may_use_gro: bool) -> Self {
-        let gro = if may_use_gro { Gro::Possible } else { Gro::Never };
-        Self { batch_count: Cell::new(1), gro: Cell::new(gro), ..Self::default() }
-    }
-
-    pub fn armed(&self) -> &Cell<Armed> {
-        &self.armed
-    }
-
-    pub fn is_paused(&self) -> bool {
-        self.wish.get() == Wish::Pause
-    }
-
-    /// For asyncio's repr: whether a selector would have the descriptor.
-    pub fn is_polling(&self) -> bool {
-        self.wish.get() == Wish::Read
-    }
-}
 
 /// Starts reading; scheduled right after `connection_made`, and after a pause.
 pub(super) fn start(this: Datagram_<'_, '_>) -> PyResult<()> {
@@ -155,7 +109,9 @@ pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     let idle = this.read.armed.get() == Armed::Nothing;
     let wanted = this.read.wish.get() == Wish::Read && !this.read.rests.get();
     if idle && wanted && !holds(this) {
-        this.read.armed.set(super::poll(this, Role::Read)?);
+        let poll = poll(this.socket.fd(this.py()), Interest::READ);
+        let key = socket::submit(this, Role::Read as u8, poll)?;
+        this.read.armed.set(Armed::Running(key));
     }
     Ok(())
 }
@@ -189,7 +145,7 @@ pub(super) fn read_ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     } else {
         receive_and_deliver(this)
     };
-    lifecycle::or_end(this, done.and(arm(this)))
+    base::or_end(this, done.and(arm(this)))
 }
 
 fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
@@ -198,7 +154,7 @@ fn receive_and_deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
             this.read.errors.set(0);
             deliver(this)
         }
-        Ok(Err(error)) => lifecycle::read_failed(this, error),
+        Ok(Err(error)) => read_failed(this, error),
         Err(error) if error::is_blocked(&error) => {
             this.read.errors.set(0);
             Ok(())
@@ -222,7 +178,7 @@ fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
                 let method = intern!(py, "datagram_received");
                 ffi::call_method(py, method, &[protocol, &bytes, &source])
             });
-            lifecycle::report_callback(this, told.map(drop), "_read_ready")
+            report_callback(this, told.map(drop), "_read_ready")
         }
         Err(error) if error::would_block(py, &error) => {
             this.read.errors.set(0);
@@ -230,7 +186,7 @@ fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
         }
         Err(error) if error.is_instance_of::<PyOSError>(py) => failed(this, error),
         Err(error) if leaves_the_loop(py, &error) => Err(error),
-        Err(error) => lifecycle::read_failed(this, error),
+        Err(error) => read_failed(this, error),
     }
 }
 
@@ -242,7 +198,7 @@ fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
     let told = with_protocol(this, |protocol| {
         ffi::call_method(py, intern!(py, "error_received"), &[protocol, &exception])
     });
-    rested.and(lifecycle::report_callback(this, told.map(drop), "_read_ready"))
+    rested.and(report_callback(this, told.map(drop), "_read_ready"))
 }
 
 /// Pauses polling when errors repeat.
@@ -357,7 +313,7 @@ fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
         };
         let source = match source_object(this, &source) {
             Ok(source) => source,
-            Err(error) => return lifecycle::read_failed(this, error),
+            Err(error) => return read_failed(this, error),
         };
         let told = with_protocol(this, |protocol| {
             let method = intern!(py, "datagram_received");
@@ -368,7 +324,7 @@ fn deliver(this: Datagram_<'_, '_>) -> PyResult<()> {
                 // The rest is for the next run.
                 schedule(this)?;
             }
-            lifecycle::report_callback(this, Err(error), "_read_ready")?;
+            report_callback(this, Err(error), "_read_ready")?;
         }
     }
     if this.read.wish.get() == Wish::Read && holds(this) {

@@ -1,7 +1,7 @@
 //! The writing side: from `transport.sendto` to the kernel.
 //!
 //! Owns: the queue of datagrams for which the socket had no room, and the poll for writing. Called
-//! by: `methods` (sendto), the turn, `lifecycle` (discard). Errors are handled by `lifecycle`.
+//! by: `methods` (sendto), the turn, the module's root (discard).
 //!
 //! Once the socket is full, datagrams are queued, and sent in batches when there is room. Before
 //! that, the first datagram of a turn is sent at once: its sender gets the error. Further ones of
@@ -16,38 +16,24 @@
 //!   gathered ones      as asyncio's would: only this counts as its size
 //! ```
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use ringloop::buf::SendBuf;
-use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::datagram::{self, SendError};
+use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket as syscalls;
 
-use super::{Datagram, Datagram_, Role, address, lifecycle};
+use super::state::{Datagram, Datagram_, Destination, Queued, Role};
 use crate::error;
+use crate::event_loop::poll;
 use crate::ffi::{self, Obj, intern};
 use crate::limits;
-use crate::transport::base::{call_protocol, call_protocol_here, fatal_error};
+use crate::transport::address;
+use crate::transport::base::{call_protocol, call_protocol_here, report_callback, write_failed};
 use crate::transport::flow::{self, Flow, Writable};
 use crate::transport::socket::{self, Armed};
-
-/// Destination of a datagram.
-pub(super) enum Destination {
-    /// The socket's peer.
-    Peer,
-    To(SockAddr),
-    /// An address for `socket.sendto` to parse or reject.
-    Foreign(Obj),
-}
-
-struct Queued {
-    buf: SendBuf,
-    to: Destination,
-}
 
 /// Result of a send.
 enum Sent {
@@ -72,52 +58,6 @@ impl Sent {
             Err(error) if error::would_block(py, &error) => Self::Blocked,
             Err(error) => Self::No(error),
         }
-    }
-}
-
-/// The state of the writing side.
-#[derive(Default)]
-pub(super) struct WriteSide {
-    queue: RefCell<VecDeque<Queued>>,
-    /// Bytes in the queue, including the overhead per datagram.
-    queued_bytes: Cell<usize>,
-    armed: Cell<Armed>,
-    /// The socket had no room.
-    blocked: Cell<bool>,
-    /// The turn whose first datagram was sent.
-    last_turn: Cell<u64>,
-    /// GSO works: the kernel has not rejected it.
-    segmented: Cell<bool>,
-}
-
-impl WriteSide {
-    pub fn new(is_udp: bool) -> Self {
-        Self { segmented: Cell::new(is_udp), ..Self::default() }
-    }
-
-    pub fn armed(&self) -> &Cell<Armed> {
-        &self.armed
-    }
-
-    /// Bytes waiting for room.
-    pub fn size(&self) -> usize {
-        if self.blocked.get() { self.queued_bytes.get() } else { 0 }
-    }
-
-    pub fn is_blocked(&self) -> bool {
-        self.blocked.get()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.queue.borrow().is_empty()
-    }
-
-    /// Drops unsent datagrams.
-    pub fn discard(&self) {
-        let queue = self.queue.take();
-        self.queued_bytes.set(0);
-        self.blocked.set(false);
-        drop(queue);
     }
 }
 
@@ -269,7 +209,9 @@ fn block(this: Datagram_<'_, '_>) -> PyResult<()> {
 /// Makes the engine report room, if something waits for it.
 pub(super) fn arm(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.write.armed.get() == Armed::Nothing && this.write.blocked.get() {
-        this.write.armed.set(super::poll(this, Role::Write)?);
+        let poll = poll(this.socket.fd(this.py()), Interest::WRITE);
+        let key = socket::submit(this, Role::Write as u8, poll)?;
+        this.write.armed.set(Armed::Running(key));
     }
     Ok(())
 }
@@ -392,13 +334,13 @@ enum Who {
 fn failed(this: Datagram_<'_, '_>, error: PyErr, who: Who) -> PyResult<()> {
     let py = this.py();
     if !error.is_instance_of::<PyOSError>(py) {
-        return fatal_error(this, error, "Fatal write error on datagram transport");
+        return write_failed(this, error);
     }
     let exception: Obj = error.into_value(py).into_bound(py).into();
     let method = intern!(py, "error_received");
     if who == Who::Queue {
         let told = call_protocol(this, method, Some(&exception));
-        return lifecycle::report_callback(this, told.map(drop), "_sendto_ready");
+        return report_callback(this, told.map(drop), "_sendto_ready");
     }
     call_protocol_here(this, method, Some(&exception))
 }

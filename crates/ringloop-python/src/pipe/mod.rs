@@ -1,66 +1,38 @@
 //! The pipe transports: one end of a pipe, a socket or a character device, and its protocol.
 //!
-//! Owns: the common state of both ends, in [`End`], and their types: [`read`] for the reading end,
-//! [`write`] for the writing end. [`poll`] reports readiness, [`lifecycle`] ends them, flow control
-//! is the stream transport's. Called by: the turn (completions), user code ([`methods`]). On both
-//! drivers the engine polls the descriptor and the system call is made here: a ring does not wait
-//! on non-blocking descriptors, which these must be.
+//! Owns: their creation, for `connect_read_pipe`, `connect_write_pipe` and a child's pipes; a rejected
+//! pipe is left open for the caller. [`read`] is the reading end, [`write`] the writing end, and
+//! [`end`] what both have. Called by: the loop, the turn (completions), user code. On both drivers
+//! the engine polls the descriptor and the system call is made here: a ring does not wait on
+//! non-blocking descriptors, which these must be.
 //!
-//! Byte path in: `event_loop::dispatch` → [`poll`] → [`read`] → read(2) → `protocol.data_received`.
+//! Byte path in: `event_loop::turn` → [`end`] → [`read`] → read(2) → `protocol.data_received`.
 //! Byte path out: `transport.write` → [`write`] → write(2), or the queue → writev(2).
 //!
 //! The behaviour matches `asyncio.unix_events._UnixReadPipeTransport` and `_UnixWritePipeTransport`
 //! exactly.
 
-mod create;
-mod lifecycle;
-mod methods;
-mod poll;
+mod end;
 mod read;
 mod write;
 
 use std::os::fd::RawFd;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ringloop::embed::sys::file::FileKind;
+use pyo3::types::PyDict;
+use ringloop::embed::sys::file::{self, FileKind};
+use ringloop::embed::sys::socket;
 
-use crate::ffi::{self, Native, ObjCell, Payload, This, Visited, Visitor, intern};
-use crate::transport::base::Base;
+use crate::error;
+use crate::event_loop::LoopCore;
+use crate::ffi::{self, Native, ObjCell, Payload, Raise as _, intern};
+use crate::transport::base::{self, Base};
+use crate::transport::socket::new_one;
 
-use poll::{Poller, Role};
+use end::{End, Pipe};
 use read::ReadPipe;
 use write::WritePipe;
-
-/// Common state of both ends.
-struct End {
-    base: Base,
-    /// The file object; empty once closed.
-    pipe: ObjCell,
-    fd: RawFd,
-    kind: FileKind,
-    /// Whether each write is a message, and each read takes one; determined at creation.
-    keeps_messages: bool,
-}
-
-impl End {
-    fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        self.base.visit(visitor)?;
-        self.pipe.visit(visitor)
-    }
-}
-
-/// A pipe transport of either direction.
-trait Pipe: Payload {
-    fn end(&self) -> &End;
-    /// The poll of one direction, if this end has it.
-    fn poller(&self, role: Role) -> Option<&Poller>;
-    /// Handles the result of a poll.
-    fn ready(this: This<'_, '_, Self>, role: Role) -> PyResult<()>;
-    /// Closes once everything queued is written.
-    fn close(this: This<'_, '_, Self>) -> PyResult<()>;
-    /// Drops what is queued.
-    fn discard(&self) {}
-}
 
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -73,8 +45,8 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let write_base = ffi::new_base(intern!(py, "WritePipeTransportBase"), bases)?;
     add(module, ReadPipe::native(), &read_base)?;
     add(module, WritePipe::native(), &write_base)?;
-    module.add_function(wrap_pyfunction!(create::make_read_pipe_transport, module)?)?;
-    module.add_function(wrap_pyfunction!(create::make_write_pipe_transport, module)?)
+    module.add_function(wrap_pyfunction!(make_read_pipe_transport, module)?)?;
+    module.add_function(wrap_pyfunction!(make_write_pipe_transport, module)?)
 }
 
 fn add<T: Payload>(
@@ -84,4 +56,98 @@ fn add<T: Payload>(
 ) -> PyResult<()> {
     let class = native.create(module.py(), base.cast()?)?;
     module.add(class.name()?.to_string().as_str(), class)
+}
+
+/// Make a transport that reads a pipe; `connection_made` is scheduled.
+#[pyfunction]
+#[pyo3(signature = (loop_, pipe, protocol, waiter, extra))]
+fn make_read_pipe_transport<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    pipe: &Bound<'py, PyAny>,
+    protocol: &Bound<'py, PyAny>,
+    waiter: Option<&Bound<'py, PyAny>>,
+    extra: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let refusal = "Pipe transport is for pipes/sockets only.";
+    let end = check(loop_, pipe, protocol, refusal)?;
+    let transport = instantiate(ReadPipe::new(end), pipe, extra)?;
+    schedule::<ReadPipe>(&transport, protocol, waiter, true)?;
+    Ok(transport)
+}
+
+/// Make a transport that writes to a pipe; `connection_made` is scheduled.
+#[pyfunction]
+#[pyo3(signature = (loop_, pipe, protocol, waiter, extra))]
+fn make_write_pipe_transport<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    pipe: &Bound<'py, PyAny>,
+    protocol: &Bound<'py, PyAny>,
+    waiter: Option<&Bound<'py, PyAny>>,
+    extra: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let refusal = "Pipe transport is only for pipes, sockets and character devices";
+    let end = check(loop_, pipe, protocol, refusal)?;
+    // For a writable device, readability says nothing about its other end.
+    let watches_peer = !end.kind.is_device();
+    let transport = instantiate(WritePipe::new(end), pipe, extra)?;
+    schedule::<WritePipe>(&transport, protocol, waiter, watches_peer)?;
+    Ok(transport)
+}
+
+/// Checks the pipe, and makes it non-blocking.
+fn check(
+    loop_: &Bound<'_, LoopCore>,
+    pipe: &Bound<'_, PyAny>,
+    protocol: &Bound<'_, PyAny>,
+    refusal: &'static str,
+) -> PyResult<End> {
+    let fd: RawFd = pipe.call_method0(intern!(pipe.py(), "fileno"))?.extract()?;
+    let kind = file::kind(fd).map_err(|error| error::from_io(&error))?;
+    if kind == FileKind::Other {
+        return Err(PyValueError::raise(refusal));
+    }
+    let keeps_messages = socket::keeps_messages(fd).map_err(|error| error::from_io(&error))?;
+    file::set_nonblocking(fd, true).map_err(|error| error::from_io(&error))?;
+    Ok(End {
+        base: Base::new(loop_, Some(protocol), None),
+        pipe: ObjCell::new(Some(pipe.clone().into())),
+        fd,
+        kind,
+        keeps_messages,
+    })
+}
+
+fn instantiate<'py, T: Pipe>(
+    transport: T,
+    pipe: &Bound<'py, PyAny>,
+    extra: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = pipe.py();
+    let transport = T::native().instantiate(py, transport)?;
+    let extra = base::copy_extra(py, extra)?;
+    extra.set_item(intern!(py, "pipe"), pipe)?;
+    transport.setattr(intern!(py, "_extra"), extra)?;
+    Ok(transport)
+}
+
+/// Schedules `connection_made`, the first poll and the waiter, in this order.
+fn schedule<T: Pipe>(
+    transport: &Bound<'_, PyAny>,
+    protocol: &Bound<'_, PyAny>,
+    waiter: Option<&Bound<'_, PyAny>>,
+    polls: bool,
+) -> PyResult<()> {
+    let py = transport.py();
+    let loop_ = new_one::<T>(transport)?.end().base.core(py)?;
+    let call_soon = |callback: Bound<'_, PyAny>, argument: Option<Bound<'_, PyAny>>| {
+        let context = ffi::context_copy_current(py)?;
+        let argument = argument.map(Into::into);
+        loop_.get().call_soon_step(callback.into(), argument, context)
+    };
+    let made = protocol.getattr(intern!(py, "connection_made"))?;
+    call_soon(made, Some(transport.clone()))?;
+    if polls {
+        call_soon(transport.getattr(intern!(py, "_start_polling"))?, None)?;
+    }
+    waiter.map_or(Ok(()), |waiter| base::wake_soon(&loop_, waiter))
 }

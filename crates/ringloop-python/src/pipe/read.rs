@@ -1,7 +1,7 @@
 //! The reading end: from "readable" to `data_received`.
 //!
-//! Owns: the poll for reading, and the size of the next read. Called by: [`super::poll`], `methods`
-//! (pause, resume). Holds no bytes; while reading is paused the kernel keeps them.
+//! Owns: the poll for reading, and the size of the next read. Called by: `end`, and user
+//! code. Holds no bytes; while reading is paused the kernel keeps them.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -10,10 +10,9 @@ use std::io;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-use super::poll::{self, Poller, Role};
-use super::{End, Pipe, lifecycle, methods};
+use super::end::{self, End, Pipe, Poller, Role};
 use crate::error;
-use crate::ffi::{self, Obj, Payload, This, intern, payload};
+use crate::ffi::{self, Definition, Obj, Payload, This, intern, members, payload, repr_slot};
 use crate::limits;
 use crate::transport::base::{
     self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug, step_here,
@@ -21,7 +20,7 @@ use crate::transport::base::{
 
 /// A pipe being read.
 pub struct ReadPipe {
-    pub(super) end: End,
+    end: End,
     reader: Poller,
     paused: Cell<bool>,
     /// Size of the next read(2).
@@ -29,7 +28,7 @@ pub struct ReadPipe {
 }
 
 /// The receiver of the functions of this module.
-pub(super) type ReadPipe_<'a, 'py> = This<'a, 'py, ReadPipe>;
+type ReadPipe_<'a, 'py> = This<'a, 'py, ReadPipe>;
 
 const FATAL: &str = "Fatal read error on pipe transport";
 
@@ -45,19 +44,28 @@ impl ReadPipe {
             chunk_len: Cell::new(chunk_len),
         }
     }
-
-    pub(super) fn is_polling(&self) -> bool {
-        self.reader.is_polling()
-    }
 }
 
 impl Payload for ReadPipe {
     const NAME: &'static CStr = c"ringloop._native.ReadPipeTransport";
     const DOC: &'static CStr = c"The reading end of a pipe; see asyncio.ReadTransport.";
     const DICT: bool = true;
-    payload!(ReadPipe; define methods::define_read;
+    payload!(ReadPipe; define define;
         visit end, reader;
         clear end.base, reader; finalize base::finalize);
+}
+
+fn define(type_: &mut Definition<ReadPipe>) {
+    end::define(type_);
+    base::define_reading(type_);
+    members!(type_, ReadPipe;
+        _start_polling() => start, "Begin to read, after connection_made.";
+    );
+    type_.repr(repr_slot!(ReadPipe, repr));
+}
+
+fn repr<'py>(this: ReadPipe_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    end::repr(this, this.reader.is_polling(), "")
 }
 
 impl Readable for ReadPipe {
@@ -69,14 +77,14 @@ impl Readable for ReadPipe {
         if this.paused.replace(true) {
             return Ok(false);
         }
-        poll::stop(this, Role::Read).map(|()| true)
+        end::stop(this, Role::Read).map(|()| true)
     }
 
     fn resume(this: ReadPipe_<'_, '_>) -> PyResult<bool> {
         if !this.paused.replace(false) {
             return Ok(false);
         }
-        if let Err(error) = poll::start(this, Role::Read) {
+        if let Err(error) = end::start(this, Role::Read) {
             this.paused.set(true);
             return Err(error);
         }
@@ -98,16 +106,16 @@ impl Pipe for ReadPipe {
     }
 
     fn close(this: ReadPipe_<'_, '_>) -> PyResult<()> {
-        lifecycle::lose(this, None)
+        end::lose(this, None)
     }
 }
 
 /// Starts reading; scheduled right after `connection_made`.
-pub(super) fn start(this: ReadPipe_<'_, '_>) -> PyResult<()> {
+fn start(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     if this.paused.get() || this.end.base.is_closing() {
         return Ok(());
     }
-    poll::start(this, Role::Read)
+    end::start(this, Role::Read)
 }
 
 /// Reads once, or a few times while reads are full.
@@ -161,12 +169,12 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let logged = log_debug(this, "info", "%r was closed by peer");
     this.end.base.state.set(State::Closing);
-    poll::stop(this, Role::Read)?;
+    end::stop(this, Role::Read)?;
     let protocol = this.end.base.protocol.get_or_none(py);
     let step = step_here(&protocol, intern!(py, "eof_received"));
     let core = this.end.base.core(py)?;
     core.get().call_soon_or_owe(step, this.object(), None, tell_end)?;
-    logged.and(lifecycle::lose(this, None))
+    logged.and(end::lose(this, None))
 }
 
 /// `eof_received`, if there was no memory for its callback.

@@ -1,7 +1,7 @@
 //! The writing end: from `transport.write` to write(2) and writev(2).
 //!
 //! Owns: the queue of data to write, the poll for room, and the poll that detects a closed reader.
-//! Called by: `methods` (write, close), [`super::poll`]. Errors are handled by `lifecycle`.
+//! Called by: `end`, and user code.
 //!
 //! * Nothing is gathered: the application has the descriptor, to which it may write itself, and may
 //!   signal or wait for the process at the other end. What it wrote before must have left by then.
@@ -11,39 +11,38 @@
 //!   change it.
 //! * A write end that becomes readable has lost its reader: poll(2) reports an error for a pipe.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::io;
 
-use pyo3::exceptions::PyBrokenPipeError;
+use pyo3::exceptions::{PyAssertionError, PyBrokenPipeError};
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::sys::file;
 
-use super::poll::{self, Poller, Role};
-use super::{End, Pipe, lifecycle, methods};
+use super::end::{self, End, Pipe, Poller, Role};
 use crate::error;
-use crate::ffi::{self, Obj, Payload, Raise as _, This, payload};
+use crate::ffi::{
+    self, Argument, Definition, Obj, Payload, Raise as _, This, intern, members, payload, repr_slot,
+};
 use crate::limits;
-use crate::transport::base::{self, Endpoint, State, connection_lost, fatal_error, log_debug};
+use crate::transport::base::{self, Endpoint, State, connection_lost, log_debug, write_failed};
 use crate::transport::flow::{self, Flow, Writable};
-use crate::transport::write as shared;
+use crate::transport::queue::SendQueue;
+use crate::transport::thread::{self, Change};
 
 /// A pipe being written.
 pub struct WritePipe {
-    pub(super) end: End,
+    end: End,
     /// Detects that the other end is closed.
     peer: Poller,
     /// Waits for room; polls while the kernel rejects bytes.
     writer: Poller,
-    queue: RefCell<VecDeque<SendBuf>>,
-    queued_bytes: Cell<usize>,
+    queue: SendQueue,
     flow: Flow,
 }
 
 /// The receiver of the functions of this module.
-pub(super) type WritePipe_<'a, 'py> = This<'a, 'py, WritePipe>;
+type WritePipe_<'a, 'py> = This<'a, 'py, WritePipe>;
 
 impl WritePipe {
     pub(super) fn new(end: End) -> Self {
@@ -51,38 +50,8 @@ impl WritePipe {
             end,
             peer: Poller::default(),
             writer: Poller::default(),
-            queue: RefCell::new(VecDeque::new()),
-            queued_bytes: Cell::new(0),
+            queue: SendQueue::default(),
             flow: Flow::new(limits::WRITE_HIGH_WATER),
-        }
-    }
-
-    pub(super) fn is_polling(&self) -> bool {
-        self.writer.is_polling()
-    }
-
-    fn push(&self, buf: SendBuf) -> PyResult<()> {
-        let mut queue = self.queue.borrow_mut();
-        queue.try_reserve(1).map_err(ffi::no_memory)?;
-        self.queued_bytes.set(self.size() + buf.len());
-        queue.push_back(buf);
-        Ok(())
-    }
-
-    /// Drops `count` written bytes from the front of the queue.
-    fn advance(&self, count: usize) {
-        self.queued_bytes.set(self.size().saturating_sub(count));
-        shared::drop_front(&mut self.queue.borrow_mut(), count);
-    }
-
-    /// One system call for the front of the queue.
-    fn write_front(&self) -> io::Result<usize> {
-        let queue = self.queue.borrow();
-        match queue.len() {
-            0 => Ok(0),
-            _ if self.end.keeps_messages => file::write(self.end.fd, queue[0].as_slice(), None),
-            1 => file::write(self.end.fd, queue[0].as_slice(), None),
-            _ => file::write_vectored(self.end.fd, &shared::slices(&queue)),
         }
     }
 }
@@ -91,9 +60,50 @@ impl Payload for WritePipe {
     const NAME: &'static CStr = c"ringloop._native.WritePipeTransport";
     const DOC: &'static CStr = c"The writing end of a pipe; see asyncio.WriteTransport.";
     const DICT: bool = true;
-    payload!(WritePipe; define methods::define_write;
+    payload!(WritePipe; define define;
         visit end, peer, writer, flow;
         clear end.base, peer, writer; finalize base::finalize);
+}
+
+fn define(type_: &mut Definition<WritePipe>) {
+    end::define(type_);
+    flow::define(type_);
+    members!(type_, WritePipe;
+        write(data) => write, "Write data; returns at once.";
+        write_eof() => write_eof, "Close the pipe once everything is written.";
+        can_write_eof() => |_this| true, "Return True.";
+        _start_polling() => start, "Watch for the other end to be closed, after connection_made.";
+        _write_ready() => |this| end::run(this, Role::Write), "Write what is queued.";
+    );
+    type_.repr(repr_slot!(WritePipe, repr));
+}
+
+fn write(this: WritePipe_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
+    if !ffi::is_bytes_like(data) {
+        return Err(PyAssertionError::raise_with(&data.repr()?));
+    }
+    if this.base().is_elsewhere() {
+        return thread::hand_over_bytes(this, &[ffi::take_over(data)?]);
+    }
+    if !data.is_truthy()? || dropped(this)? {
+        return Ok(());
+    }
+    match ffi::take_over(data) {
+        Ok(buf) => enqueue(this, buf),
+        // asyncio detects that in os.write(), which ends the transport.
+        Err(error) if this.size() == 0 => failed(this, error),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
+    let name = intern!(this.py(), "write_eof");
+    thread::in_loop(this, name, Change::Closing, end_writing)
+}
+
+fn repr<'py>(this: WritePipe_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let size = format!(" bufsize={}", this.size());
+    end::repr(this, this.writer.is_polling(), &size)
 }
 
 impl Writable for WritePipe {
@@ -102,7 +112,7 @@ impl Writable for WritePipe {
     }
 
     fn size(&self) -> usize {
-        self.queued_bytes.get()
+        self.queue.size()
     }
 }
 
@@ -121,32 +131,30 @@ impl Pipe for WritePipe {
     fn ready(this: WritePipe_<'_, '_>, role: Role) -> PyResult<()> {
         match role {
             Role::Read => peer_closed(this),
-            Role::Write => lifecycle::or_end(this, write_ready(this)),
+            Role::Write => end::or_end(this, write_ready(this)),
         }
     }
 
     fn close(this: WritePipe_<'_, '_>) -> PyResult<()> {
-        write_eof(this)
+        end_writing(this)
     }
 
     fn discard(&self) {
-        let queue = self.queue.take();
-        self.queued_bytes.set(0);
-        drop(queue);
+        self.queue.clear();
     }
 }
 
 /// Watches for the other end to be closed; scheduled right after `connection_made`.
-pub(super) fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
+fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.end.base.is_closing() {
         return Ok(());
     }
-    poll::start(this, Role::Read)
+    end::start(this, Role::Read)
 }
 
 /// Writes now, or after what is blocked.
-pub(super) fn write(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
-    this.push(buf)?;
+fn enqueue(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
+    this.queue.push(std::iter::once(buf))?;
     if !this.writer.is_polling() {
         write_queue(this)?;
     }
@@ -155,17 +163,17 @@ pub(super) fn write(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
 
 /// Writes until everything is written or the kernel has no room; then polls for room.
 fn write_queue(this: WritePipe_<'_, '_>) -> PyResult<()> {
-    while this.size() > 0 {
-        match this.write_front() {
-            Ok(count) => this.advance(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return poll::start(this, Role::Write);
-            }
-            Err(error) => return failed(this, error::from_io(&error)),
-        }
+    let End { fd, keeps_messages, .. } = this.end;
+    let written = this.queue.send(
+        keeps_messages,
+        |bytes| file::write(fd, bytes, None),
+        |slices| file::write_vectored(fd, slices),
+    );
+    match written {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => end::start(this, Role::Write),
+        Err(error) => failed(this, error::from_io(&error)),
     }
-    Ok(())
 }
 
 /// There is room again.
@@ -174,7 +182,7 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.size() > 0 || !this.writer.is_polling() {
         return Ok(());
     }
-    poll::stop(this, Role::Write)?;
+    end::stop(this, Role::Write)?;
     // The protocol may write more here, and its exception may leave the loop: no poll would return
     // for the end.
     let told = flow::maybe_resume(this, 0);
@@ -189,12 +197,12 @@ fn write_ready(this: WritePipe_<'_, '_>) -> PyResult<()> {
 }
 
 /// `write_eof` and `close`: closes the pipe once everything is written.
-pub(super) fn write_eof(this: WritePipe_<'_, '_>) -> PyResult<()> {
+fn end_writing(this: WritePipe_<'_, '_>) -> PyResult<()> {
     if this.end.base.is_closing() {
         return Ok(());
     }
     if this.size() == 0 {
-        return lifecycle::lose(this, None);
+        return end::lose(this, None);
     }
     this.end.base.state.set(State::Closing);
     Ok(())
@@ -214,14 +222,14 @@ fn peer_closed(this: WritePipe_<'_, '_>) -> PyResult<()> {
 }
 
 /// A write failed: the transport ends.
-pub(super) fn failed(this: WritePipe_<'_, '_>, error: PyErr) -> PyResult<()> {
+fn failed(this: WritePipe_<'_, '_>, error: PyErr) -> PyResult<()> {
     this.discard();
     this.end.base.lost_writes.count();
-    fatal_error(this, error, "Fatal write error on pipe transport")
+    write_failed(this, error)
 }
 
 /// Drops writes after the end; asyncio logs the fifth and later ones.
-pub(super) fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
+fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
     let base = &this.end.base;
     if base.lost_writes.get() == 0 && !base.is_closing() {
         return Ok(false);

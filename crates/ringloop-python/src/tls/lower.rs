@@ -9,7 +9,8 @@ use pyo3::types::PyString;
 
 use super::{Tls, TlsProtocol, TlsTransport, incoming, outgoing};
 use crate::ffi::{self, Obj, Payload, intern};
-use crate::transport::native::{self, NativeReceiver};
+use crate::stream::NativeReceiver;
+use crate::stream::native;
 
 /// How our own transports pass bytes to this protocol.
 static RECEIVER: NativeReceiver = NativeReceiver {
@@ -34,7 +35,7 @@ pub(super) fn write(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
         return Ok(());
     };
     let bound = lower.bind(py);
-    let Some(ciphertext) = native::write(bound, ciphertext)? else {
+    let Some(ciphertext) = native::write_bytes(bound, ciphertext)? else {
         return Ok(());
     };
     if let Some(tls) = TlsTransport::native().get(bound) {

@@ -11,8 +11,9 @@ use ringloop::buf::SendBuf;
 use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown};
 use crate::ffi::{self, Argument, Definition, Obj, Payload, Raise as _, intern, members};
 use crate::limits;
+use crate::stream::sendfile;
 use crate::transport::marks::given;
-use crate::transport::sendfile;
+
 use crate::transport::thread::{self, Change};
 
 pub(super) fn define(type_: &mut Definition<TlsTransport>) {

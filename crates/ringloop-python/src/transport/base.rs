@@ -139,6 +139,9 @@ impl Base {
 
 /// Differences between the transports.
 pub(crate) trait Endpoint: Completes {
+    /// The first word of asyncio's messages: "… transport".
+    const KIND: &'static str;
+
     fn base(&self) -> &Base;
     /// Closes once everything written is sent.
     fn close(this: This<'_, '_, Self>) -> PyResult<()>;
@@ -431,17 +434,23 @@ pub(crate) fn fatal_error_as<T: Endpoint>(
 
 /// A failure in the loop's own work for a transport, such as an allocation, ends it: its data may
 /// have a gap. For errors of the kernel, asyncio's loop only reports them.
-pub(crate) fn or_end<T: Endpoint>(
-    this: This<'_, '_, T>,
-    done: PyResult<()>,
-    message: &str,
-) -> PyResult<()> {
+pub(crate) fn or_end<T: Endpoint>(this: This<'_, '_, T>, done: PyResult<()>) -> PyResult<()> {
     match done {
         Err(error) if !this.base().is_lost() && !error.is_instance_of::<PyOSError>(this.py()) => {
-            fatal_error(this, error, message)
+            fatal_error(this, error, &format!("Fatal error on {} transport", T::KIND))
         }
         done => done,
     }
+}
+
+/// Nothing more can be read, or what was read cannot be given to the protocol: ends the transport.
+pub(crate) fn read_failed<T: Endpoint>(this: This<'_, '_, T>, error: PyErr) -> PyResult<()> {
+    fatal_error(this, error, &format!("Fatal read error on {} transport", T::KIND))
+}
+
+/// Nothing more can be written: ends the transport.
+pub(crate) fn write_failed<T: Endpoint>(this: This<'_, '_, T>, error: PyErr) -> PyResult<()> {
+    fatal_error(this, error, &format!("Fatal write error on {} transport", T::KIND))
 }
 
 /// Reports an exception of a protocol callback that does not end the transport.
@@ -454,6 +463,18 @@ pub(crate) fn report<T: Endpoint>(
         exceptions::contain(this.py(), error, |exception| {
             report_to_handler(this, exception, &message()?)
         })
+    })
+}
+
+/// Reports an exception of a callback like asyncio's loop, and goes on.
+pub(crate) fn report_callback<T: Endpoint>(
+    this: This<'_, '_, T>,
+    told: PyResult<()>,
+    callback: &str,
+) -> PyResult<()> {
+    report(this, told, || {
+        let name = this.object().get_type().name()?;
+        Ok(format!("Exception in callback {name}.{callback}()"))
     })
 }
 
@@ -530,6 +551,6 @@ fn warn_unclosed<T: Payload>(this: This<'_, '_, T>) -> PyResult<()> {
 }
 
 /// `warnings.warn`, needed even when imports are no longer possible.
-pub(super) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+pub(crate) fn warn_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     imported!(py, PyAny, "warnings", "warn")
 }

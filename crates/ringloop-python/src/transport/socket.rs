@@ -9,12 +9,15 @@
 
 use std::cell::Cell;
 use std::ops::Deref;
+use std::os::fd::RawFd;
 
-use pyo3::exceptions::PySystemError;
+use pyo3::exceptions::{PyOSError, PySystemError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use ringloop::embed::{Key, Sink, Token};
+use ringloop::embed::op::Request;
+use ringloop::embed::{Key, Sink, Token, sys};
 
+use super::address;
 use super::base::{self, Endpoint, State};
 use super::flow::Writable;
 use super::gather::Gathering;
@@ -54,7 +57,7 @@ impl LoopSocket {
     }
 
     /// Destination of an operation's completions.
-    pub fn sink(&self, role: u8) -> Sink {
+    fn sink(&self, role: u8) -> Sink {
         Sink::Handler(handlers::with_role(self.token.get(), role))
     }
 }
@@ -173,6 +176,39 @@ fn socket_fd<'py, T: SocketTransport>(this: This<'_, 'py, T>) -> PyResult<Bound<
     this.socket().original_fd().into_object(this.py())
 }
 
+/// The `_extra` dictionary without the socket: names, and the caller's entries. For accepted
+/// connections asyncio has the peer's name from accept(2), even if the peer has since reset.
+pub(crate) fn extra<'py>(
+    socket: &Bound<'py, PyAny>,
+    known: Option<&Bound<'py, PyDict>>,
+    fd: RawFd,
+    is_accepted: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = socket.py();
+    let extra = base::copy_extra(py, known)?;
+    let sockname = intern!(py, "sockname");
+    match socket.call_method0(intern!(py, "getsockname")) {
+        Ok(name) => extra.set_item(sockname, name)?,
+        Err(error) if error.is_instance_of::<PyOSError>(py) => {
+            extra.set_item(sockname, py.None())?;
+        }
+        Err(error) => return Err(error),
+    }
+    let peername = intern!(py, "peername");
+    if !extra.contains(peername)? {
+        let name = match sys::socket::peer_addr(fd) {
+            Ok(_) => socket.call_method0(intern!(py, "getpeername")).ok(),
+            Err(_) if is_accepted => match sys::socket::last_peer_addr(fd) {
+                Ok(address) => Some(address::to_python(py, &address)?.into_bound(py)),
+                Err(_) => None,
+            },
+            Err(_) => None,
+        };
+        extra.set_item(peername, name)?;
+    }
+    Ok(extra)
+}
+
 /// Makes the Python object of a transport, with its `_extra`.
 pub(crate) fn instantiate<'py, T: SocketTransport>(
     transport: T,
@@ -259,7 +295,7 @@ fn show_socket(
 }
 
 /// An `asyncio.trsock.TransportSocket`.
-pub(super) fn wrapped<'py>(socket: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn wrapped<'py>(socket: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     imported!(socket.py(), PyType, "asyncio.trsock", "TransportSocket")?.call1((socket,))
 }
 
@@ -275,6 +311,17 @@ pub(crate) fn ensure_registered<T: SocketTransport>(this: This<'_, '_, T>) -> Py
     socket.token.set(token);
     socket.registered.set(true);
     Ok(())
+}
+
+/// Submits an operation, whose completions come with `role`.
+pub(crate) fn submit<T: SocketTransport>(
+    this: This<'_, '_, T>,
+    role: u8,
+    request: Request,
+) -> PyResult<Key> {
+    ensure_registered(this)?;
+    let sink = this.socket().sink(role);
+    this.base().driver(this.py(), |driver| driver.submit(request, sink))
 }
 
 /// Makes the loop flush at the end of the turn; fails if there is no memory for that.

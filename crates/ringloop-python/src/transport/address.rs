@@ -1,6 +1,6 @@
 //! Converts addresses between Python's form and the kernel's, without a resolver.
 //!
-//! Owns: [`Seen`]. Called by: `read` (sources), `write` (destinations). Anything but a numeric
+//! Called by: datagram endpoints (sources, destinations) and the creation of streams. Anything but a numeric
 //! address is left to `socket.sendto`, which also raises the exceptions. Sockets of other families
 //! receive with `socket.recvfrom`, which knows all their forms.
 //!
@@ -23,32 +23,13 @@ use ringloop::embed::sys::address::{SockAddr, UnixName};
 
 use crate::ffi::{self, IntoObject as _, Obj};
 
-/// The last source and the last destination, in both forms.
-#[derive(Default)]
-pub(super) struct Seen {
-    pub source: Option<(SockAddr, Obj)>,
-    pub destination: Option<(SockAddr, Obj)>,
-}
-
-impl Seen {
-    /// The kernel's form of an object seen before. Only immutable objects are cached, so the same
-    /// object means the same address.
-    pub fn known(&self, address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
-        [&self.source, &self.destination]
-            .into_iter()
-            .flatten()
-            .find(|(_, object)| object.as_ptr() == address.as_ptr())
-            .map(|(known, _)| known.clone())
-    }
-}
-
 /// Whether sources of a family can be converted without `socket.recvfrom`.
-pub(super) fn knows(family: i32) -> bool {
+pub(crate) fn knows(family: i32) -> bool {
     matches!(family, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
 }
 
 /// Converts a destination for a socket of `family`; `None` leaves it to `socket.sendto`.
-pub(super) fn from_python(address: Borrowed<'_, '_, PyAny>, family: i32) -> Option<SockAddr> {
+pub(crate) fn from_python(address: Borrowed<'_, '_, PyAny>, family: i32) -> Option<SockAddr> {
     if family == libc::AF_UNIX {
         return unix_from_python(address);
     }

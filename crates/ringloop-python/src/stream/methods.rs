@@ -4,11 +4,13 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use ringloop::buf::SendBuf;
 
-use super::thread::Change;
-use super::{Stream, Stream_, base, flow, read, sendfile, socket, thread, write};
+use super::state::{Stream, Stream_};
+use super::{read, sendfile, write};
 use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members, repr_slot};
+use crate::transport::queue::joined;
+use crate::transport::thread::{self, Change};
+use crate::transport::{base, flow, socket};
 
 pub(super) fn define(type_: &mut Definition<Stream>) {
     base::define(type_);
@@ -34,24 +36,7 @@ pub(super) fn define(type_: &mut Definition<Stream>) {
 }
 
 fn write_(this: Stream_<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
-    write_buf(this, ffi::take_over(data)?)
-}
-
-/// Writes bytes already taken over.
-pub(super) fn write_buf(this: Stream_<'_, '_>, buf: SendBuf) -> PyResult<()> {
-    if this.write.eof.get() {
-        return Err(PyRuntimeError::raise("Cannot call write() after write_eof()"));
-    }
-    if sendfile::in_progress(this) {
-        return Err(PyRuntimeError::raise("unable to write; sendfile is in progress"));
-    }
-    if this.base.is_elsewhere() {
-        return thread::hand_over_bytes(this, &[buf]);
-    }
-    if buf.is_empty() || dropped(this)? {
-        return Ok(());
-    }
-    write::enqueue(this, std::iter::once(buf))
+    write::write_buf(this, ffi::take_over(data)?)
 }
 
 fn writelines(this: Stream_<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
@@ -70,22 +55,14 @@ fn writelines(this: Stream_<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
         return thread::hand_over_bytes(this, &bufs);
     }
     bufs.retain(|buf| !buf.is_empty());
-    if bufs.is_empty() || dropped(this)? {
+    if bufs.is_empty() || write::dropped(this)? {
         return Ok(());
     }
     if this.keeps_messages && bufs.len() > 1 {
         // One call is one message, like asyncio's sendmsg(2).
-        bufs = vec![write::joined(&bufs)?];
+        bufs = vec![joined(&bufs)?];
     }
     write::enqueue(this, bufs.into_iter())
-}
-
-fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
-    if this.base.lost_writes.get() == 0 {
-        return Ok(false);
-    }
-    let text = "socket.send() raised exception.";
-    this.base.lost_writes.drop_write(this.py(), text).map(|()| true)
 }
 
 fn write_eof(this: Stream_<'_, '_>) -> PyResult<()> {

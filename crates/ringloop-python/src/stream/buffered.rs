@@ -7,33 +7,31 @@ use std::io;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::super::Stream_;
-use super::super::base::{call_protocol, fatal_error};
-use super::super::socket::Wish;
-use super::deliver;
-use super::held::{Held, keep};
+use super::state::{Held, Stream_};
 use crate::ffi::{self, IntoObject as _, Obj, Raise as _, intern};
+use crate::transport::base::{call_protocol, fatal_error};
+use crate::transport::socket::Wish;
 
-/// Copies bytes into the buffers of a `BufferedProtocol`, as many as it takes.
-pub(super) fn deliver_into_protocol(this: Stream_<'_, '_>, mut bytes: Held) -> PyResult<()> {
+/// Copies bytes into the buffers of a `BufferedProtocol`, as many as it takes; returns the rest.
+pub(super) fn deliver_into_protocol(
+    this: Stream_<'_, '_>,
+    mut bytes: Held,
+) -> (PyResult<()>, Option<Held>) {
     while !bytes.rest(this.py()).is_empty() {
-        if this.read.wish.get() != Wish::Read {
-            // Paused or closed meanwhile.
-            return keep(this, bytes);
+        if this.read.wish.get() != Wish::Read || !this.read.is_buffered() {
+            return (Ok(()), Some(bytes));
         }
-        if !this.read.is_buffered() {
-            return deliver(this, bytes);
-        }
-        let filled = fill_once(this, &mut bytes);
-        if filled.is_err() && !bytes.rest(this.py()).is_empty() {
-            // As in asyncio, where the kernel keeps what `get_buffer` gave no room for.
-            return filled.map(drop).and(keep(this, bytes));
-        }
-        if !filled? {
-            return Ok(());
+        match fill_once(this, &mut bytes) {
+            Ok(true) => {}
+            // The connection has ended.
+            Ok(false) => break,
+            Err(error) => {
+                let is_left = !bytes.rest(this.py()).is_empty();
+                return (Err(error), is_left.then_some(bytes));
+            }
         }
     }
-    Ok(())
+    (Ok(()), None)
 }
 
 /// Fills one buffer of the protocol; `false`: the connection has ended.
@@ -104,6 +102,6 @@ fn buffer_updated(this: Stream_<'_, '_>, count: usize) -> PyResult<()> {
     }
 }
 
-pub(in super::super) fn buffer_updated_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
+pub(super) fn buffer_updated_failed(this: Stream_<'_, '_>, error: PyErr) -> PyResult<()> {
     fatal_error(this, error, "Fatal error: protocol.buffer_updated() call failed.")
 }

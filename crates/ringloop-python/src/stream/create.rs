@@ -1,29 +1,24 @@
 //! Creation of a stream transport: from a connected socket to `connection_made`.
 //!
-//! Called by: the loop's `_make_socket_transport` (client side, TLS), [`super::listener`], and
-//! [`super::socket`]. Connecting and accepting happen elsewhere.
+//! Called by: the loop's `_make_socket_transport` (client side, TLS), and `listener`. Connecting and accepting happen elsewhere.
 //!
 //! Source: `_SelectorTransport.__init__` and `_SelectorSocketTransport.__init__`.
 
 use std::cell::Cell;
-use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use ringloop::embed::sys;
 
-use super::base::{self, Base};
-use super::flow::Flow;
-use super::gather::Gathering;
-use super::read::{ReadSide, Receiver};
-use super::socket::{self, LoopSocket};
-use super::write::WriteSide;
-use super::{Stream, Stream_};
-use crate::datagram::address::to_python as address_to_python;
+use super::state::{ReadSide, Receiver, Stream, Stream_, WriteSide};
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, Obj, ObjCell, SocketCell, intern};
 use crate::limits;
+use crate::transport::base::{self, Base};
+use crate::transport::flow::Flow;
+use crate::transport::gather::Gathering;
+use crate::transport::socket::{self, LoopSocket};
 
 /// Make a transport of a connected, non-blocking socket; `connection_made` is scheduled. `is_own`
 /// says that the loop has made the socket, and no other code refers to it.
@@ -59,7 +54,7 @@ pub(super) fn make_socket_transport<'py>(
         write: WriteSide::default(),
         flow: Flow::new(limits::WRITE_HIGH_WATER),
     };
-    let extra = self::extra(sock, extra, fd, server.is_some())?;
+    let extra = socket::extra(sock, extra, fd, server.is_some())?;
     let transport = socket::instantiate(stream, sock, &extra, gathers)?;
     let this = socket::new_one::<Stream>(&transport)?;
     set_protocol(this, protocol)?;
@@ -81,42 +76,9 @@ pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
     own.map_or_else(|| ffi::context_copy_current(this.py()), Ok)
 }
 
-/// The `_extra` dictionary without the socket: names, and the caller's entries. For accepted
-/// connections asyncio has the peer's name from accept(2), even if the peer has since reset.
-pub(crate) fn extra<'py>(
-    socket: &Bound<'py, PyAny>,
-    known: Option<&Bound<'py, PyDict>>,
-    fd: RawFd,
-    is_accepted: bool,
-) -> PyResult<Bound<'py, PyDict>> {
-    let py = socket.py();
-    let extra = base::copy_extra(py, known)?;
-    let sockname = intern!(py, "sockname");
-    match socket.call_method0(intern!(py, "getsockname")) {
-        Ok(name) => extra.set_item(sockname, name)?,
-        Err(error) if error.is_instance_of::<pyo3::exceptions::PyOSError>(py) => {
-            extra.set_item(sockname, py.None())?;
-        }
-        Err(error) => return Err(error),
-    }
-    let peername = intern!(py, "peername");
-    if !extra.contains(peername)? {
-        let name = match sys::socket::peer_addr(fd) {
-            Ok(_) => socket.call_method0(intern!(py, "getpeername")).ok(),
-            Err(_) if is_accepted => match sys::socket::last_peer_addr(fd) {
-                Ok(address) => Some(address_to_python(py, &address)?.into_bound(py)),
-                Err(_) => None,
-            },
-            Err(_) => None,
-        };
-        extra.set_item(peername, name)?;
-    }
-    Ok(extra)
-}
-
 /// Sets the protocol, and determines how it receives bytes.
 pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-    this.read.set_receiver(if base::is_buffered(protocol)? {
+    this.read.receiver.set(if base::is_buffered(protocol)? {
         Receiver::Buffered
     } else {
         Receiver::Data

@@ -1,8 +1,8 @@
 //! The reading side: from a completion to `data_received`.
 //!
-//! Owns: the receive in flight, and bytes that arrived while reading was paused. Called by: the
-//! turn (`completed`), `methods` (pause, resume), `lifecycle` (stop). Errors are handled by
-//! `lifecycle`.
+//! Owns: the receive in flight, and received bytes that the protocol has not taken, because reading is
+//! paused or because an exception left the loop. Called by: the turn (`completed`), `methods` (pause,
+//! resume), the module's root (stop).
 //!
 //! Byte path: `event_loop::dispatch` → here → `protocol.data_received` / `get_buffer`.
 //!
@@ -18,140 +18,23 @@
 //! the next receive, which on a ring means at the next enter. Pausing and resuming in one turn
 //! costs nothing.
 
-mod buffered;
-mod held;
-
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 
 use pyo3::prelude::*;
 use ringloop::embed::op::{RecvMulti, Request};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{Event, Key, Kind, PoolBuffer};
+use ringloop::embed::{Event, Kind, PoolBuffer};
 
-pub(super) use buffered::buffer_updated_failed;
-use buffered::{deliver_into_protocol, receive_into_protocol};
-pub(super) use held::deliver_held;
-use held::{Delivery, Held, holds, postpone_delivery, schedule_delivery};
-
-use super::base::{Readable, call_protocol, fatal_error};
-use super::native::{self, NativeReceiver};
-use super::socket::{self, Armed, Wish};
-use super::{Role, Stream, Stream_, read_failed};
+use super::buffered::{deliver_into_protocol, receive_into_protocol};
+use super::native;
+use super::state::{Delivery, End, Held, Mode, Receiver, Role, Stream, Stream_};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
-use crate::ffi::{self, intern};
+use crate::ffi::{self, Payload as _, intern};
 use crate::limits;
-
-/// Mode of the next receive.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Mode {
-    #[default]
-    Interactive,
-    Ready,
-}
-
-/// How a stream ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// The peer has sent EOF.
-    Eof,
-    /// With this errno.
-    Failed(i32),
-}
-
-/// How the protocol receives bytes.
-#[derive(Clone, Copy, Default)]
-pub(super) enum Receiver {
-    /// `data_received`.
-    #[default]
-    Data,
-    /// `get_buffer` and `buffer_updated`.
-    Buffered,
-    /// One of our own protocols.
-    Native(&'static NativeReceiver),
-}
-
-/// The state of the reading side.
-#[derive(Default)]
-pub(super) struct ReadSide {
-    mode: Cell<Mode>,
-    armed: Cell<Armed>,
-    wish: Cell<Wish>,
-    receiver: Cell<Receiver>,
-    /// Bytes that the protocol has not taken, oldest first, and what ended the stream after them.
-    held: RefCell<VecDeque<Held>>,
-    held_end: Cell<Option<End>>,
-    /// `pause_reading` after the end of the stream.
-    paused_after_end: Cell<bool>,
-    delivery: Cell<Delivery>,
-    /// Size of the next recv(2).
-    chunk_len: Cell<usize>,
-    /// Receives in a row that suggest a change of mode.
-    streak: Cell<u8>,
-}
-
-impl ReadSide {
-    pub fn new(kind: Kind, keeps_messages: bool) -> Self {
-        // A message is received whole or truncated: the pool's buffers are too short.
-        let (mode, chunk_len) = match kind {
-            _ if keeps_messages => (Mode::Ready, limits::READ_CHUNK_MAX),
-            Kind::Uring => (Mode::Interactive, limits::READ_CHUNK_MIN),
-            Kind::Epoll => (Mode::Ready, limits::READ_CHUNK_MIN),
-        };
-        Self { mode: Cell::new(mode), chunk_len: Cell::new(chunk_len), ..Self::default() }
-    }
-
-    pub fn armed(&self) -> bool {
-        self.armed.get() != Armed::Nothing
-    }
-
-    pub fn key(&self) -> Option<Key> {
-        self.armed.get().key()
-    }
-
-    pub fn forget(&self) {
-        self.armed.set(Armed::Nothing);
-    }
-
-    pub fn set_receiver(&self, receiver: Receiver) {
-        self.receiver.set(receiver);
-    }
-
-    fn is_buffered(&self) -> bool {
-        matches!(self.receiver.get(), Receiver::Buffered)
-    }
-
-    /// Whether reading has ended.
-    pub fn is_over(&self) -> bool {
-        self.wish.get() == Wish::Stop
-    }
-
-    /// Whether the application has paused it, before the end.
-    pub fn is_held_back(&self) -> bool {
-        self.wish.get() == Wish::Pause
-    }
-
-    pub fn is_paused(&self) -> bool {
-        self.wish.get() == Wish::Pause || self.paused_after_end.get()
-    }
-
-    /// The error queued behind a pause.
-    pub fn held_errno(&self) -> Option<i32> {
-        match self.held_end.get() {
-            Some(End::Failed(errno)) => Some(errno),
-            Some(End::Eof) | None => None,
-        }
-    }
-
-    /// For asyncio's repr: whether a selector would have the descriptor.
-    pub fn is_polling(&self) -> bool {
-        // A connection about to read its first bytes counts: it is not paused.
-        matches!(self.wish.get(), Wish::Read | Wish::NotStarted)
-    }
-}
+use crate::transport::base::{Readable, call_protocol, call_soon, fatal_error, read_failed};
+use crate::transport::socket::{self, Armed, Wish};
 
 /// Starts reading; scheduled right after `connection_made`.
 pub(super) fn start(this: Stream_<'_, '_>) -> PyResult<()> {
@@ -222,14 +105,12 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() != Wish::Read || this.read.armed() || this.base.is_closing() {
         return Ok(());
     }
-    socket::ensure_registered(this)?;
     let fd = this.socket.fd(this.py());
     let request = match this.read.mode.get() {
         Mode::Interactive => Request::RecvMulti(RecvMulti::borrowed(fd)),
         Mode::Ready => poll(fd, Interest::READ),
     };
-    let sink = this.socket.sink(Role::Read as u8);
-    let key = this.base.driver(this.py(), |driver| driver.submit(request, sink))?;
+    let key = socket::submit(this, Role::Read as u8, request)?;
     this.read.armed.set(Armed::Running(key));
     Ok(())
 }
@@ -410,7 +291,15 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     let py = this.py();
     match this.read.receiver.get() {
         Receiver::Data => {}
-        Receiver::Buffered => return deliver_into_protocol(this, bytes),
+        Receiver::Buffered => {
+            let (filled, rest) = deliver_into_protocol(this, bytes);
+            let Some(rest) = rest else { return filled };
+            if filled.is_ok() && this.read.wish.get() == Wish::Read && !this.read.is_buffered() {
+                return deliver(this, rest);
+            }
+            // Paused or closed meanwhile; or `get_buffer` failed: asyncio leaves the bytes in the kernel.
+            return filled.and(keep(this, rest));
+        }
         Receiver::Native(native) => {
             let protocol = this.base.protocol.get_or_none(py);
             let held = (native.take)(&protocol, bytes.rest(py));
@@ -463,4 +352,82 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
         }
     };
     if keep_open { Ok(()) } else { socket::close(this) }
+}
+
+/// Whether there are held bytes, or an unreported end of the stream.
+fn holds(this: Stream_<'_, '_>) -> bool {
+    this.read.held_end.get().is_some() || !this.read.held.borrow().is_empty()
+}
+
+/// Holds the oldest bytes, which the protocol has not taken, before all others: until reading is
+/// resumed, or until the next run of the loop, which an exception is about to leave.
+fn keep(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
+    let wish = this.read.wish.get();
+    if wish == Wish::Stop {
+        return Ok(());
+    }
+    this.read.held.borrow_mut().push_front(bytes);
+    if wish == Wish::Read { postpone_delivery(this) } else { disarm(this) }
+}
+
+/// Delivers in the next pass, like asyncio's next iteration.
+fn schedule_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
+    deliver_later(this, Delivery::Scheduled)
+}
+
+/// As [`schedule_delivery`], for the next run.
+fn postpone_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
+    deliver_later(this, Delivery::Postponed)
+}
+
+fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
+    if this.read.delivery.replace(delivery) != Delivery::None {
+        return Ok(());
+    }
+    call_soon(this, intern!(this.py(), "_deliver_held"), |object, _| {
+        Stream::native().with(object, deliver_held)
+    })
+}
+
+/// Delivers what arrived during a pause, then continues reading.
+pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.delivery.replace(Delivery::None) == Delivery::Postponed {
+        return schedule_delivery(this);
+    }
+    while this.read.wish.get() == Wish::Read {
+        let next = this.read.held.borrow_mut().pop_front();
+        if let Some(bytes) = next {
+            let delivered = deliver_one(this, bytes);
+            if delivered.is_err() {
+                // An exception leaves the loop: the rest, and later bytes, are for the next run.
+                let again = if holds(this) { postpone_delivery(this) } else { arm(this) };
+                return delivered.and(again);
+            }
+            continue;
+        }
+        return match this.read.held_end.take() {
+            Some(end) => {
+                let told = ended(this, end);
+                told.and(socket::rest_if_idle(this))
+            }
+            None => arm(this),
+        };
+    }
+    Ok(())
+}
+
+/// As `deliver`, for the oldest held bytes.
+fn deliver_one(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
+    let rest = this.read.held.take();
+    let end = this.read.held_end.take();
+    let result = deliver(this, bytes);
+    if this.read.wish.get() == Wish::Stop {
+        return result;
+    }
+    // Later bytes go after what a pause meanwhile may have put back.
+    this.read.held.borrow_mut().extend(rest);
+    if end.is_some() {
+        this.read.held_end.set(end);
+    }
+    result
 }

@@ -2,7 +2,7 @@
 //!
 //! Called by: `tls` (attach, write) and `read` (receive, deliver).
 //!
-//! Byte path in: [`super::read`] → the receiver's `take`, out of the pool's buffer or the loop's scratch
+//! Byte path in: `read` → the receiver's `take`, out of the pool's buffer or the loop's scratch
 //! memory, with the loop's cell open → its `taken`, with all cells closed.
 
 use std::io;
@@ -10,19 +10,12 @@ use std::io;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
-use super::base::with_protocol;
-use super::{Stream, Stream_, methods, read, socket};
+use super::buffered::buffer_updated_failed;
+use super::state::{NativeReceiver, Receiver, Stream, Stream_};
+use super::write;
 use crate::ffi::{self, Obj, Payload};
-
-/// How one of our protocols receives bytes. Both are called with the protocol's lock held
-/// (`ffi::locked`).
-pub(crate) struct NativeReceiver {
-    /// Takes bytes. Runs no Python code, because a cell of the loop is open; the result is passed
-    /// to `taken`.
-    pub take: fn(&Bound<'_, PyAny>, &[u8]) -> PyResult<Option<Obj>>,
-    /// Continues with what was taken, in the connection's context.
-    pub taken: fn(&Bound<'_, PyAny>, Option<Obj>) -> PyResult<()>,
-}
+use crate::transport::base::with_protocol;
+use crate::transport::socket;
 
 /// Makes the transport pass bytes to `protocol` by `receiver` while it is the transport's protocol;
 /// no effect if the transport is not ours.
@@ -36,17 +29,20 @@ pub(crate) fn attach(
     };
     ffi::locked(transport, || {
         if this.base.protocol.get_or_none(this.py()).is(protocol) {
-            this.read.set_receiver(read::Receiver::Native(receiver));
+            this.read.receiver.set(Receiver::Native(receiver));
         }
     });
 }
 
 /// `write` of one of our transports, for bytes that are not shared; any other returns them.
-pub(crate) fn write(transport: &Bound<'_, PyAny>, bytes: Vec<u8>) -> PyResult<Option<Vec<u8>>> {
+pub(crate) fn write_bytes(
+    transport: &Bound<'_, PyAny>,
+    bytes: Vec<u8>,
+) -> PyResult<Option<Vec<u8>>> {
     match Stream::native().get(transport) {
         Some(this) => {
             let buf = SendBuf::from(bytes);
-            ffi::locked(transport, || methods::write_buf(this, buf)).map(|()| None)
+            ffi::locked(transport, || write::write_buf(this, buf)).map(|()| None)
         }
         None => Ok(Some(bytes)),
     }
@@ -100,6 +96,6 @@ pub(super) fn deliver(
     });
     match done {
         Ok(_) => Ok(()),
-        Err(error) => read::buffer_updated_failed(this, error),
+        Err(error) => buffer_updated_failed(this, error),
     }
 }

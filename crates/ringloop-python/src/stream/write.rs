@@ -1,12 +1,12 @@
 //! The writing side: from `transport.write` to one send per turn.
 //!
 //! Owns: the queue of data to send, and the send in flight: at most one per stream, because the
-//! kernel does not order two. Called by: `methods` (write), the turn (flush, completions),
-//! `lifecycle` (discard). Errors are handled by `lifecycle`.
+//! kernel does not order two. Called by: `methods` (write), the turn (flush, completions), the
+//! module's root (discard).
 //!
 //! Byte path: `transport.write` → the queue → [`flush`] at the end of the turn → send.
 //!
-//! * Small writes of one turn are gathered, if [`super::gather`] allows it, and sent as one
+//! * Small writes of one turn are gathered, if `transport::gather` allows it, and sent as one
 //!   operation, on the ring submitted by the enter that waits. Others try send(2) at once.
 //! * So does a large write, or many small ones, while the data is hot in the cache.
 //! * A socket that preserves message boundaries sends each write separately, at once if there is
@@ -14,77 +14,25 @@
 //! * Exact `bytes` are kept by reference; every other buffer is copied, because its owner may
 //!   change it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::op::{Request, Send, SendMsg};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket as syscalls;
-use ringloop::embed::{Event, Key, Kind};
+use ringloop::embed::{Event, Kind};
 
-use super::base::{State, fatal_error};
-use super::flow::{self, Flow, Writable};
-use super::{Role, Stream, Stream_, sendfile, socket};
+use super::sendfile;
+use super::state::{Role, SendOp, Stream, Stream_};
 use crate::error;
 use crate::event_loop::poll;
-use crate::ffi::{self, Fallible, intern};
+use crate::ffi::{Fallible, Raise as _, intern};
 use crate::limits;
-
-/// The engine's operation for the writing side.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Armed {
-    #[default]
-    Nothing,
-    /// A send, with its data.
-    Sending(Key),
-    /// Waiting for room in the socket's buffer.
-    Waiting(Key),
-}
-
-/// The state of the writing side.
-#[derive(Default)]
-pub(super) struct WriteSide {
-    queue: RefCell<VecDeque<SendBuf>>,
-    /// Bytes in the queue and in the send in flight.
-    queued_bytes: Cell<usize>,
-    /// Bytes of the send in flight.
-    sending_bytes: Cell<usize>,
-    armed: Cell<Armed>,
-    /// `write_eof` was called.
-    pub eof: Cell<bool>,
-    /// The result of a send in flight is ignored.
-    discarded: Cell<bool>,
-}
-
-impl WriteSide {
-    pub fn armed(&self) -> bool {
-        self.armed.get() != Armed::Nothing
-    }
-
-    pub fn key(&self) -> Option<Key> {
-        match self.armed.get() {
-            Armed::Sending(key) | Armed::Waiting(key) => Some(key),
-            Armed::Nothing => None,
-        }
-    }
-
-    pub fn forget(&self) {
-        self.armed.set(Armed::Nothing);
-        self.queue.take();
-        self.queued_bytes.set(0);
-    }
-
-    pub fn size(&self) -> usize {
-        self.queued_bytes.get()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.queued_bytes.get() == 0
-    }
-}
+use crate::transport::base::{State, write_failed};
+use crate::transport::flow::{self, Flow, Writable};
+use crate::transport::{socket, thread};
 
 impl Writable for Stream {
     fn flow(&self) -> &Flow {
@@ -102,7 +50,7 @@ impl Writable for Stream {
         if is_plain && !this.flow.is_paused() {
             send_gathered(this)?;
         }
-        let Armed::Sending(key) = this.write.armed.get() else {
+        let SendOp::Sending(key) = this.write.armed.get() else {
             return Ok(this.write.size());
         };
         let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
@@ -111,23 +59,39 @@ impl Writable for Stream {
     }
 }
 
+/// Writes bytes already taken over.
+pub(super) fn write_buf(this: Stream_<'_, '_>, buf: SendBuf) -> PyResult<()> {
+    if this.write.eof.get() {
+        return Err(PyRuntimeError::raise("Cannot call write() after write_eof()"));
+    }
+    if sendfile::in_progress(this) {
+        return Err(PyRuntimeError::raise("unable to write; sendfile is in progress"));
+    }
+    if this.base.is_elsewhere() {
+        return thread::hand_over_bytes(this, &[buf]);
+    }
+    if buf.is_empty() || dropped(this)? {
+        return Ok(());
+    }
+    enqueue(this, std::iter::once(buf))
+}
+
+/// Whether a write comes after the end, and is dropped.
+pub(super) fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
+    if this.base.lost_writes.get() == 0 {
+        return Ok(false);
+    }
+    let text = "socket.send() raised exception.";
+    this.base.lost_writes.drop_write(this.py(), text).map(|()| true)
+}
+
 /// Queues buffers, and sends them now or at the end of the turn.
 pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> PyResult<()> {
     if this.socket.gathering.is_inherited() && this.write.armed() {
         // Operations in flight belong to the parent.
         this.write.forget();
     }
-    let mut added = 0;
-    {
-        let mut queue = this.write.queue.borrow_mut();
-        // The caller gets the error, and nothing is queued.
-        queue.try_reserve(bufs.size_hint().0).map_err(ffi::no_memory)?;
-        for buf in bufs {
-            added += buf.len();
-            queue.push_back(buf);
-        }
-    }
-    this.write.queued_bytes.set(this.write.size() + added);
+    this.write.queue.push(bufs)?;
     // While the loop is not running, no turn ends.
     let is_idle = !this.base.owner.is_running();
     if this.write.armed() {
@@ -192,73 +156,45 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
 fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::ensure_registered(this)?;
     let fd = this.socket.fd(this.py());
-    let request = {
-        let mut queue = this.write.queue.borrow_mut();
-        let total: usize = queue.iter().map(SendBuf::len).sum();
-        let is_one = queue.len() == 1 || this.keeps_messages;
-        let may_join = queue.len() > 1 && !is_one && total <= limits::WRITE_JOIN_MAX;
+    let queue = &this.write.queue;
+    let before = queue.size();
+    let joins = before <= limits::WRITE_JOIN_MAX;
+    let request = match queue.count() {
         // Without memory for a copy, they are sent as they are.
-        let whole = may_join.then(|| joined(queue.make_contiguous()).ok()).flatten();
-        match (queue.len(), whole) {
-            (0, _) => return Ok(()),
-            _ if is_one => queue.pop_front().map(|buf| Request::Send(Send { fd, buf })),
-            (_, Some(buf)) => {
-                queue.clear();
-                Some(Request::Send(Send { fd, buf }))
+        2.. if !this.keeps_messages => match joins.then(|| queue.take_joined()).flatten() {
+            Some(buf) => Request::Send(Send { fd, buf }),
+            None => {
+                let count = queue.count().min(ringloop::embed::limits::SEND_VECTOR_MAX);
+                Request::SendMsg(SendMsg::new(fd, queue.take(count)))
             }
-            (count, None) => {
-                let count = count.min(ringloop::embed::limits::SEND_VECTOR_MAX);
-                let bufs: Vec<SendBuf> = queue.drain(..count).collect();
-                Some(Request::SendMsg(SendMsg::new(fd, bufs)))
-            }
-        }
+        },
+        _ => match queue.pop_front() {
+            Some(buf) => Request::Send(Send { fd, buf }),
+            None => return Ok(()),
+        },
     };
-    let Some(request) = request else {
-        return Ok(());
-    };
-    let queued: usize = this.write.queue.borrow().iter().map(SendBuf::len).sum();
-    this.write.sending_bytes.set(this.write.size() - queued);
-    let sink = this.socket.sink(Role::Write as u8);
-    let key = this.base.driver(this.py(), |driver| driver.submit(request, sink))?;
-    this.write.armed.set(Armed::Sending(key));
+    this.write.sending_bytes.set(before - queue.size());
+    let key = socket::submit(this, Role::Write as u8, request)?;
+    this.write.armed.set(SendOp::Sending(key));
     Ok(())
-}
-
-/// One buffer with the bytes of all.
-pub(super) fn joined(bufs: &[SendBuf]) -> PyResult<SendBuf> {
-    let mut bytes = Vec::new();
-    let len = bufs.iter().map(SendBuf::len).sum();
-    bytes.try_reserve_exact(len).map_err(ffi::no_memory)?;
-    for buf in bufs {
-        bytes.extend_from_slice(buf.as_slice());
-    }
-    Ok(bytes.into())
 }
 
 /// Tries send(2) until everything is sent or the socket is full; then the engine takes over.
 fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
-    while !this.write.is_empty() {
-        match send_queue(this) {
-            Ok(count) => advance(this, count),
-            Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock => {
-                    return match this.kind {
-                        Kind::Uring => submit(this),
-                        Kind::Epoll => wait_writable(this),
-                    };
-                }
-                _ => return failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
-            },
-        }
+    match send_queue(this) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => match this.kind {
+            Kind::Uring => submit(this),
+            Kind::Epoll => wait_writable(this),
+        },
+        Err(error) => failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
     }
-    Ok(())
 }
 
 /// Sends what is queued behind a send that has ended but whose event is pending; if that send
 /// failed, the connection ends now.
 fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
-    let Armed::Sending(key) = this.write.armed.get() else {
+    let SendOp::Sending(key) = this.write.armed.get() else {
         return Ok(());
     };
     let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
@@ -266,75 +202,41 @@ fn send_behind(this: Stream_<'_, '_>) -> PyResult<()> {
         return failed(this, errno);
     }
     let is_whole = sent.is_some_and(|sent| sent as usize == this.write.sending_bytes.get());
-    while is_whole && !this.write.queue.borrow().is_empty() {
-        match send_queue(this) {
-            Ok(count) => advance(this, count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
+    match if is_whole { send_queue(this) } else { Ok(()) } {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+            failed(this, error.raw_os_error().unwrap_or(libc::EIO))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The loop is closed and no turn will end: sends what was gathered, as far as the kernel accepts
 /// it.
 pub(super) fn send_last(this: Stream_<'_, '_>) {
-    if !this.write.armed()
-        && !this.write.discarded.get()
-        && let Ok(count) = send_queue(this)
-    {
-        advance(this, count);
+    if !this.write.armed() && !this.write.discarded.get() {
+        drop(send_queue(this));
     }
 }
 
-/// One send(2) of the queue.
-fn send_queue(this: Stream_<'_, '_>) -> io::Result<usize> {
+fn send_queue(this: Stream_<'_, '_>) -> io::Result<()> {
     let fd = this.socket.fd(this.py());
-    let queue = this.write.queue.borrow();
-    match queue.len() {
-        0 => Ok(0),
-        count if count == 1 || this.keeps_messages => syscalls::send(fd, queue[0].as_slice(), 0),
-        _ => syscalls::send_vectored(fd, &slices(&queue)),
-    }
-}
-
-/// The front of a queue, for one vectored call.
-pub(crate) fn slices(queue: &VecDeque<SendBuf>) -> Vec<IoSlice<'_>> {
-    queue.iter().take(limits::WRITE_VECTOR_MAX).map(|buf| IoSlice::new(buf.as_slice())).collect()
+    this.write.queue.send(
+        this.keeps_messages,
+        |bytes| syscalls::send(fd, bytes, 0),
+        |slices| syscalls::send_vectored(fd, slices),
+    )
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
-    socket::ensure_registered(this)?;
     let poll = poll(this.socket.fd(this.py()), Interest::WRITE);
-    let sink = this.socket.sink(Role::Writable as u8);
-    let key = this.base.driver(this.py(), |driver| driver.submit(poll, sink))?;
-    this.write.armed.set(Armed::Waiting(key));
+    let key = socket::submit(this, Role::Writable as u8, poll)?;
+    this.write.armed.set(SendOp::Waiting(key));
     Ok(())
-}
-
-/// Drops `count` sent bytes from the front of the queue.
-fn advance(this: Stream_<'_, '_>, count: usize) {
-    this.write.queued_bytes.set(this.write.size().saturating_sub(count));
-    drop_front(&mut this.write.queue.borrow_mut(), count);
-}
-
-/// Drops `count` bytes from the front of a queue.
-pub(crate) fn drop_front(queue: &mut VecDeque<SendBuf>, mut count: usize) {
-    while let Some(front) = queue.front_mut() {
-        let len = front.len();
-        if count < len {
-            front.advance(count);
-            return;
-        }
-        count -= len;
-        queue.pop_front();
-    }
 }
 
 /// A send operation has ended.
 pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
-    this.write.armed.set(Armed::Nothing);
+    this.write.armed.set(SendOp::Nothing);
     let result = event.completion.result;
     if this.write.discarded.get() {
         drop(event);
@@ -347,8 +249,6 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     let sending = this.write.sending_bytes.replace(0);
     if (result as usize) < sending {
         put_back(this, event);
-    } else {
-        this.write.queued_bytes.set(this.write.size().saturating_sub(sending));
     }
     progressed(this)
 }
@@ -361,26 +261,23 @@ fn put_back(this: Stream_<'_, '_>, event: Event) {
         Some(Request::SendMsg(several)) => several.into_bufs(),
         _ => Vec::new(),
     };
-    {
-        let mut queue = this.write.queue.borrow_mut();
-        for buf in bufs.into_iter().rev() {
-            queue.push_front(buf);
-        }
+    for buf in bufs.into_iter().rev() {
+        this.write.queue.push_front(buf);
     }
-    advance(this, sent);
+    this.write.queue.advance(sent);
 }
 
 /// The socket is writable again.
 pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     if !event.completion.more {
-        this.write.armed.set(Armed::Nothing);
+        this.write.armed.set(SendOp::Nothing);
     }
     if this.write.discarded.get() {
         return socket::close_if_lost(this);
     }
-    if let Armed::Waiting(key) = this.write.armed.get() {
+    if let SendOp::Waiting(key) = this.write.armed.get() {
         this.base.driver(this.py(), |driver| driver.forget(key))?;
-        this.write.armed.set(Armed::Nothing);
+        this.write.armed.set(SendOp::Nothing);
     }
     send_now(this)?;
     progressed(this)
@@ -459,26 +356,21 @@ pub(super) fn send_gathered(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// Whether bytes are queued behind a send in flight, which may have ended.
 pub(super) fn has_queued_behind(this: Stream_<'_, '_>) -> bool {
-    this.write.armed() && this.write.size() > this.write.sending_bytes.get()
+    this.write.armed() && !this.write.queue.is_empty()
 }
 
 /// Drops unsent data, for an abort; a TLS alert, say, was written a moment ago and is sent.
 pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
-    if !this.write.armed()
-        && !this.socket.gathering.is_inherited()
-        && let Ok(count) = send_queue(this)
-    {
-        advance(this, count);
+    if !this.write.armed() && !this.socket.gathering.is_inherited() {
+        drop(send_queue(this));
     }
     this.write.discarded.set(true);
-    let queue = this.write.queue.take();
-    drop(queue);
-    this.write.queued_bytes.set(0);
+    this.write.drop_unsent();
     match this.write.armed.get() {
-        Armed::Sending(key) | Armed::Waiting(key) => {
+        SendOp::Sending(key) | SendOp::Waiting(key) => {
             this.base.driver(this.py(), |driver| driver.cancel(key))
         }
-        Armed::Nothing => Ok(()),
+        SendOp::Nothing => Ok(()),
     }
 }
 
@@ -487,5 +379,5 @@ fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
     let errno = this.read.held_errno().unwrap_or(errno);
     let error = error::from_errno(errno);
     sendfile::failed(this, &error)?;
-    fatal_error(this, error, "Fatal write error on socket transport")
+    write_failed(this, error)
 }

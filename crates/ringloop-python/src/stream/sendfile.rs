@@ -1,7 +1,7 @@
 //! Support for `loop.sendfile`: pauses writing once everything written before is sent.
 //!
 //! Owns: the future that completes when the write queue is empty; while it is set, writes are
-//! rejected. Called by: `methods`, `write` (the queue is empty, or failed) and `lifecycle` (the
+//! rejected. Called by: `methods`, `write` (the queue is empty, or failed) and the module's root (the
 //! end).
 //!
 //! Source: `_SelectorSocketTransport._make_empty_waiter` and its users.
@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::Stream_;
+use super::state::Stream_;
 use crate::ffi::{Fallible, Obj, Raise as _, imported, intern};
 
 /// Makes the future; it completes at once if nothing is queued.

@@ -23,8 +23,6 @@ use ringloop::embed::sys::{path, socket};
 use ringloop::embed::{Event, Key, Sink, Token};
 
 use super::create;
-use super::socket::wrapped;
-use super::thread::Owner;
 use crate::error;
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Completes, Handler, LoopCore};
@@ -33,6 +31,8 @@ use crate::ffi::{
     members, payload,
 };
 use crate::limits;
+use crate::transport::socket::wrapped;
+use crate::transport::thread::Owner;
 
 /// A listening socket being served.
 pub struct Listener {
