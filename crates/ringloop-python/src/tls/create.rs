@@ -3,20 +3,22 @@
 //! Called by: `ringloop/_tls.py`, which has checked the timeouts and created a context if there was
 //! none. Source: `SSLProtocol.__init__`.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
 
 use pyo3::exceptions::PySystemError;
 use pyo3::prelude::*;
 
 use super::engine::Engine;
-use super::state::{AppState, Receiver, State};
-use super::{Incoming, Outgoing, Timing, Tls, TlsProtocol, TlsTransport};
+use super::protocol::RECEIVER;
+use super::state::{
+    AppState, Incoming, Outgoing, Receiver, State, Timing, Tls, TlsProtocol, TlsTransport,
+};
 use crate::event_loop::LoopCore;
 use crate::ffi::{self, ObjCell, Payload, Raise as _, intern};
 use crate::limits;
 use crate::transport::base::{LostWrites, is_buffered};
 use crate::transport::flow::Flow;
+use crate::transport::queue::SendQueue;
 use crate::transport::thread::Owner;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
@@ -75,8 +77,7 @@ pub(super) fn make_tls_protocol<'py>(
                 flow: Flow::new(limits::TLS_READ_HIGH_WATER),
             },
             outgoing: Outgoing {
-                backlog: RefCell::new(VecDeque::new()),
-                backlog_bytes: Cell::new(0),
+                backlog: SendQueue::default(),
                 lower_paused: Cell::new(false),
                 flow: Flow::new(limits::TLS_WRITE_HIGH_WATER),
                 lost_writes: LostWrites::default(),
@@ -98,7 +99,7 @@ pub(super) fn make_tls_protocol<'py>(
 /// Sets the application's protocol, and determines how it receives bytes.
 pub(super) fn set_app_protocol(this: Tls<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
     let receiver = if TlsProtocol::native().is_exactly(protocol) {
-        Receiver::Tls
+        Receiver::Native(&RECEIVER)
     } else if is_buffered(protocol)? {
         Receiver::Buffered
     } else {

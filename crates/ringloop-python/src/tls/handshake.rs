@@ -1,23 +1,22 @@
 //! From the lower transport's `connection_made` to the application's.
 //!
-//! Called by: `protocol` (`connection_made`, the timeout) and `incoming` (more ciphertext).
+//! Called by: `protocol` (`connection_made`, the timeout, more ciphertext).
 //! Source: the "Handshake flow" of `asyncio.sslproto.SSLProtocol`.
 
 use pyo3::exceptions::{PyConnectionAbortedError, PyConnectionResetError, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 
 use super::engine::{self, Step};
-use super::state::{AppState, State};
-use super::{Tls, TlsProtocol, incoming, lower, outgoing, shutdown};
+use super::state::{AppState, State, Tls, TlsProtocol, call_later, cancel, is_exception};
+use super::{lower, outgoing, shutdown};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::ffi::{self, Fallible, Obj, ObjCell, Payload as _, Raise as _, imported, intern};
+use crate::ffi::{self, Fallible, Obj, Payload as _, Raise as _, imported, intern};
 use crate::transport::base::{log_debug, tell};
 
-/// Starts over a new lower transport.
-pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Starts over the lower transport, which is new.
+pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
     let py = this.py();
-    lower::attach(this, transport);
     log_debug(this, "debug", "%r starts SSL handshake")?;
     let core = this.core(py)?;
     let start = if core.get().debug() {
@@ -33,26 +32,6 @@ pub(super) fn start(this: Tls<'_, '_>, transport: &Bound<'_, PyAny>) -> PyResult
     go_on(this)
 }
 
-/// Schedules one of our methods.
-pub(super) fn call_later(
-    this: Tls<'_, '_>,
-    seconds: &ObjCell,
-    method: &Bound<'_, PyString>,
-) -> PyResult<Obj> {
-    let py = this.py();
-    let callback = this.object().getattr(method)?;
-    let arguments = (seconds.get_or_none(py), callback);
-    this.owner.loop_(py).call_method1(intern!(py, "call_later"), arguments).map(Obj::from)
-}
-
-/// Cancels a timer that is still running.
-pub(super) fn cancel(py: Python<'_>, timer: &ObjCell) -> PyResult<()> {
-    match timer.take() {
-        Some(timer) => ffi::call_method(py, intern!(py, "cancel"), &[&timer]).map(drop),
-        None => Ok(()),
-    }
-}
-
 /// The timeout has expired.
 pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
     if this.state.get() != State::DoHandshake {
@@ -63,7 +42,7 @@ pub(super) fn check_timeout(this: Tls<'_, '_>) -> PyResult<()> {
         "SSL handshake is taking longer than {} seconds: aborting the connection",
         seconds.str()?
     ));
-    shutdown::fatal_error(this, error, "Fatal error on transport").map(drop)
+    lower::fatal_error(this, error, "Fatal error on transport").map(drop)
 }
 
 /// More ciphertext arrived.
@@ -91,7 +70,7 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
         .and_then(|()| object.call_method0(intern!(py, "getpeercert")));
     let peercert = match wrapped {
         Ok(peercert) => peercert,
-        Err(error) if super::is_exception(py, &error) => return failed(this, error),
+        Err(error) if is_exception(py, &error) => return failed(this, error),
         Err(error) => return Err(error),
     };
     log_duration(this)?;
@@ -109,7 +88,7 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
         _ => wake_waiter(this, None),
     };
     told.and(woken)?;
-    incoming::read(this)
+    shutdown::read(this)
 }
 
 /// Calls the application's `connection_made`, once.
@@ -136,7 +115,7 @@ fn failed(this: Tls<'_, '_>, error: PyErr) -> PyResult<()> {
     } else {
         "SSL handshake failed"
     };
-    let exception = shutdown::fatal_error(this, error, message)?;
+    let exception = lower::fatal_error(this, error, message)?;
     wake_waiter(this, Some(&exception))
 }
 

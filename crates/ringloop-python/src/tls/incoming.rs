@@ -1,9 +1,9 @@
 //! The reading side: from ciphertext to the application's protocol.
 //!
-//! Called by: `lower` and `protocol` (ciphertext), `transport` (pause, resume), `shutdown` (flush).
-//! The end of the stream is handled by `shutdown`.
+//! Called by: `protocol` (ciphertext), and `shutdown`, which reads as long as the connection is open
+//! and handles the end of the stream.
 //!
-//! Byte path: `transport::read` → [`take`] → [`taken`] → `protocol.data_received`.
+//! Byte path: `stream::read` → [`take`] → [`read`] → `protocol.data_received`.
 //!
 //! All available records become one `data_received`, as in asyncio; they are decrypted directly
 //! into its `bytes`, or into the buffer of a `BufferedProtocol`.
@@ -12,89 +12,40 @@
 use pyo3::prelude::*;
 
 use super::engine::Step;
-use super::state::{AppState, Receiver, State};
-use super::{Tls, TlsProtocol, handshake, lower, outgoing, shutdown};
+use super::state::{AppState, Receiver, Tls};
+use super::{lower, outgoing};
 use crate::event_loop::exceptions::{leaves_the_loop, warn};
-use crate::ffi::{self, IntoObject as _, Obj, Payload, intern};
+use crate::ffi::{self, IntoObject as _, Obj, intern};
 use crate::limits;
 use crate::transport::base::{call_soon, tell};
 
-/// Takes in ciphertext. Runs no Python code, so a cell may be open; the result is for [`taken`].
+/// Takes in ciphertext. Runs no Python code, so a cell may be open; the result is for
+/// `protocol::taken`.
 #[inline]
 pub(super) fn take(this: Tls<'_, '_>, ciphertext: &[u8]) -> PyResult<Option<Obj>> {
     this.engine.take_in(this.py(), ciphertext)
 }
 
-/// Continues with what was taken in.
-#[inline]
-pub(super) fn taken(this: Tls<'_, '_>, held: Option<Obj>) -> PyResult<()> {
-    if let Some(held) = held {
-        this.engine.feed(this.py(), &held)?;
-    }
-    let done = match this.state.get() {
-        State::Wrapped => read(this),
-        State::DoHandshake => handshake::go_on(this),
-        State::Flushing => shutdown::flush(this),
-        State::Shutdown => shutdown::go_on(this),
-        State::Unwrapped => Ok(()),
-    };
-    or_again(this, done)
-}
-
-/// An exception of the application's protocol may leave the loop, with undelivered records or an
-/// unsent answer, for which the lower transport has no further event: the next run continues with
-/// them.
-pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
-    let py = this.py();
-    let Err(error) = done else { return Ok(()) };
-    if leaves_the_loop(py, &error) && this.state.get() != State::Unwrapped {
-        again(this)?;
-    }
-    Err(error)
-}
-
-/// Calls [`resumed`] in the next pass.
-fn again(this: Tls<'_, '_>) -> PyResult<()> {
-    call_soon(this, intern!(this.py(), "_resume"), |protocol, _| {
-        TlsProtocol::native().with(protocol, resumed)
-    })
-}
-
-/// Delivers what can be decrypted, and sends the resulting output.
-pub(super) fn read(this: Tls<'_, '_>) -> PyResult<()> {
-    if !matches!(this.state.get(), State::Wrapped | State::Flushing) {
-        return Ok(());
-    }
-    match read_and_answer(this) {
-        Err(error) if super::is_exception(this.py(), &error) => {
-            shutdown::fatal_error(this, error, "Fatal error on SSL protocol").map(drop)
-        }
-        result => result,
-    }
-}
-
-/// One pass after a buffer was full.
-pub(super) fn do_read(this: Tls<'_, '_>) -> PyResult<()> {
-    let done = read(this);
-    or_again(this, done)
-}
-
-fn read_and_answer(this: Tls<'_, '_>) -> PyResult<()> {
+/// Delivers what can be decrypted, unless the application has paused that, and sends the resulting
+/// output; whether the peer sent `close_notify`.
+pub(super) fn read(this: Tls<'_, '_>) -> PyResult<bool> {
+    let mut is_closed = false;
     if !this.incoming.app_paused.get() {
-        match this.receiver.get() {
+        is_closed = match this.receiver.get() {
             Receiver::Buffered => read_into_buffer(this)?,
-            Receiver::Data | Receiver::Tls => read_as_bytes(this)?,
-        }
-        if outgoing::has_backlog(this) {
-            outgoing::encrypt(this)?;
-        } else {
+            Receiver::Data | Receiver::Native(_) => read_as_bytes(this)?,
+        };
+        if this.outgoing.backlog.is_empty() {
             outgoing::process(this)?;
+        } else {
+            outgoing::encrypt(this)?;
         }
     }
-    control_lower(this)
+    control_lower(this)?;
+    Ok(is_closed)
 }
 
-fn read_as_bytes(this: Tls<'_, '_>) -> PyResult<()> {
+fn read_as_bytes(this: Tls<'_, '_>) -> PyResult<bool> {
     let py = this.py();
     let waiting = this.engine.incoming_len(py)?;
     let expected = if waiting <= limits::TLS_RECORD_MAX {
@@ -117,10 +68,7 @@ fn read_as_bytes(this: Tls<'_, '_>) -> PyResult<()> {
     if ffi::bytes_len(&bytes) > 0 {
         deliver(this, &bytes)?;
     }
-    match last {
-        Step::Closed => ended(this),
-        _ => Ok(()),
-    }
+    Ok(matches!(last, Step::Closed))
 }
 
 fn deliver(this: Tls<'_, '_>, bytes: &Obj) -> PyResult<()> {
@@ -129,21 +77,22 @@ fn deliver(this: Tls<'_, '_>, bytes: &Obj) -> PyResult<()> {
         return Ok(());
     };
     ffi::released(&this.object(), || {
-        let Some(inner) = TlsProtocol::native().get(app.bind(py)) else {
+        let Receiver::Native(native) = this.receiver.get() else {
             let method = intern!(py, "data_received");
             return ffi::call_method(py, method, &[&app, bytes]).map(drop);
         };
-        ffi::locked(app.bind(py), || {
-            let held = take(inner, ffi::bytes_from(py, bytes, 0))?;
-            taken(inner, held)
+        let app = app.bind(py);
+        ffi::locked(app, || {
+            let held = (native.take)(app, ffi::bytes_from(py, bytes, 0))?;
+            (native.taken)(app, held)
         })
     })
 }
 
-fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
+fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<bool> {
     let py = this.py();
     let Some(app) = this.app.get(py) else {
-        return Ok(());
+        return Ok(false);
     };
     let hint: Obj = this.engine.incoming_len(py)?.into_object(py)?.into();
     let buffer = tell(this, &app, intern!(py, "get_buffer"), Some(&hint))?;
@@ -165,24 +114,14 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<()> {
     }
     if full {
         call_soon(this, intern!(py, "_do_read"), |protocol, _| {
-            TlsProtocol::native().with(protocol, do_read)
+            protocol.call_method0(intern!(protocol.py(), "_do_read")).map(drop)
         })?;
     }
     if count > 0 {
         let argument: Obj = count.into_object(py)?.into();
         tell(this, &app, intern!(py, "buffer_updated"), Some(&argument))?;
     }
-    match last {
-        Step::Closed => ended(this),
-        _ => Ok(()),
-    }
-}
-
-/// The peer sent `close_notify`.
-fn ended(this: Tls<'_, '_>) -> PyResult<()> {
-    let told = tell_eof(this);
-    let started = shutdown::start(this);
-    told.and(started)
+    Ok(matches!(last, Step::Closed))
 }
 
 /// Calls the application's `eof_received`, once.
@@ -206,29 +145,10 @@ pub(super) fn tell_eof(this: Tls<'_, '_>) -> PyResult<()> {
         });
     match told {
         Err(error) if !leaves_the_loop(py, &error) => {
-            shutdown::fatal_error(this, error, "Error calling eof_received()").map(drop)
+            lower::fatal_error(this, error, "Error calling eof_received()").map(drop)
         }
         result => result,
     }
-}
-
-/// `resume_reading` of the application's transport.
-pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
-    if !this.incoming.app_paused.replace(false) {
-        return Ok(());
-    }
-    again(this)
-}
-
-/// One pass after `resume`, or after an exception that left the loop.
-pub(super) fn resumed(this: Tls<'_, '_>) -> PyResult<()> {
-    let done = match this.state.get() {
-        State::Wrapped => read(this),
-        State::Flushing => shutdown::flush(this),
-        State::Shutdown => shutdown::go_on(this),
-        State::Unwrapped | State::DoHandshake => Ok(()),
-    };
-    or_again(this, done)
 }
 
 /// Pauses the lower transport when too much ciphertext is queued, and resumes it later.

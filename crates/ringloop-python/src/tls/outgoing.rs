@@ -10,21 +10,17 @@ use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 
 use super::engine::Step;
-use super::state::State;
-use super::{Tls, TlsProtocol, Transport, lower, shutdown};
+use super::lower;
+use super::state::{State, Tls, TlsProtocol, TlsTransport, Transport, is_exception};
 use crate::event_loop::exceptions;
 use crate::ffi::{self, Payload, intern};
 use crate::limits;
+use crate::stream::native;
 use crate::transport::base::{call_handler, tell};
-
-/// Whether plaintext is queued.
-pub(super) fn has_backlog(this: Tls<'_, '_>) -> bool {
-    !this.outgoing.backlog.borrow().is_empty()
-}
 
 /// Bytes not yet passed to the lower transport.
 pub(super) fn size(this: Tls<'_, '_>) -> PyResult<usize> {
-    Ok(this.engine.outgoing_len(this.py())? + this.outgoing.backlog_bytes.get())
+    Ok(this.engine.outgoing_len(this.py())? + this.outgoing.backlog.size())
 }
 
 /// Writes to one of our TLS transports, from the one above it.
@@ -41,23 +37,13 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
     if this.state.get().is_over() {
         return dropped(this);
     }
-    {
-        let mut backlog = this.outgoing.backlog.borrow_mut();
-        backlog.try_reserve(bufs.size_hint().0).map_err(ffi::no_memory)?;
-        let mut added = 0;
-        for buf in bufs.filter(|buf| !buf.is_empty()) {
-            added += buf.len();
-            backlog.push_back(buf);
-        }
-        let before = this.outgoing.backlog_bytes.get();
-        this.outgoing.backlog_bytes.set(before + added);
-    }
+    this.outgoing.backlog.push(bufs.filter(|buf| !buf.is_empty()))?;
     if this.state.get() != State::Wrapped {
         return Ok(());
     }
     match encrypt(this) {
-        Err(error) if super::is_exception(this.py(), &error) => {
-            shutdown::fatal_error(this, error, "Fatal error on SSL protocol").map(drop)
+        Err(error) if is_exception(this.py(), &error) => {
+            lower::fatal_error(this, error, "Fatal error on SSL protocol").map(drop)
         }
         result => result,
     }
@@ -78,7 +64,7 @@ pub(super) fn encrypt(this: Tls<'_, '_>) -> PyResult<()> {
     let flowing = !this.outgoing.lower_paused.get();
     loop {
         // No cell is open while the engine works: it may call Python.
-        let Some(mut front) = this.outgoing.backlog.borrow_mut().pop_front() else {
+        let Some(mut front) = this.outgoing.backlog.pop_front() else {
             break;
         };
         let bytes = front.as_slice();
@@ -86,11 +72,9 @@ pub(super) fn encrypt(this: Tls<'_, '_>) -> PyResult<()> {
         let step = this.engine.write(py, part);
         if let Step::Done(count) = step {
             front.advance(count);
-            let before = this.outgoing.backlog_bytes.get();
-            this.outgoing.backlog_bytes.set(before.saturating_sub(count));
         }
         if !front.is_empty() {
-            this.outgoing.backlog.borrow_mut().push_front(front);
+            this.outgoing.backlog.push_front(front);
             if flowing && matches!(step, Step::Done(_)) {
                 send(this)?;
             }
@@ -120,7 +104,24 @@ fn send(this: Tls<'_, '_>) -> PyResult<()> {
     if ciphertext.is_empty() {
         return Ok(());
     }
-    lower::write(this, ciphertext)
+    write_to_lower(this, ciphertext)
+}
+
+/// Writes ciphertext.
+fn write_to_lower(this: Tls<'_, '_>, ciphertext: Vec<u8>) -> PyResult<()> {
+    let py = this.py();
+    let Some(lower) = this.lower.get(py) else {
+        return Ok(());
+    };
+    let bound = lower.bind(py);
+    let Some(ciphertext) = native::write_bytes(bound, ciphertext)? else {
+        return Ok(());
+    };
+    if let Some(tls) = TlsTransport::native().get(bound) {
+        return ffi::locked(bound, || write_through(tls, ciphertext.into()));
+    }
+    let data = ffi::copy_bytes(py, &ciphertext)?;
+    ffi::call_method(py, intern!(py, "write"), &[&lower, &data]).map(drop)
 }
 
 /// Pauses or resumes the application's protocol.

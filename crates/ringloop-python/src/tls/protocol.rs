@@ -1,15 +1,27 @@
 //! The Python surface towards the lower transport: `asyncio.BufferedProtocol`.
 //!
-//! Called by: any transport; ours pass bytes natively instead (`lower`). Arguments are checked
-//! here; the parts do the work.
+//! Called by: any transport; ours pass bytes natively instead ([`RECEIVER`]). Arguments are checked
+//! here, and each event goes where the state of the connection wants it; the parts do the work.
 
-use pyo3::exceptions::{PyAssertionError, PyTypeError};
+use pyo3::exceptions::{PyAssertionError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
-use super::{Tls, TlsProtocol, handshake, incoming, outgoing, shutdown};
-use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members};
+use super::state::{AppState, State, Tls, TlsProtocol, cancel};
+use super::{handshake, incoming, lower, outgoing, shutdown};
+use crate::event_loop::exceptions::leaves_the_loop;
+use crate::ffi::{self, Argument, Definition, Obj, Payload as _, Raise as _, intern, members};
 use crate::limits;
+use crate::stream::NativeReceiver;
+use crate::transport::base::{log_debug, step_here};
+
+/// How our own transports pass bytes to this protocol.
+pub(super) static RECEIVER: NativeReceiver = NativeReceiver {
+    take: |protocol, bytes| {
+        TlsProtocol::native().get(protocol).map_or(Ok(None), |this| incoming::take(this, bytes))
+    },
+    taken: |protocol, held| TlsProtocol::native().with(protocol, |this| taken(this, held)),
+};
 
 pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
     members!(type_, TlsProtocol;
@@ -17,14 +29,14 @@ pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
         connection_lost(exc) => connection_lost, "The lower transport is gone.";
         get_buffer(sizehint) => get_buffer, "Return where to write ciphertext.";
         buffer_updated(nbytes) => buffer_updated, "Take ciphertext out of the buffer.";
-        eof_received() => |this| Ok::<_, PyErr>(shutdown::eof_received(this)?.then_some(true)), "The lower transport has ended its stream.";
+        eof_received() => |this| Ok::<_, PyErr>(eof_received(this)?.then_some(true)), "The lower transport has ended its stream.";
         pause_writing() => pause_writing, "The lower transport is full.";
         resume_writing() => resume_writing, "The lower transport takes bytes again.";
         _check_handshake_timeout() => handshake::check_timeout, "End a handshake that takes too long.";
         _check_shutdown_timeout() => shutdown::check_timeout, "End a shutdown that takes too long.";
         _feed(data) => feed, "Take ciphertext that was received before the handshake began.";
-        _do_read() => incoming::do_read, "Deliver what can be decrypted.";
-        _resume() => incoming::resumed, "Go on after a pause of the user's.";
+        _do_read() => shutdown::do_read, "Deliver what can be decrypted.";
+        _resume() => shutdown::resumed, "Go on after a pause of the user's.";
         get _loop => |this| this.owner.loop_(this.py()), "The loop.";
         get _transport => |this| this.lower.get_or_none(this.py()), "The lower transport; None before connection_made() and after connection_lost().";
         get _app_transport => |this| this.app_transport.get_or_none(this.py()), "The user's transport; None once the connection is lost.";
@@ -36,11 +48,106 @@ pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
 }
 
 fn connection_made(this: Tls<'_, '_>, transport: Argument<'_, '_>) -> PyResult<()> {
-    handshake::start(this, &transport)
+    lower::attach(this, &transport, &RECEIVER);
+    handshake::start(this)
 }
 
+/// The lower transport is closed.
 fn connection_lost(this: Tls<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {
-    shutdown::connection_lost(this, &Obj::from_borrowed(error))
+    let py = this.py();
+    let error = &Obj::from_borrowed(error);
+    this.outgoing.backlog.clear();
+    drop(this.engine.take_output(py));
+    this.outgoing.lost_writes.count();
+    shutdown::mark_closed(this);
+    let told = matches!(this.app_state.get(), AppState::Made | AppState::Eof);
+    if this.state.get() != State::DoHandshake && told {
+        this.app_state.set(AppState::Lost);
+        if let Some(app) = this.app.get(py) {
+            let app = app.bind(py);
+            let step = step_here(app, intern!(py, "connection_lost"));
+            let error = Some(error.clone_ref(py));
+            this.core(py)?.get().call_soon_or_owe(
+                step,
+                app.as_borrowed(),
+                error,
+                |app, error| {
+                    let error = error.map(|error| error.bind(app.py()));
+                    app.call_method1(intern!(app.py(), "connection_lost"), (error,)).map(drop)
+                },
+            )?;
+        }
+    }
+    this.set_state(State::Unwrapped)?;
+    drop((
+        this.lower.take(),
+        this.app_transport.take(),
+        this.app.take(),
+        this.incoming.buffer.take(),
+    ));
+    let error = Some(error).filter(|error| !error.bind(py).is_none());
+    let woken = handshake::wake_waiter(this, error);
+    let cancelled = cancel(py, &this.timing.shutdown_timer);
+    woken.and(cancelled).and(cancel(py, &this.timing.handshake_timer))
+}
+
+/// Continues with what was taken in.
+#[inline]
+fn taken(this: Tls<'_, '_>, held: Option<Obj>) -> PyResult<()> {
+    if let Some(held) = held {
+        this.engine.feed(this.py(), &held)?;
+    }
+    let done = match this.state.get() {
+        State::Wrapped => shutdown::read(this),
+        State::DoHandshake => handshake::go_on(this),
+        State::Flushing => shutdown::flush(this),
+        State::Shutdown => shutdown::go_on(this),
+        State::Unwrapped => Ok(()),
+    };
+    shutdown::or_again(this, done)
+}
+
+/// The lower transport has received EOF; `true` keeps its other direction open.
+fn eof_received(this: Tls<'_, '_>) -> PyResult<bool> {
+    this.incoming.eof.set(true);
+    let ended = lower_ended(this);
+    if let Err(error) = &ended
+        && leaves_the_loop(this.py(), error)
+    {
+        return shutdown::or_again(this, ended.map(drop)).map(|()| false);
+    }
+    match ended {
+        Err(error) if error.is_instance_of::<PyException>(this.py()) => {
+            lower::call(this, intern!(this.py(), "close"))?;
+            Err(error)
+        }
+        result => result,
+    }
+}
+
+fn lower_ended(this: Tls<'_, '_>) -> PyResult<bool> {
+    log_debug(this, "debug", "%r received EOF")?;
+    match this.state.get() {
+        State::DoHandshake => handshake::cut_off(this)?,
+        State::Wrapped => {
+            this.set_state(State::Flushing)?;
+            if this.incoming.app_paused.get() {
+                // The rest is delivered once the application resumes.
+                return Ok(true);
+            }
+            shutdown::flush(this)?;
+        }
+        // Interrupted before: handle the end again.
+        State::Flushing if !this.incoming.app_paused.get() => shutdown::flush(this)?,
+        State::Flushing => {
+            outgoing::encrypt(this)?;
+            this.set_state(State::Shutdown)?;
+            shutdown::go_on(this)?;
+        }
+        State::Shutdown => shutdown::go_on(this)?,
+        State::Unwrapped => {}
+    }
+    Ok(false)
 }
 
 /// Other transports get memory of this connection, allocated on first request.
@@ -72,7 +179,7 @@ fn buffer_updated(this: Tls<'_, '_>, count: Argument<'_, '_>) -> PyResult<()> {
         incoming::take(this, &bytes[..count.min(bytes.len())])
     })??;
     drop(buffer);
-    incoming::taken(this, held)
+    taken(this, held)
 }
 
 fn feed(this: Tls<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
@@ -94,7 +201,7 @@ fn resume_writing(this: Tls<'_, '_>) -> PyResult<()> {
         return Err(PyAssertionError::raise("writing is not paused"));
     }
     let done = outgoing::process(this);
-    incoming::or_again(this, done)
+    shutdown::or_again(this, done)
 }
 
 fn ssl_context<'py>(this: Tls<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

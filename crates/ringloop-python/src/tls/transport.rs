@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringloop::buf::SendBuf;
 
-use super::{Tls, TlsProtocol, TlsTransport, Transport, create, incoming, outgoing, shutdown};
+use super::state::{Tls, TlsProtocol, TlsTransport, Transport};
+use super::{create, incoming, lower, outgoing, shutdown};
 use crate::ffi::{self, Argument, Definition, Obj, Payload, Raise as _, intern, members};
 use crate::limits;
 use crate::stream::sendfile;
@@ -93,9 +94,7 @@ fn writelines(this: Transport<'_, '_>, list: Argument<'_, '_>) -> PyResult<()> {
         outgoing::write(tls, bufs.into_iter())?;
         match refused {
             // asyncio detects that when it encrypts, which ends the connection.
-            Some(error) => {
-                shutdown::fatal_error(tls, error, "Fatal error on SSL protocol").map(drop)
-            }
+            Some(error) => lower::fatal_error(tls, error, "Fatal error on SSL protocol").map(drop),
             None => Ok(()),
         }
     })
@@ -137,12 +136,7 @@ fn set_write_buffer_limits(
 /// For tests of the standard library: as `write`, but without encryption yet.
 fn append_write_backlog(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     let buf = ffi::take_over(data)?;
-    with(this, |tls| {
-        let before = tls.outgoing.backlog_bytes.get();
-        tls.outgoing.backlog_bytes.set(before + buf.len());
-        tls.outgoing.backlog.borrow_mut().push_back(buf);
-        Ok(())
-    })
+    with(this, |tls| tls.outgoing.backlog.push(std::iter::once(buf)))
 }
 
 fn set_reading(this: Transport<'_, '_>, pauses: bool) -> PyResult<()> {
@@ -155,7 +149,7 @@ fn set_reading(this: Transport<'_, '_>, pauses: bool) -> PyResult<()> {
                 tls.incoming.app_paused.set(true);
                 return Ok(());
             }
-            incoming::resume(tls)
+            shutdown::resume(tls)
         })
     })
 }
@@ -243,7 +237,7 @@ fn abort_with(this: Transport<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
     if !this.protocol.is_some() {
         return Ok(());
     }
-    with(this, |tls| shutdown::abort(tls, error))
+    with(this, |tls| lower::abort(tls, error))
 }
 
 /// `__del__`: the transport is unreferenced and was never closed.
