@@ -34,11 +34,11 @@ use super::state::{Datagram, Datagram_, Gro, Role};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
-use crate::ffi::{self, Fallible, Obj, Payload, Raise, intern};
+use crate::ffi::{self, Fallible, Obj, Raise, intern};
 use crate::limits;
 use crate::transport::address;
 use crate::transport::base::{
-    self, Readable, call_soon, read_failed, report_callback, step_here, with_protocol,
+    self, Readable, call_soon, read_failed, report_callback, with_protocol,
 };
 use crate::transport::socket::{self, Armed, Wish};
 
@@ -127,9 +127,8 @@ pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     }
     let py = this.py();
     let method = intern!(py, "_read_ready");
-    let step = step_here(&this.object(), method);
-    let core = this.base.core(py)?;
-    core.get().bring_or_owe(step, this.object(), pay)
+    let context = ffi::context_copy_current(py);
+    this.base.core(py)?.get().bring_method(this.object(), method, context)
 }
 
 /// `_read_ready`: delivers held datagrams, or receives.
@@ -353,10 +352,5 @@ fn schedule(this: Datagram_<'_, '_>) -> PyResult<()> {
     if this.read.scheduled.replace(true) {
         return Ok(());
     }
-    call_soon(this, intern!(this.py(), "_read_ready"), pay)
-}
-
-/// `_read_ready`, if there was no memory for its callback.
-fn pay(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    Datagram::native().with(object, read_ready)
+    call_soon(this, intern!(this.py(), "_read_ready"))
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use ringloop::Error;
 use ringloop::embed::Token;
 use ringloop::embed::sys::datagram::{Batch, Outgoing};
@@ -229,10 +230,17 @@ impl LoopCore {
         std::mem::replace(&mut place, inbox)
     }
 
-    /// Queues a step without a callback.
+    /// Calls a method of `object` in a later pass, without memory for a callback.
     #[cold]
-    pub(super) fn owe(&self, owed: Owed) -> PyResult<()> {
+    pub(crate) fn owe(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+        method: &Bound<'_, PyString>,
+        argument: Option<Obj>,
+    ) -> PyResult<()> {
         self.owe_a_turn();
+        let method = Obj::from_borrowed(method.as_any().as_borrowed());
+        let owed = Owed { object: Obj::from_borrowed(object), method, argument };
         Ok(self.owed.with(|list| list.push(owed))?)
     }
 

@@ -135,18 +135,24 @@ pub fn contained(
     }
 }
 
-/// Does a step without a callback; called with the object's lock held (`ffi::locked`). Makes no
-/// Python objects: closing a connection that is out of memory must not need any.
-pub(crate) type Pay = fn(&Bound<'_, PyAny>, Option<&Obj>) -> PyResult<()>;
-
-/// A step of a transport that lacked memory for a callback.
+/// A method that the loop has to call and for which there was no callback, for lack of memory.
 pub struct Owed {
     pub object: Obj,
+    pub method: Obj,
     pub argument: Option<Obj>,
-    pub pay: Pay,
 }
 
 impl Owed {
+    /// Calls it. Makes no Python objects: closing a connection that is out of memory must not need any.
+    pub fn call(&self, py: Python<'_>) -> PyResult<()> {
+        let method = self.method.bind(py).cast()?;
+        match &self.argument {
+            Some(argument) => ffi::call_method(py, method, &[&self.object, argument]),
+            None => ffi::call_method(py, method, &[&self.object]),
+        }
+        .map(drop)
+    }
+
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         visitor.visit(&self.object)?;
         self.argument.iter().try_for_each(|argument| visitor.visit(argument))

@@ -6,12 +6,13 @@
 use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::{Key, Sink, Token};
 
 use super::core::LoopCore;
-use super::handlers::{self, Flush, Handler, Owed, Pay, Watch};
+use super::handlers::{self, Flush, Handler, Watch};
 use super::ready::Entry;
 use crate::ffi::{self, Obj};
 
@@ -33,41 +34,36 @@ impl LoopCore {
         self.ready.with(|ready| ready.try_push(step))?
     }
 
-    /// Schedules a callback with those of the wait: before timers, and before what was scheduled
-    /// meanwhile.
-    pub(crate) fn bring_step(&self, callable: Obj, context: Obj) -> PyResult<()> {
-        self.check_open()?;
-        Ok(self.ready.with(|ready| {
-            ready.bring(Entry::Step { callable, argument: None, context });
-        })?)
-    }
-
-    /// As [`LoopCore::call_soon_step`] for a method of `object` and its context. If there was no
-    /// memory for them, `pay` is called instead: closing a connection, or delivering received data,
-    /// must not get lost.
-    pub(crate) fn call_soon_or_owe(
+    /// Calls a method of `object` in the next pass. Without memory for a callback, the turn calls it
+    /// itself: closing a connection, or delivering received data, must not get lost.
+    pub(crate) fn call_method_soon(
         &self,
-        step: PyResult<(Obj, Obj)>,
         object: Borrowed<'_, '_, PyAny>,
+        method: &Bound<'_, PyString>,
         argument: Option<Obj>,
-        pay: Pay,
+        context: PyResult<Obj>,
     ) -> PyResult<()> {
-        match step {
-            Ok((callable, context)) => self.call_soon_step(callable, argument, context),
-            Err(_) => self.owe(Owed { object: Obj::from_borrowed(object), argument, pay }),
+        match object.getattr(method).and_then(|callable| Ok((callable, context?))) {
+            Ok((callable, context)) => self.call_soon_step(callable.into(), argument, context),
+            Err(_) => self.owe(object, method, argument),
         }
     }
 
-    /// As [`LoopCore::call_soon_or_owe`], with the callbacks of the wait.
-    pub(crate) fn bring_or_owe(
+    /// As [`LoopCore::call_method_soon`], with the callbacks of the wait: before timers, and before what
+    /// was scheduled meanwhile.
+    pub(crate) fn bring_method(
         &self,
-        step: PyResult<(Obj, Obj)>,
         object: Borrowed<'_, '_, PyAny>,
-        pay: Pay,
+        method: &Bound<'_, PyString>,
+        context: PyResult<Obj>,
     ) -> PyResult<()> {
-        match step {
-            Ok((callable, context)) => self.bring_step(callable, context),
-            Err(_) => self.call_soon_or_owe(step, object, None, pay),
+        self.check_open()?;
+        match object.getattr(method).and_then(|callable| Ok((callable, context?))) {
+            Ok((callable, context)) => {
+                let step = Entry::Step { callable: callable.into(), argument: None, context };
+                Ok(self.ready.with(|ready| ready.bring(step))?)
+            }
+            Err(_) => self.owe(object, method, None),
         }
     }
 

@@ -42,7 +42,7 @@ mod watchers;
 
 pub use core::LoopCore;
 pub use engine::forks;
-pub(crate) use handlers::{Completes, Pay, Watch};
+pub(crate) use handlers::{Completes, Watch};
 pub use handlers::{Flush, Handler};
 pub(crate) use host::poll;
 

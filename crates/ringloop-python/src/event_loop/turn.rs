@@ -141,10 +141,10 @@ impl LoopCore {
         let mut list = self.owed.with(std::mem::take)?.into_iter();
         for owed in list.by_ref() {
             let object = owed.object.bind(loop_.py());
-            let paid = ffi::locked(object, || (owed.pay)(object, owed.argument.as_ref()));
-            if let Err(left) = contained(loop_, object, paid) {
+            if let Err(left) = contained(loop_, object, owed.call(loop_.py())) {
                 // The rest is for the next run.
-                list.try_for_each(|owed| self.owe(owed))?;
+                self.owe_a_turn();
+                self.owed.with(|again| again.extend(list))?;
                 return Err(left);
             }
         }

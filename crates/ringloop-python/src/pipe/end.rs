@@ -19,12 +19,12 @@ use ringloop::embed::sys::file::FileKind;
 use ringloop::embed::sys::interest::Interest;
 
 use crate::error;
-use crate::event_loop::{Completes, Handler, Pay, Watch, handlers};
+use crate::event_loop::{Completes, Handler, Watch, handlers};
 use crate::ffi::{
     self, Definition, IntoObject as _, Obj, ObjCell, Payload, This, Visited, Visitor, intern,
     members,
 };
-use crate::transport::base::{self, Base, Endpoint, fatal_error_as, step as step_of};
+use crate::transport::base::{self, Base, Endpoint, fatal_error_as};
 
 /// Common state of both ends.
 pub(super) struct End {
@@ -161,13 +161,7 @@ pub(super) fn completed<T: Pipe>(this: This<'_, '_, T>, event: &Event) -> PyResu
     if poller.scheduled.replace(true) {
         return Ok(());
     }
-    let pay: Pay = match role {
-        Role::Read => |object, _| T::native().with(object, |this| run(this, Role::Read)),
-        Role::Write => |object, _| T::native().with(object, |this| run(this, Role::Write)),
-    };
-    let step = step_of(&this.object(), name, Ok(context));
-    let core = this.end().base.core(py)?;
-    core.get().bring_or_owe(step, this.object(), pay)
+    this.end().base.core(py)?.get().bring_method(this.object(), name, Ok(context))
 }
 
 /// The scheduled step.

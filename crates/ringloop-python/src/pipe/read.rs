@@ -14,9 +14,7 @@ use super::end::{self, End, Pipe, Poller, Role};
 use crate::error;
 use crate::ffi::{self, Definition, Obj, Payload, This, intern, members, payload, repr_slot};
 use crate::limits;
-use crate::transport::base::{
-    self, Readable, State, call_protocol, call_protocol_here, fatal_error_as, log_debug, step_here,
-};
+use crate::transport::base::{self, Readable, State, call_protocol, fatal_error_as, log_debug};
 
 /// A pipe being read.
 pub struct ReadPipe {
@@ -170,17 +168,12 @@ fn ended(this: ReadPipe_<'_, '_>) -> PyResult<()> {
     let logged = log_debug(this, "info", "%r was closed by peer");
     this.end.base.state.set(State::Closing);
     end::stop(this, Role::Read)?;
-    let protocol = this.end.base.protocol.get_or_none(py);
-    let step = step_here(&protocol, intern!(py, "eof_received"));
-    let core = this.end.base.core(py)?;
-    core.get().call_soon_or_owe(step, this.object(), None, tell_end)?;
+    if let Some(protocol) = this.end.base.protocol.get(py) {
+        let (object, context) = (protocol.bind(py).as_borrowed(), ffi::context_copy_current(py));
+        let core = this.end.base.core(py)?;
+        core.get().call_method_soon(object, intern!(py, "eof_received"), None, context)?;
+    }
     logged.and(end::lose(this, None))
-}
-
-/// `eof_received`, if there was no memory for its callback.
-fn tell_end(object: &Bound<'_, PyAny>, _: Option<&Obj>) -> PyResult<()> {
-    let method = intern!(object.py(), "eof_received");
-    ReadPipe::native().with(object, |this| call_protocol_here(this, method, None))
 }
 
 fn failed(this: ReadPipe_<'_, '_>, error: &io::Error) -> PyResult<()> {

@@ -62,6 +62,7 @@ fn define(type_: &mut Definition<Operation>) {
         wait() => wait, "Return a future that is done once the socket is ready.";
         attempt() => attempt, "Return the result, or the operation itself where it has to wait again.";
         end() => disarm, "Stop waiting.";
+        _resolve() => resolve, "Wake the coroutine.";
     );
 }
 
@@ -191,10 +192,7 @@ fn resolve(this: Operation_<'_, '_>) -> PyResult<()> {
         });
     match resolved {
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
-            let loop_ = this.owner.core(this.py())?;
-            loop_.get().call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-                Operation::native().with(object, resolve)
-            })
+            this.owner.core(py)?.get().owe(this.object(), intern!(py, "_resolve"), None)
         }
         resolved => resolved,
     }

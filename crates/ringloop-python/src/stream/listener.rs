@@ -335,11 +335,9 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
         let arguments = (Fallible(limits::ACCEPT_RETRY_SECONDS), start);
         loop_.call_method1(intern!(py, "call_later"), arguments)
     });
-    if let Err(error) = again {
+    if again.is_err() {
         // Without memory for a timer, sooner.
-        loop_.get().call_soon_or_owe(Err(error), this.object(), None, |object, _| {
-            Listener::native().with(object, start)
-        })?;
+        loop_.get().owe(this.object(), intern!(py, "start"), None)?;
     }
     tell(this, message, errno)
 }

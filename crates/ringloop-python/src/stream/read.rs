@@ -31,7 +31,7 @@ use super::state::{Delivery, End, Held, Mode, Receiver, Role, Stream, Stream_};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
-use crate::ffi::{self, Payload as _, intern};
+use crate::ffi::{self, intern};
 use crate::limits;
 use crate::transport::base::{Readable, call_protocol, call_soon, fatal_error, read_failed};
 use crate::transport::socket::{self, Armed, Wish};
@@ -384,9 +384,7 @@ fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
     if this.read.delivery.replace(delivery) != Delivery::None {
         return Ok(());
     }
-    call_soon(this, intern!(this.py(), "_deliver_held"), |object, _| {
-        Stream::native().with(object, deliver_held)
-    })
+    call_soon(this, intern!(this.py(), "_deliver_held"))
 }
 
 /// Delivers what arrived during a pause, then continues reading.

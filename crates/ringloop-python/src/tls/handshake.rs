@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::engine::{self, Step};
-use super::state::{AppState, State, Tls, TlsProtocol, call_later, cancel, is_exception};
+use super::state::{AppState, State, Tls, call_later, cancel, is_exception};
 use super::{lower, outgoing, shutdown};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::ffi::{self, Fallible, Obj, Payload as _, Raise as _, imported, intern};
+use crate::ffi::{self, Argument, Fallible, Obj, Raise as _, imported, intern};
 use crate::transport::base::{log_debug, tell};
 
 /// Starts over the lower transport, which is new.
@@ -139,17 +139,16 @@ pub(super) fn wake_waiter(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()
     let py = this.py();
     match wake(this, error) {
         Err(failed) if failed.is_instance_of::<PyMemoryError>(py) => {
-            let error = error.map(|error| error.clone_ref(py));
-            let core = this.core(py)?;
-            core.get().call_soon_or_owe(Err(failed), this.object(), error, |protocol, error| {
-                TlsProtocol::native().with(protocol, |this| wake_again(this, error))
-            })
+            let error =
+                error.map_or_else(|| py.None().into_bound(py).into(), |error| error.clone_ref(py));
+            this.core(py)?.get().owe(this.object(), intern!(py, "_wake_waiter"), Some(error))
         }
         woken => woken,
     }
 }
 
-fn wake_again(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
+/// `_wake_waiter`, after a failure.
+pub(super) fn wake_again(this: Tls<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {
     let py = this.py();
     let done = match this.waiter.get(py) {
         Some(waiter) => {
@@ -161,7 +160,8 @@ fn wake_again(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {
         drop(this.waiter.take());
         return Ok(());
     }
-    wake_waiter(this, error)
+    let error = (!error.is_none()).then(|| Obj::from_borrowed(error));
+    wake_waiter(this, error.as_ref())
 }
 
 fn wake(this: Tls<'_, '_>, error: Option<&Obj>) -> PyResult<()> {

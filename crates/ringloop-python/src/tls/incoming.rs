@@ -113,9 +113,7 @@ fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<bool> {
         return Err(error);
     }
     if full {
-        call_soon(this, intern!(py, "_do_read"), |protocol, _| {
-            protocol.call_method0(intern!(protocol.py(), "_do_read")).map(drop)
-        })?;
+        call_soon(this, intern!(py, "_do_read"))?;
     }
     if count > 0 {
         let argument: Obj = count.into_object(py)?.into();

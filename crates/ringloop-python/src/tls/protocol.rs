@@ -13,7 +13,7 @@ use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Argument, Definition, Obj, Payload as _, Raise as _, intern, members};
 use crate::limits;
 use crate::stream::NativeReceiver;
-use crate::transport::base::{log_debug, step_here};
+use crate::transport::base::log_debug;
 
 /// How our own transports pass bytes to this protocol.
 pub(super) static RECEIVER: NativeReceiver = NativeReceiver {
@@ -36,6 +36,8 @@ pub(super) fn define(type_: &mut Definition<TlsProtocol>) {
         _check_shutdown_timeout() => shutdown::check_timeout, "End a shutdown that takes too long.";
         _feed(data) => feed, "Take ciphertext that was received before the handshake began.";
         _do_read() => shutdown::do_read, "Deliver what can be decrypted.";
+        _close_lower() => shutdown::close_lower, "Close the lower transport.";
+        _wake_waiter(exc) => handshake::wake_again, "Resolve the waiter.";
         _resume() => shutdown::resumed, "Go on after a pause of the user's.";
         get _loop => |this| this.owner.loop_(this.py()), "The loop.";
         get _transport => |this| this.lower.get_or_none(this.py()), "The lower transport; None before connection_made() and after connection_lost().";
@@ -64,18 +66,9 @@ fn connection_lost(this: Tls<'_, '_>, error: Argument<'_, '_>) -> PyResult<()> {
     if this.state.get() != State::DoHandshake && told {
         this.app_state.set(AppState::Lost);
         if let Some(app) = this.app.get(py) {
-            let app = app.bind(py);
-            let step = step_here(app, intern!(py, "connection_lost"));
-            let error = Some(error.clone_ref(py));
-            this.core(py)?.get().call_soon_or_owe(
-                step,
-                app.as_borrowed(),
-                error,
-                |app, error| {
-                    let error = error.map(|error| error.bind(app.py()));
-                    app.call_method1(intern!(app.py(), "connection_lost"), (error,)).map(drop)
-                },
-            )?;
+            let (app, context) = (app.bind(py).as_borrowed(), ffi::context_copy_current(py));
+            let (method, error) = (intern!(py, "connection_lost"), Some(error.clone_ref(py)));
+            this.core(py)?.get().call_method_soon(app, method, error, context)?;
         }
     }
     this.set_state(State::Unwrapped)?;

@@ -8,11 +8,11 @@ use pyo3::exceptions::{PyMemoryError, PyTimeoutError};
 use pyo3::prelude::*;
 
 use super::engine::{self, Step};
-use super::state::{State, Tls, TlsProtocol, TlsTransport, call_later, cancel, is_exception};
+use super::state::{State, Tls, TlsTransport, call_later, cancel, is_exception};
 use super::{incoming, lower, outgoing};
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::ffi::{self, Payload, Raise as _, intern};
-use crate::transport::base::{call_soon, step_here};
+use crate::transport::base::call_soon;
 
 /// Closes: delivers pending data, sends `close_notify`, and closes the lower transport.
 pub(super) fn start(this: Tls<'_, '_>) -> PyResult<()> {
@@ -86,9 +86,7 @@ pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
 
 /// Calls [`resumed`] in the next pass.
 fn again(this: Tls<'_, '_>) -> PyResult<()> {
-    call_soon(this, intern!(this.py(), "_resume"), |protocol, _| {
-        TlsProtocol::native().with(protocol, resumed)
-    })
+    call_soon(this, intern!(this.py(), "_resume"))
 }
 
 /// `resume_reading` of the application's transport.
@@ -162,16 +160,14 @@ fn complete(this: Tls<'_, '_>, error: Option<PyErr>) -> PyResult<()> {
         let told = lower::fatal_error(this, error, "Fatal error on transport");
         return told.and(cancelled);
     }
-    let Some(lower) = this.lower.get(py) else {
+    if !this.lower.is_some() {
         return cancelled;
-    };
-    let step = step_here(lower.bind(py), intern!(py, "close"));
-    let core = this.core(py)?;
-    let closes = core.get().call_soon_or_owe(step, this.object(), None, |protocol, _| {
-        TlsProtocol::native().with(protocol, |this| {
-            let done = lower::call(this, intern!(this.py(), "close"));
-            or_end(this, done)
-        })
-    });
-    cancelled.and(closes)
+    }
+    cancelled.and(call_soon(this, intern!(py, "_close_lower")))
+}
+
+/// The last step: closes the lower transport.
+pub(super) fn close_lower(this: Tls<'_, '_>) -> PyResult<()> {
+    let done = lower::call(this, intern!(this.py(), "close"));
+    or_end(this, done)
 }

@@ -20,7 +20,7 @@ use ringloop::embed::Driver;
 
 use super::thread::{self, Change, Owned, Owner};
 use crate::event_loop::exceptions::{self, leaves_the_loop};
-use crate::event_loop::{Completes, LoopCore, Pay};
+use crate::event_loop::{Completes, LoopCore};
 use crate::ffi::{
     self, Argument, Definition, Obj, ObjCell, Payload, This, Visited, Visitor, imported, intern,
     members,
@@ -334,33 +334,14 @@ pub(crate) fn with_protocol<T: Endpoint, R>(
     result.map(Some)
 }
 
-/// A method for the loop to call, and its context.
-pub(crate) fn step(
-    object: &Bound<'_, PyAny>,
-    method: &Bound<'_, PyString>,
-    context: PyResult<Obj>,
-) -> PyResult<(Obj, Obj)> {
-    Ok((object.getattr(method)?.into(), context?))
-}
-
-/// As [`step`], in a copy of the current context.
-pub(crate) fn step_here(
-    object: &Bound<'_, PyAny>,
-    method: &Bound<'_, PyString>,
-) -> PyResult<(Obj, Obj)> {
-    step(object, method, ffi::context_copy_current(object.py()))
-}
-
-/// Makes the loop call a method, in a copy of the current context; `pay` does the same if there is
-/// no memory for that.
+/// Makes the loop call a method, in a copy of the current context.
 pub(crate) fn call_soon<T: Owned>(
     this: This<'_, '_, T>,
     method: &Bound<'_, PyString>,
-    pay: Pay,
 ) -> PyResult<()> {
-    let step = step_here(&this.object(), method);
-    let core = this.owner().core(this.py())?;
-    core.get().call_soon_or_owe(step, this.object(), None, pay)
+    let py = this.py();
+    let context = ffi::context_copy_current(py);
+    this.owner().core(py)?.get().call_method_soon(this.object(), method, None, context)
 }
 
 /// Schedules `connection_lost`, once.
@@ -373,14 +354,8 @@ pub(crate) fn lose<T: Endpoint>(this: This<'_, '_, T>, error: Option<Obj>) -> Py
     base.state.set(State::Losing);
     let error = error.unwrap_or_else(|| py.None().into_bound(py).into());
     let method = intern!(py, "_call_connection_lost");
-    let step = step(&this.object(), method, T::last_context(this));
-    let core = base.core(py)?;
-    core.get().call_soon_or_owe(step, this.object(), Some(error), |object, error| {
-        match (T::native().get(object), error) {
-            (Some(this), Some(error)) => connection_lost(this, error),
-            _ => Ok(()),
-        }
-    })
+    let context = T::last_context(this);
+    base.core(py)?.get().call_method_soon(this.object(), method, Some(error), context)
 }
 
 /// `_call_connection_lost`: calls the protocol, then drops all references.
