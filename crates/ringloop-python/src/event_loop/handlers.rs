@@ -14,6 +14,7 @@ use ringloop::embed::slab::{Key as SlabKey, Slab};
 use ringloop::embed::{Event, Key, Token};
 
 use super::exceptions;
+use super::ready::{Entry, Ready};
 use crate::ffi::{self, Obj, Payload, This, Visited, Visitor};
 
 /// Generations have 24 bits: the top byte of a token is for its owner.
@@ -40,11 +41,19 @@ pub enum Flush {
     Now,
 }
 
+/// What the loop does with a completion.
+pub enum Completed {
+    /// Calls this function with the object; an error goes to the loop's exception handler.
+    Call(fn(&Bound<'_, PyAny>, Event) -> PyResult<()>),
+    /// The object is a handle: puts it into the ready ring by this function.
+    Bring(fn(&mut Ready, Entry)),
+}
+
 /// Functions of one kind of handler. Each kind has its own static, next to its code, so that the
 /// loop knows none of them. They are called with the object's lock held (`ffi::locked`).
 pub struct Behaviour {
-    /// Handles a completion of an operation; an error goes to the loop's exception handler.
-    pub completed: fn(&Bound<'_, PyAny>, Event) -> PyResult<()>,
+    /// What to do with a completion of an operation.
+    pub completed: Completed,
     /// Flushes gathered writes, in a turn in which `flush_later` was called.
     pub flush: fn(&Bound<'_, PyAny>, Flush) -> PyResult<()>,
     /// The engine is closed: no completion will arrive.
@@ -62,7 +71,9 @@ impl Behaviour {
 pub(crate) trait Completes: Payload {
     /// The functions that the loop calls.
     const BEHAVIOUR: &'static Behaviour = &Behaviour {
-        completed: |object, event| Self::native().with(object, |this| Self::completed(this, event)),
+        completed: Completed::Call(|object, event| {
+            Self::native().with(object, |this| Self::completed(this, event))
+        }),
         flush: |object, why| Self::native().with(object, |this| Self::flush(this, why)),
         abandoned: |object| {
             if let Some(this) = Self::native().get(object) {
@@ -71,7 +82,7 @@ pub(crate) trait Completes: Payload {
         },
     };
 
-    /// As [`Behaviour::completed`].
+    /// As [`Completed::Call`].
     fn completed(this: This<'_, '_, Self>, event: Event) -> PyResult<()>;
     /// As [`Behaviour::flush`].
     fn flush(_this: This<'_, '_, Self>, _why: Flush) -> PyResult<()> {
@@ -93,13 +104,6 @@ impl Handler {
     /// For an instance of a native type.
     pub(crate) fn of<T: Completes>(this: This<'_, '_, T>) -> Self {
         Self { object: Obj::from_borrowed(this.object()), behaviour: T::BEHAVIOUR }
-    }
-
-    /// Passes a completion on; the caller contains the error.
-    #[inline]
-    pub fn complete(&self, py: Python<'_>, event: Event) -> PyResult<()> {
-        let object = self.object.bind(py);
-        ffi::locked(object, || (self.behaviour.completed)(object, event))
     }
 
     /// Flushes its gathered writes.

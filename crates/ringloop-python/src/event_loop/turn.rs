@@ -30,7 +30,7 @@ use super::debug;
 use super::exceptions;
 use super::give_way::Looks;
 use super::handle::{Handle, HandleType, TimerHandle};
-use super::handlers::contained;
+use super::handlers::{Completed, contained};
 use super::outward;
 use super::ready::{Entry, Ready};
 use super::threadsafe::ThreadSafeHandle;
@@ -129,7 +129,19 @@ impl LoopCore {
             return Ok(());
         };
         let object = handler.object.bind(py);
-        let run = || handler.complete(py, event);
+        let call = match handler.behaviour.completed {
+            Completed::Call(call) => call,
+            Completed::Bring(bring) => {
+                // Ready, or the poll failed: either way the callback finds out.
+                let is_cancelled =
+                    Handle::native().get(object).is_some_and(|this| this.state().is_cancelled());
+                if is_cancelled || event.completion.result == -libc::ECANCELED {
+                    return Ok(());
+                }
+                return Ok(self.ready.with(|ready| bring(ready, Entry::Handle(handler.object)))?);
+            }
+        };
+        let run = || ffi::locked(object, || call(object, event));
         let done = if self.debug() { debug::complete_timed(loop_, object, run) } else { run() };
         contained(loop_, object, done)
     }

@@ -11,14 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use ringloop::embed::op;
 use ringloop::embed::sys::{epoll, file, socket};
-use ringloop::embed::{Event, Kind, Sink};
+use ringloop::embed::{Kind, Sink};
 
-use super::callback::{AsHandle, Callback, current_context};
+use super::callback::{Callback, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
-use super::handlers::{Behaviour, Handler, Watch};
+use super::handlers::{Behaviour, Completed, Handler, Watch};
 use super::host::poll;
-use super::ready::{Entry, Ready};
+use super::ready::Ready;
 use super::watched::Direction;
 use crate::error;
 use crate::ffi::{self, Args, Obj, Payload, Raise as _, This, intern};
@@ -144,30 +144,17 @@ pub fn remove(
 
 /// Functions of a watcher.
 pub static WATCHER: Behaviour = Behaviour {
-    completed: |handle, event| ready(handle, &event, Ready::bring),
+    completed: Completed::Bring(Ready::bring),
     flush: Behaviour::NEVER_FLUSHED,
     abandoned: Behaviour::NOTHING_LEFT,
 };
 
 /// Functions of the watcher of a child's exit: its callback comes after all of the child's output.
 pub static CHILD: Behaviour = Behaviour {
-    completed: |handle, event| ready(handle, &event, Ready::bring_end),
+    completed: Completed::Bring(Ready::bring_end),
     flush: Behaviour::NEVER_FLUSHED,
     abandoned: Behaviour::NOTHING_LEFT,
 };
-
-/// A watched descriptor is ready, or the poll failed: either way the callback finds out.
-fn ready(handle: &Bound<'_, PyAny>, event: &Event, bring: fn(&mut Ready, Entry)) -> PyResult<()> {
-    let Some(this) = Handle::native().get(handle) else {
-        return Ok(());
-    };
-    if this.state().is_cancelled() || event.completion.result == -libc::ECANCELED {
-        return Ok(());
-    }
-    let loop_ = Callback::of(this).loop_(handle.py());
-    let entry = Entry::Handle(handle.clone().into());
-    Ok(loop_.cast::<LoopCore>()?.get().ready.with(|ready| bring(ready, entry))?)
-}
 
 fn cancel(py: Python<'_>, handler: Option<Handler>) -> PyResult<()> {
     if let Some(handler) = handler {
