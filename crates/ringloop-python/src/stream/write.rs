@@ -154,24 +154,26 @@ pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// One send operation with the whole queue.
 fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
-    socket::ensure_registered(this)?;
-    let fd = this.socket.fd(this.py());
     let queue = &this.write.queue;
     let before = queue.size();
-    let joins = before <= limits::WRITE_JOIN_MAX;
-    let request = match queue.count() {
+    if before == 0 {
+        return Ok(());
+    }
+    socket::ensure_registered(this)?;
+    let fd = this.socket.fd(this.py());
+    let single = if queue.count() == 1 || this.keeps_messages {
+        queue.pop_front()
+    } else if before <= limits::WRITE_JOIN_MAX {
         // Without memory for a copy, they are sent as they are.
-        2.. if !this.keeps_messages => match joins.then(|| queue.take_joined()).flatten() {
-            Some(buf) => Request::Send(Send { fd, buf }),
-            None => {
-                let count = queue.count().min(ringloop::embed::limits::SEND_VECTOR_MAX);
-                Request::SendMsg(SendMsg::new(fd, queue.take(count)))
-            }
-        },
-        _ => match queue.pop_front() {
-            Some(buf) => Request::Send(Send { fd, buf }),
-            None => return Ok(()),
-        },
+        queue.take_joined()
+    } else {
+        None
+    };
+    let request = if let Some(buf) = single {
+        Request::Send(Send { fd, buf })
+    } else {
+        let count = queue.count().min(ringloop::embed::limits::SEND_VECTOR_MAX);
+        Request::SendMsg(SendMsg::new(fd, queue.take(count)))
     };
     this.write.sending_bytes.set(before - queue.size());
     let key = socket::submit(this, Role::Write as u8, request)?;
