@@ -1,5 +1,5 @@
-//! Objects that the loop calls without a handle: those that receive completions, by the token of
-//! each operation, and those with a step that lacked memory for a callback.
+//! Objects that the loop calls without a handle: receivers of completions, by the token of each
+//! operation, and methods for which there was no callback, for lack of memory.
 //!
 //! Owns: the slab of handlers and its generations. Called by: the turn (`dispatch`), and code that
 //! submits operations (`register`, `remove`). Operation keys are kept by their owners.
