@@ -78,9 +78,9 @@ test: test-rust test-python ## Rust and Python tests, on both drivers, on the de
 
 # One after the other; the last two install packages and other implementations of QUIC.
 .PHONY: test-all
-test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, qpack, http3, browser, smoke, ecosystem (QUICK=1), quic-shims
+test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, qpack, http3, interop-http3, browser, smoke, ecosystem (QUICK=1), quic-shims
 	@if cargo +$(NIGHTLY) --version >/dev/null 2>&1; then $(MAKE) asan; else echo "asan was NOT run: it needs a nightly toolchain"; fi
-	@$(MAKE) interop qpack http3 browser smoke quic-shims
+	@$(MAKE) interop qpack http3 interop-http3 browser smoke quic-shims
 	@$(MAKE) ecosystem QUICK=1
 
 .PHONY: test-rust
@@ -152,6 +152,12 @@ http3: check-tools ## our HTTP/3 with aioquic's, both ways
 	@cargo build --quiet --package ringloop-h3 --example h3_lines
 	@tools/make-venv .venv-qpack "$$(tools/pythons --default)" tests/interop/qpack-requirements.txt
 	@.venv-qpack/bin/python -m tests.interop.h3 $(TARGET)/debug/examples/h3_lines $(ARGS)
+
+# PEERS="curl nginx" instead of all, WRITE=1 to update docs/interop.md. What does not install here is skipped.
+.PHONY: interop-http3
+interop-http3: venv ## our HTTP/3 with aioquic, quic-go, h3-quinn, ngtcp2, curl, nginx and hypercorn
+	@tools/develop $(VENV) $(TESTED)
+	@$(BIN)/python -m tests.interop.http3 $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
 
 # RINGLOOP_CHROMIUM: a program that is there; else Debian's package is unpacked into the cache folder, once.
 .PHONY: browser

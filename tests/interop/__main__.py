@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.interop import matrix, programs
+from tests.interop import matrix, page, programs
+from tests.interop.installing import UnavailableError
 from tests.interop.running import Cell, Files, pair
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.interop.programs import Program
 
-PAGE = programs.CHECKOUT / "docs" / "interop.md"
 PAIRS_AT_A_TIME = 3
 
 
@@ -35,7 +35,7 @@ def main() -> int:
     )
     parser.add_argument("--peers", default=",".join(programs.PEERS))
     parser.add_argument("--ours", default=",".join(programs.OURS))
-    parser.add_argument("--write", action="store_true", help=f"rewrite {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"rewrite {page.PAGE.name}")
     options = parser.parse_args()
     began = time.monotonic()
     ours, absent = found(programs.OURS, options.ours.replace(",", " ").split())
@@ -47,9 +47,8 @@ def main() -> int:
         print("interop: nothing could be run", file=sys.stderr)
         return 1
     cells = asyncio.run(run(ours, peers))
-    page = matrix.render(ours, peers, absent, cells)
     if options.write:
-        PAGE.write_text(page)
+        page.write(page.QUIC, matrix.render(ours, peers, absent, cells))
     failed = [line for line in matrix.reasons(ours, peers, cells) if line.startswith("- **")]
     passed = sum(cell.outcome == "pass" for pairs in cells.values() for cell in pairs.values())
     print("\n".join(failed))
@@ -69,7 +68,7 @@ def found(
     for name in names:
         try:
             there.append(known[name]())
-        except programs.UnavailableError as reason:
+        except UnavailableError as reason:
             absent[name] = str(reason)
     return there, absent
 

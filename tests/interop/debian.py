@@ -39,6 +39,11 @@ class Unpacked:
         loader = next((self.folder / "usr" / "lib").glob("*/ld-linux-*.so.*"))
         return (str(loader), "--library-path", self.libraries, str(self.folder / program))
 
+    def version(self, package: str) -> str:
+        """The version of a package in it."""
+        name = next((self.folder / "packages.d").glob(f"{package}_*.deb")).name
+        return name.split("_")[1].partition("-")[0].rpartition("%3a")[2]
+
     @property
     def environment(self) -> dict[str, str]:
         """What a program needs to find its libraries beside the machine's."""
@@ -60,6 +65,8 @@ def unpacked(name: str, packages: tuple[str, ...], release: str | None = None) -
         with tempfile.TemporaryDirectory(dir=CACHE) as place:
             for archive in download(Path(place), packages, release):
                 run(["dpkg", "-x", str(archive), str(folder)])
+                (folder / "packages.d").mkdir(exist_ok=True)
+                (folder / "packages.d" / archive.name).touch()
         stamp.write_text(wanted)
     return Unpacked(folder, release is not None)
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CHECKOUT = Path(__file__).parents[2]
 CACHE = Path(
@@ -21,7 +25,7 @@ class UnavailableError(Exception):
     """A peer is not available here; the message says why."""
 
 
-def run(command: list[str], **more: object) -> str:
+def run(command: Sequence[str], *, seconds: float = INSTALL_SECONDS, **more: object) -> str:
     """Run a step of an installation; a failure names its reason."""
     try:
         done = subprocess.run(
@@ -29,7 +33,7 @@ def run(command: list[str], **more: object) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=INSTALL_SECONDS,
+            timeout=seconds,
             **more,  # type: ignore[call-overload]
         )
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Writes docs/interop.md from the results of a run.
+"""Writes the tables of QUIC in docs/interop.md from the results of a run.
 
 Owns: how the matrix looks. Called by: `__main__`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.interop.cases import CASES
+from tests.interop.page import MARKS, row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,21 +18,17 @@ if TYPE_CHECKING:
 
     Cells = Mapping[tuple[str, str, bool], Mapping[str, Cell]]
 
-MARKS = {"pass": "yes", "fail": "**no**", "cannot": "–"}
-
-HEAD = """# Interoperability
-
-`make interop` runs our QUIC against other implementations, both ways, and writes this page with
-`WRITE=1` (`python -m tests.interop --help` for the rest). Each pair is a server and a client in
+HEAD = """`make interop` runs our QUIC against other implementations, both ways, and writes this part
+with `WRITE=1` (`python -m tests.interop --help` for the rest). Each pair is a server and a client in
 processes of their own with a relay between them, which sees what is in the clear: versions,
-Retry, 0-RTT packets; it also changes the client's port in the midst of a transfer. A cell says
+Retry, 0-RTT packets; it also changes the client's port during a transfer. A cell says
 *yes* when client, server and relay agree that it happened; tests/interop/cases.py has the proofs.
 
 *server* and *client* say what the **other** implementation is. Ours are the crate (`rust`) and
-the Python package, by its own API (`python`) and by the one that is aioquic's (`python-aioquic`).
+the Python package, by its own API (`python`) and by aioquic's (`python-aioquic`).
 """
 
-FOUND = """## What was found on the way
+FOUND = """### What was found on the way
 
 - quic-go derives the keys after a key update with version 1's label in version 2 as well (`quic
   ku`; RFC 9369 §3.3.2 names `quicv2 ku`), and changes keys by itself after a hundred packets:
@@ -42,7 +39,7 @@ FOUND = """## What was found on the way
   ours with their servers. In
   version 1 qh3 follows, but may then refuse the next update of its own ("invalid key phase"). These
   cases are tried up to four times with them.
-- Key updates of quic-go and aiopquic, as clients, are those that they make by themselves after so
+- Key updates of quic-go and aiopquic, as clients, are started by them after so
   many packets.
 - aiopquic neither sends nor tells the reason of a close, and its client does not tell whether
   early data was taken: codes, 0-RTT packets and the resumption have to do.
@@ -58,11 +55,11 @@ def render(
     absent: Mapping[str, str],
     cells: Cells,
 ) -> str:
-    """Write the page."""
+    """Write the part."""
     lines = [HEAD]
     for own in ours:
         heads = [f"{peer.name} {role}" for peer in peers for role in ("server", "client")]
-        lines += [f"## {own.name}", ""]
+        lines += [f"### {own.name}", ""]
         lines += [row(["", *heads]), row(["---"] * (len(heads) + 1))]
         for case in CASES:
             marks = [
@@ -72,10 +69,10 @@ def render(
             ]
             lines.append(row([case.title, *marks]))
         lines.append("")
-    lines += ["## Why not", ""]
+    lines += ["### Why not", ""]
     lines += list(dict.fromkeys(reasons(ours, peers, cells))) or ["Nothing is missing."]
     lines += [f"- {name}: not run: {reason}" for name, reason in absent.items()]
-    lines += ["", FOUND, "## Versions", ""]
+    lines += ["", FOUND, "### Versions", ""]
     lines += [f"- {one.name} {one.version}".rstrip() for one in peers]
     return "\n".join(lines) + "\n"
 
@@ -103,8 +100,3 @@ def told(own: str, peer: str, title: str, cell: Cell) -> list[str]:
     if cell.outcome == "fail":
         return [f"- **{own} with {peer}, {title}**: {cell.detail}"]
     return []
-
-
-def row(cells: Sequence[str]) -> str:
-    """A line of a table."""
-    return "| " + " | ".join(cells) + " |"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "target")
 # Versions that the matrix was made with; update them here.
-PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1")
+PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1", "hypercorn[h3]==0.18.0")
 NGTCP2_PACKAGES = ("ngtcp2-client", "ngtcp2-server")
 
 
@@ -100,9 +101,14 @@ def python_environment() -> Path:
             try:
                 run([str(inner), "-m", "pip", "install", "--quiet", package])
             except UnavailableError as reason:
-                (folder / f"{package.partition('=')[0]}.reason").write_text(str(reason))
+                (folder / f"{name_of(package)}.reason").write_text(str(reason))
         stamp.write_text(wanted)
     return folder
+
+
+def name_of(package: str) -> str:
+    """A package's name, without its extras and version."""
+    return re.split(r"[=\[]", package)[0]
 
 
 def newest_python() -> str:

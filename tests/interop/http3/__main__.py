@@ -1,0 +1,104 @@
+"""Run our HTTP/3 against the others: python -m tests.interop.http3 [--peers A,B] [--write]
+
+Peers that cannot be installed are skipped with the reason; a run without any peer fails, and so does
+one with a failed case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringloop import quic
+from tests.interop import page
+from tests.interop.http3 import peers, table
+from tests.interop.http3.cases import CASES, Cell
+from tests.interop.http3.processes import Files, free_port
+from tests.interop.installing import UnavailableError
+
+if TYPE_CHECKING:
+    from tests.interop.http3.processes import Peer
+
+PAIRS_AT_A_TIME = 3
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.interop.http3",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--peers", default=",".join(peers.PEERS))
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--write", action="store_true", help=f"rewrite {page.PAGE.name}")
+    options = parser.parse_args()
+    began = time.monotonic()
+    there: list[Peer] = []
+    absent: dict[str, str] = {}
+    for name in options.peers.replace(",", " ").split():
+        try:
+            there.append(peers.PEERS[name]())
+        except UnavailableError as reason:
+            absent[name] = str(reason)
+            print(f"skipped: {name}: {reason}")
+    cells = asyncio.run(run(there, options.cases.replace(",", " ").split()))
+    if options.write:
+        page.write(page.HTTP3, table.render(there, absent, cells))
+    failed = table.failures(cells)
+    print("\n".join(failed))
+    passed = sum(cell.outcome == "pass" for pair in cells.values() for cell in pair.values())
+    print(
+        f"HTTP/3 interop: {passed} passed, {len(failed)} failed, {len(absent)} programs skipped, "
+        f"{time.monotonic() - began:.0f} s"
+    )
+    return 1 if failed or not passed else 0
+
+
+async def run(there: list[Peer], cases: list[str]) -> table.Cells:
+    """Run every pair, several concurrently."""
+    gate = asyncio.Semaphore(PAIRS_AT_A_TIME)
+    own = peers.ours()
+    with tempfile.TemporaryDirectory(prefix="ringloop-http3-") as name:
+        made = quic.make_certificate("localhost", "127.0.0.1", directory=name)
+        files = Files(Path(name), str(made.ca_file), str(made.certificate), str(made.private_key))
+        files.write()
+
+        async def one(peer: Peer, role: str) -> dict[str, Cell]:
+            server, client = (peer, own) if role == "server" else (own, peer)
+            async with gate:
+                return await pair(server, client, cases, files)
+
+        keys = [(peer, role) for peer in there for role in peer.roles]
+        done = await asyncio.gather(*(one(peer, role) for peer, role in keys))
+    return {(peer.name, role): result for (peer, role), result in zip(keys, done, strict=True)}
+
+
+async def pair(server: Peer, client: Peer, cases: list[str], files: Files) -> dict[str, Cell]:
+    """Run the cases with this server and this client."""
+    cells: dict[str, Cell] = {}
+    port = free_port()
+    try:
+        async with server.serving(files, port):
+            for case in cases:
+                reason = client.cannot.get(("client", case)) or server.cannot.get(("server", case))
+                if reason:
+                    cells[case] = Cell("cannot", reason)
+                    continue
+                try:
+                    reason = await client.run(case, port, files)
+                except (OSError, TimeoutError) as error:
+                    reason = f"{type(error).__name__}: {error}"
+                cells[case] = Cell("fail", reason) if reason else Cell("pass")
+    except OSError as error:
+        return dict.fromkeys(cases, Cell("fail", f"{type(error).__name__}: {error}"))
+    return cells
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""The participants: where they come from, how they serve, and how they run a case as clients.
+
+Owns: command lines and unsupported cases. Called by: `__main__`. What is not available is left out
+with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.interop import debian, programs
+from tests.interop.http3.commands import Curl, Ngtcp2
+from tests.interop.http3.processes import Peer, Program, Started, free_port, started
+from tests.interop.installing import CACHE, CHECKOUT, UnavailableError, run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.interop.http3.processes import Files
+
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
+# A build of a peer from its sources.
+BUILD_SECONDS_MAX = 400
+
+
+def ours() -> Peer:
+    """`ringloop.h3`, on the interpreter's own loop."""
+    run([sys.executable, "-c", "import ringloop.h3"], cwd=CHECKOUT)
+    return Program("ringloop.h3", (sys.executable, str(PROGRAMS / "ringloop_peer.py")))
+
+
+def aioquic() -> Peer:
+    """aioquic, from PyPI."""
+    package = programs.package("aioquic")
+    python = package.command[0]
+    command = (python, str(PROGRAMS / "aioquic_peer.py"))
+    return Program("aioquic", command, package.version, cannot=CANNOT["aioquic"])
+
+
+def quic_go() -> Peer:
+    """A Go module."""
+    binary = CACHE / "quic-go-http3-peer"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    folder = HERE.parent / "quic-go"
+    run(["go", "build", "-o", str(binary), "./http3"], cwd=folder)
+    lines = (folder / "go.mod").read_text().splitlines()
+    version = next(line.split()[-1] for line in lines if "quic-go/quic-go " in line)
+    return Program("quic-go", (str(binary),), version, cannot=CANNOT.get("quic-go", {}))
+
+
+def h3_quinn() -> Peer:
+    """A crate, built apart from the workspace."""
+    folder, target = HERE.parent / "h3-quinn", CACHE / "h3-quinn"
+    command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
+    run(command, cwd=folder, seconds=BUILD_SECONDS_MAX)
+    lock = (folder / "Cargo.lock").read_text()
+    version = lock.split('name = "h3-quinn"\nversion = "')[1].split('"')[0]
+    binary = target / "debug" / "h3-quinn-peer"
+    return Program("h3-quinn", (str(binary),), version, cannot=CANNOT["h3-quinn"])
+
+
+def curl() -> Peer:
+    """Debian's curl, as a client."""
+    folder = debian.unpacked("curl", ("curl",), debian.RELEASE)
+    command = folder.command("usr/bin/curl")
+    told = run([*command, "--version"])
+    if "HTTP3" not in told:
+        raise UnavailableError("Debian's curl has no HTTP/3")
+    return Curl("curl", command, told.split()[1], roles=("client",), cannot=CANNOT["curl"])
+
+
+def ngtcp2() -> Peer:
+    """The programs of Debian's ngtcp2 and nghttp3."""
+    folder = debian.unpacked("ngtcp2-http3", NGTCP2_PACKAGES, debian.RELEASE)
+    client = folder.command("usr/bin/gtlsclient")
+    run([*client, "--help"])
+    version = folder.version("ngtcp2-client")
+    server = folder.command("usr/sbin/gtlsserver")
+    return Ngtcp2("ngtcp2", client, version, cannot=CANNOT["ngtcp2"], server_command=server)
+
+
+NGTCP2_PACKAGES = ("ngtcp2-client", "ngtcp2-server")
+
+
+class Nginx(Peer):
+    """nginx as a server, in front of an application on HTTP/1.1."""
+
+    @contextlib.asynccontextmanager
+    async def serving(self, files: Files, port: int) -> AsyncIterator[Started]:
+        """Serve with a folder of its own."""
+        folder = files.folder / f"nginx-{port}"
+        folder.mkdir()
+        inner = free_port()
+        text = (HERE / "nginx.conf").read_text()
+        for name, value in (
+            ("FOLDER", str(folder)),
+            ("PORT", str(port)),
+            ("INNER", str(inner)),
+            ("CERTIFICATE", files.certificate),
+            ("KEY", files.key),
+        ):
+            text = text.replace(f"@{name}@", value)
+        (folder / "nginx.conf").write_text(text)
+        environment = {"PID": str(folder / "nginx.pid"), "SIGNAL": "SIGQUIT"}
+        application = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "application:site",
+            "--app-dir",
+            str(PROGRAMS),
+        ]
+        application += ["--port", str(inner), "--log-level", "critical", "--lifespan", "off"]
+        command = [*self.command, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"]
+        async with (
+            started(application, environment, folder, is_tcp=True, port=inner),
+            started(command, {}, folder, port=port) as process,
+        ):
+            yield process
+
+
+def nginx() -> Peer:
+    """Debian's nginx, as a server."""
+    folder = debian.unpacked("nginx", ("nginx-light",), debian.RELEASE)
+    command = folder.command("usr/sbin/nginx")
+    version = folder.version("nginx")
+    return Nginx("nginx", command, version, roles=("server",), cannot=CANNOT["nginx"])
+
+
+class Hypercorn(Peer):
+    """hypercorn as a server of an application."""
+
+    @contextlib.asynccontextmanager
+    async def serving(self, files: Files, port: int) -> AsyncIterator[Started]:
+        """Serve on UDP; it wants an address of TCP, too."""
+        command = [*self.command, "--bind", f"127.0.0.1:{free_port()}"]
+        command += ["--quic-bind", f"127.0.0.1:{port}", "--log-level", "CRITICAL"]
+        command += ["--certfile", files.certificate, "--keyfile", files.key]
+        command += ["--graceful-timeout", "5", "application:site"]
+        environment = {"PID": "0", "SIGNAL": "SIGTERM", "PYTHONPATH": str(PROGRAMS)}
+        async with started(command, environment, files.folder, port=port) as process:
+            yield process
+
+
+def hypercorn() -> Peer:
+    """hypercorn, from PyPI, as a server."""
+    package = programs.package("hypercorn")
+    command = (package.command[0], "-m", "hypercorn")
+    return Hypercorn(
+        "hypercorn", command, package.version, roles=("server",), cannot=CANNOT["hypercorn"]
+    )
+
+
+PEERS: dict[str, Callable[[], Peer]] = {
+    "aioquic": aioquic,
+    "quic-go": quic_go,
+    "h3-quinn": h3_quinn,
+    "ngtcp2": ngtcp2,
+    "curl": curl,
+    "nginx": nginx,
+    "hypercorn": hypercorn,
+}
+
+_NO_INTERIM = "it has no interim responses"
+_NO_GOAWAY = "it sends no GOAWAY"
+
+# What a peer lacks, by its role and the case.
+CANNOT: dict[str, dict[tuple[str, str], str]] = {
+    "aioquic": {
+        ("client", "head"): "it takes a response to HEAD with a length but no body as malformed",
+        ("client", "interim"): _NO_INTERIM,
+        ("server", "interim"): _NO_INTERIM,
+        ("server", "goaway"): _NO_GOAWAY,
+    },
+    "h3-quinn": {
+        ("client", "interim"): _NO_INTERIM,
+        ("server", "interim"): _NO_INTERIM,
+    },
+    "curl": {
+        ("client", "request-trailers"): "its program sends none",
+        ("client", "trailers"): "its program shows none of HTTP/3",
+    },
+    "ngtcp2": {
+        ("client", "headers"): "its program sends no field of one's own",
+        ("client", "request-trailers"): "its program sends none",
+        ("client", "priority"): "its program sends no field of one's own",
+        ("client", "client-reset"): "its program does not cancel",
+        **{
+            ("server", case): "its program serves files alone"
+            for case in (
+                *("post", "headers", "trailers", "request-trailers", "interim", "priority"),
+                *("client-reset", "server-reset", "goaway"),
+            )
+        },
+    },
+    "nginx": {
+        ("server", "trailers"): "1.26 passes none on from an upstream",
+        ("server", "request-trailers"): "1.26 passes none on to an upstream",
+        ("server", "interim"): "1.26 passes none on from an upstream",
+    },
+    "hypercorn": {
+        ("server", "request-trailers"): "it does not tell its application",
+        ("server", "trailers"): "it does not end a response with trailers",
+        ("server", "client-reset"): "it does not tell its application",
+        (
+            "server",
+            "server-reset",
+        ): "it neither ends nor resets the response of a failed application",
+        ("server", "goaway"): _NO_GOAWAY,
+    },
+}
