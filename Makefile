@@ -161,7 +161,7 @@ interop-http3: venv ## our HTTP/3 with aioquic, quic-go, h3-quinn, ngtcp2, curl,
 
 # RINGLOOP_CHROMIUM: a program that is there; else Debian's package is unpacked into the cache folder, once.
 .PHONY: browser
-browser: venv ## ringloop.h3 and headless Chromium
+browser: venv ## ringloop.h3 and ringloop.webtransport with headless Chromium
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m pytest --quiet -o addopts="-ra --strict-markers" tests/browser $(PYTEST)
 
