@@ -15,6 +15,7 @@
 //! 2. A key is in `finished` exactly while its phase is `Settled`, and only once.
 
 mod attempt;
+mod pool;
 pub(super) mod receive;
 mod watches;
 
@@ -31,8 +32,9 @@ use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
-use crate::sys::pool::{BufferPool, PoolBuffer};
+use crate::sys::pool::PoolBuffer;
 use attempt::{blocked_after, negated, outcome, would_block};
+use pool::Pool;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -66,28 +68,8 @@ pub struct ReadinessDriver {
     burst_left: u32,
     /// The last wait did not call the kernel, as there was something to try.
     has_skipped: bool,
-}
-
-/// A receive pool, as the ring's provided buffers.
-#[derive(Debug)]
-struct Pool {
-    buffers: BufferPool,
-    /// Receives that found no free buffer, the longest waiting first.
-    starved: VecDeque<Key>,
-}
-
-impl Pool {
-    fn new(kind: PoolKind) -> io::Result<Self> {
-        Ok(Self {
-            buffers: BufferPool::new(kind.buffer_count(), kind.buffer_len())?,
-            starved: VecDeque::new(),
-        })
-    }
-
-    /// True if a starved receive can go on.
-    fn can_resume_starved(&self) -> bool {
-        !self.starved.is_empty() && self.buffers.has_free()
-    }
+    /// Starved receives that may go on before the kernel is called again.
+    resumes_left: usize,
 }
 
 impl ReadinessDriver {
@@ -106,6 +88,7 @@ impl ReadinessDriver {
             working: Working::new(pool),
             burst_left: 0,
             has_skipped: false,
+            resumes_left: 0,
         })
     }
 
@@ -316,7 +299,7 @@ impl ReadinessDriver {
         // Something can be tried without a system call. But not twice in a row: an operation that
         // fails at once and is submitted again each turn would starve all others.
         self.has_skipped = !has_none && !self.has_skipped;
-        if self.has_skipped {
+        if self.has_skipped || self.resumes_starved_first() {
             self.expire();
             return Ok(());
         }
@@ -324,6 +307,8 @@ impl ReadinessDriver {
             if self.has_events() { Some(Duration::ZERO) } else { self.deadlines.bound(timeout) };
         self.burst_left = limits::ACCEPTS_PER_TURN;
         self.watches.wait(timeout, &mut self.runnable)?;
+        let starved: usize = self.pools.iter().map(|pool| pool.starved.len()).sum();
+        self.resumes_left = self.runnable.len() + starved;
         self.expire();
         if !self.working.is_idle() {
             let results = self.working.collect(&mut self.table);
@@ -331,6 +316,13 @@ impl ReadinessDriver {
         }
         self.submit_waiting();
         Ok(())
+    }
+
+    /// True if starved receives are to be served before epoll is asked again: it would report each
+    /// of them, to be removed and added once more. At most as many as were ready or starved when it
+    /// was last asked, so that receives that starve again do not delay other descriptors.
+    fn resumes_starved_first(&self) -> bool {
+        self.resumes_left > 0 && self.pools.iter().any(Pool::can_resume_starved)
     }
 
     /// Pool threads have finished these operations.
@@ -402,6 +394,7 @@ impl ReadinessDriver {
         for kind in 0..self.pools.len() {
             while self.pools[kind].can_resume_starved() {
                 let key = self.pools[kind].starved.pop_front()?;
+                self.resumes_left = self.resumes_left.saturating_sub(1);
                 if self.is_armed(key)
                     && let Some(Need::Ready(fd, interest)) = self.need(key)
                 {
