@@ -538,6 +538,23 @@ fn raw_response_to_head_has_no_body() {
     assert_eq!(sections(pair.exchange().0), (vec![fields(&response)], true));
 }
 
+/// RFC 9110 §6.4.1: HEAD, 204 and 304 have no content, and a client takes DATA as malformed.
+#[test]
+fn body_of_a_response_without_content_is_not_sent() {
+    for (method, status) in [("HEAD", "200"), ("GET", "204"), ("GET", "304")] {
+        let mut pair = raw_pair();
+        let request = [&[(":method", method)], &GET[1..]].concat();
+        pair.client.send_request_fields(STREAM, &lines(&request), true).unwrap();
+        pair.exchange();
+        let server = &mut pair.server;
+        server.send_fields(STREAM, &lines(&[(":status", status)]), false).unwrap();
+        server.send_data(STREAM, Bytes::from_static(b"a body"), false).unwrap();
+        server.send_data(STREAM, Bytes::from_static(b"and more"), true).unwrap();
+        let received = pair.exchange().0;
+        assert_eq!(sections(received), (vec![fields(&[(":status", status)])], true));
+    }
+}
+
 /// A section that refers to the first insertion of `x: y`, and the insertion.
 fn blocked_request() -> (Vec<u8>, Vec<u8>) {
     let mut section = vec![2, 0];

@@ -30,7 +30,8 @@ pub(super) struct Exchange {
     held: Option<Held>,
     /// What the peer's message may have as its body.
     body: Body,
-    is_head: bool,
+    /// The response has no content, by its request (HEAD) or a status that we send: its body is dropped.
+    is_bodiless: bool,
     is_connect: bool,
     /// The peer's `STOP_SENDING`, before the application knew the stream.
     stopped: Option<Code>,
@@ -93,7 +94,7 @@ impl Exchange {
     /// A stream for a request of ours.
     pub(super) fn outgoing(id: StreamId, parts: &request::Parts) -> Self {
         let mut exchange = Self::new(id, Receiving::Headers);
-        exchange.is_head = parts.method == Method::HEAD;
+        exchange.is_bodiless = parts.method == Method::HEAD;
         exchange.is_connect = parts.method == Method::CONNECT;
         exchange
     }
@@ -102,7 +103,7 @@ impl Exchange {
     pub(super) fn outgoing_lines(id: StreamId, lines: &[Line<'_>]) -> Self {
         let mut exchange = Self::new(id, Receiving::Headers);
         let method = value_of(lines, b":method");
-        exchange.is_head = method == b"HEAD";
+        exchange.is_bodiless = method == b"HEAD";
         exchange.is_connect = method == b"CONNECT";
         exchange
     }
@@ -115,7 +116,7 @@ impl Exchange {
             sending: Sending::Headers,
             held: None,
             body: Body::default(),
-            is_head: false,
+            is_bodiless: false,
             is_connect: false,
             stopped: None,
             is_cancelled: false,
@@ -313,7 +314,7 @@ impl Exchange {
 
     fn request(&mut self, cx: &mut Shared, fields: Vec<Field>) -> Result<Event, Malformed> {
         let parts = fields::read_request(fields, cx.config.settings.extended_connect)?;
-        self.is_head = parts.method == Method::HEAD;
+        self.is_bodiless = parts.method == Method::HEAD;
         self.is_connect = parts.method == Method::CONNECT;
         self.body.is_tunnel = self.is_connect;
         let declared_bytes = fields::content_length(&parts.headers)?;
@@ -335,7 +336,7 @@ impl Exchange {
         self.body.is_tunnel = self.is_connect && status.is_success();
         let declared_bytes = fields::content_length(&parts.headers);
         self.body.is_forbidden = !self.body.is_tunnel
-            && (self.is_head
+            && (self.is_bodiless
                 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED));
         // Ignored in these (RFC 9110 §8.6, §9.3.6).
         if !self.body.is_tunnel && !self.body.is_forbidden {
@@ -490,6 +491,8 @@ impl Exchange {
         }
         cx.send_section(self.id, lines)?;
         if !is_interim {
+            let has_no_content = matches!(value_of(lines, b":status"), b"204" | b"304");
+            self.is_bodiless |= has_no_content && !self.is_connect;
             self.sending = Sending::Body;
             self.end_if(cx, end);
         }
@@ -520,7 +523,8 @@ impl Exchange {
         end: bool,
     ) -> Result<(), StreamError> {
         self.check_sending(Sending::Body, "no response was sent")?;
-        if !data.is_empty() {
+        let is_dropped = self.is_bodiless && cx.role == Role::Server;
+        if !data.is_empty() && !is_dropped {
             frame::write_head(cx.output.stage(self.id), frame::DATA, data.len());
             cx.output.data(self.id, data);
         }

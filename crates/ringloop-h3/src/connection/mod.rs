@@ -223,7 +223,8 @@ impl Connection {
         self.send(stream, |exchange, shared| exchange.send_response(shared, parts, end))
     }
 
-    /// Sends part of the body, which is not copied unless it is short; `end` if it is the last.
+    /// Sends part of the body, which is not copied unless it is short; `end` if it is the last. A response to
+    /// HEAD, or with status 204 or 304, has no content (RFC 9110 §6.4.1): `data` is dropped.
     pub fn send_data(
         &mut self,
         stream: StreamId,
