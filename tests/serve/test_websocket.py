@@ -233,10 +233,12 @@ def test_handshake_is_answered_while_another_task_receives(
     run: Run, certificates: Certificates
 ) -> None:
     told: list[Any] = []
+    receiving_on: list[str] = []
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         assert (await receive())["type"] == "websocket.connect"
         receiving = asyncio.ensure_future(receive())
+        receiving_on.append(scope["path"])
         await asyncio.sleep(0)
         if scope["path"] == "/chat":
             await send({"type": "websocket.accept"})
@@ -252,6 +254,8 @@ def test_handshake_is_answered_while_another_task_receives(
             fields = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":path", b"/none")]
             fields += [(b":scheme", b"https"), (b":authority", b"localhost")]
             exchange = await within(connection.open(fields))
+            # A request that is reset before it was read never reaches the application.
+            await wait_until(lambda: "/none" in receiving_on)
             exchange.cancel()
             await wait_until(lambda: told)
             assert told.pop()["code"] == 1006
