@@ -82,7 +82,7 @@ fn dropped(this: Datagram_<'_, '_>, has_address: bool) -> PyResult<bool> {
         return Ok(false);
     }
     let text = "socket.send() raised exception.";
-    this.base.lost_writes.drop_write(this.py(), text).map(|()| true)
+    this.base.lost_writes.drop_write(&this.object(), text).map(|()| true)
 }
 
 fn repr<'py>(this: Datagram_<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -9,8 +9,10 @@
 //! Every entry of a native type (`method!`, `property!`, `repr_slot!`, the finaliser) takes it, and
 //! so does the turn before it passes a completion to an object. Code that gets a payload in another
 //! way (`Native::get`, `instantiate`) takes it by [`locked`], or has an object that no other thread
-//! knows yet. Around a protocol's callbacks it is [`released`]: they may take any time, and call
-//! back into the object, which is cheap only while its lock is free.
+//! knows yet. Around a protocol's callbacks, the exception handler and the log it is [`released`]:
+//! they may take any time, and call back into the object or the running task, whose locks this thread
+//! may have. Where an inner section of another object is open, `CPython` finds that out only by
+//! waiting a while for itself.
 //!
 //! With the interpreter lock, all of this compiles to nothing.
 //!

@@ -235,5 +235,5 @@ fn dropped(this: WritePipe_<'_, '_>) -> PyResult<bool> {
         return Ok(false);
     }
     let text = "pipe closed by peer or os.write(pipe, data) raised exception.";
-    base.lost_writes.drop_write(this.py(), text).map(|()| true)
+    base.lost_writes.drop_write(&this.object(), text).map(|()| true)
 }

@@ -82,7 +82,7 @@ pub(super) fn dropped(this: Stream_<'_, '_>) -> PyResult<bool> {
         return Ok(false);
     }
     let text = "socket.send() raised exception.";
-    this.base.lost_writes.drop_write(this.py(), text).map(|()| true)
+    this.base.lost_writes.drop_write(&this.object(), text).map(|()| true)
 }
 
 /// Queues buffers, and sends them now or at the end of the turn.

@@ -51,7 +51,7 @@ pub(super) fn write(this: Tls<'_, '_>, bufs: impl Iterator<Item = SendBuf>) -> P
 
 /// Drops writes after the end.
 pub(super) fn dropped(this: Tls<'_, '_>) -> PyResult<()> {
-    this.outgoing.lost_writes.drop_write(this.py(), "SSL connection is closed")
+    this.outgoing.lost_writes.drop_write(&this.object(), "SSL connection is closed")
 }
 
 /// Encrypts the backlog and sends it.

@@ -65,10 +65,10 @@ impl LostWrites {
         self.0.set(self.0.get() + 1);
     }
 
-    /// Drops a write after the end. asyncio logs the fifth and later ones.
-    pub fn drop_write(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+    /// Drops a write of `object` after the end. asyncio logs the fifth and later ones.
+    pub fn drop_write(&self, object: &Bound<'_, PyAny>, text: &str) -> PyResult<()> {
         if self.get() >= limits::LOST_WRITES_BEFORE_WARNING {
-            exceptions::warn(py, text)?;
+            ffi::released(object, || exceptions::warn(object.py(), text))?;
         }
         self.count();
         Ok(())
@@ -473,7 +473,8 @@ pub(crate) fn call_handler<'py, T: Owned>(
 ) -> PyResult<()> {
     let py = this.py();
     let more = [(intern!(py, "transport"), transport), (intern!(py, "protocol"), protocol)];
-    exceptions::report(&this.owner().loop_(py), message, exception, &more)
+    let loop_ = this.owner().loop_(py);
+    ffi::released(&this.object(), || exceptions::report(&loop_, message, exception, &more))
 }
 
 /// Logs an error that is expected, in debug mode.
@@ -487,8 +488,9 @@ pub(crate) fn log_error<'py, T: Owned>(
         return Ok(());
     }
     let text = ffi::new_str(py, message)?;
-    let arguments = (intern!(py, "%r: %s"), this.object(), text);
-    exceptions::log(intern!(py, "debug"), arguments, Some(exception))
+    let object = this.object();
+    let arguments = (intern!(py, "%r: %s"), &object, text);
+    ffi::released(&object, || exceptions::log(intern!(py, "debug"), arguments, Some(exception)))
 }
 
 /// Logs `text`, whose `%r` is the object, to asyncio's log in debug mode.
@@ -497,8 +499,9 @@ pub(crate) fn log_debug<T: Owned>(this: This<'_, '_, T>, level: &str, text: &str
     if !this.owner().core(py)?.get().debug() {
         return Ok(());
     }
-    let text = ffi::new_str(py, text)?;
-    exceptions::log(&ffi::new_str(py, level)?, (text, this.object()), None)
+    let (level, text) = (ffi::new_str(py, level)?, ffi::new_str(py, text)?);
+    let object = this.object();
+    ffi::released(&object, || exceptions::log(&level, (text, &object), None))
 }
 
 /// `__del__`: the transport is unreferenced and was never closed.
