@@ -59,7 +59,8 @@ def unpacked(name: str, packages: tuple[str, ...], release: str | None = None) -
     folder = CACHE / name
     stamp = folder / "packages"
     wanted = " ".join((release or "", *packages))
-    if not stamp.exists() or stamp.read_text() != wanted:
+    is_whole = stamp.exists() and (folder / "packages.d").is_dir()
+    if not is_whole or stamp.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as place:
