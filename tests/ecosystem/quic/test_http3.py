@@ -11,7 +11,8 @@ import pytest
 from ringloop.quic.events import ConnectionTerminated, StreamReset
 from ringloop.quic.h3 import connection as ours
 from tests.ecosystem.quic import shim
-from tests.quic.test_h3_connection import CONNECT, GET, OK, POST, Pair, frame, section, sends
+from tests.quic.h3_pair import CONNECT, GET, OK, POST, Pair
+from tests.quic.test_h3_violations import frame, section, sends
 from tests.quic.test_shape_connection import connected
 from tests.support.tcp import pattern
 from tests.support.tls import Certificates
