@@ -269,6 +269,47 @@ def test_handler_that_raises_closes_with_code_1(
     assert any("handler" in text for text in loop_log.take())
 
 
+@pytest.mark.parametrize("in_group", [False, True])
+def test_client_that_closes_while_the_handler_reads_is_no_failure(
+    run: Run, certificates: Certificates, loop_log: LoopLog, in_group: bool
+) -> None:
+    reading: list[Any] = []
+    raised: list[BaseException] = []
+
+    async def read(session: Session) -> None:
+        stream = await session.accept_stream()
+        reading.append(await stream.read(4))
+        await stream.read_to_end()
+
+    async def handler(request: h3.Request) -> None:
+        session = await webtransport.accept(request)
+        try:
+            async with session:
+                if in_group:
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(read(session))
+                else:
+                    await read(session)
+        except SessionClosed as error:
+            raised.append(error)
+            raise
+
+    async def main() -> None:
+        async with served_h3(certificates, handler, webtransport=True) as endpoint:
+            session = await opened(certificates, endpoint)
+            async with session:
+                stream = await within(session.open_stream())
+                await within(stream.send(b"part"))
+                await wait_until(lambda: reading)
+                session.close(7, "the tab is closed")
+                # The connection goes on.
+                await wait_until(lambda: raised)
+        assert [(error.code, error.reason) for error in raised] == [(7, "the tab is closed")]
+
+    run(main())
+    assert not loop_log.take()
+
+
 def test_client_that_vanishes_ends_sessions(run: Run, certificates: Certificates) -> None:
     ended: list[BaseException] = []
 

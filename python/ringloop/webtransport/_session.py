@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ringloop._native import webtransport as _webtransport
+from ringloop.quic._endpoint import _is_all
 from ringloop.quic._stream import Stream
+from ringloop.quic.errors import StreamClosedError
 from ringloop.webtransport._errors import SessionClosed, SessionRejected
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ class Close(NamedTuple):
 class Session(_webtransport.Session):
     """A session of WebTransport, of either end.
 
-    As a context manager it is closed at the end, with code 0, or 1 after an exception.
+    As a context manager it is closed at the end, with code 0, or 1 after an exception. Where the
+    peer has closed it, a `StreamClosedError` of its streams becomes `SessionClosed`, which says so.
 
     Its streams are those of `ringloop.quic`, where `reset(code)`, `stop(code)` and the codes of errors
     are 0 to 2^32 - 1; 0 also stands for a reset without a program's code. Where the session is closed,
@@ -191,10 +194,16 @@ class Session(_webtransport.Session):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        was_closed = self.is_closed
         self.close(0 if kind is None else 1)
         if self._owns_connection:
             await self._close_connection()
+        # The end of a session resets its streams on this side; why is known here alone.
+        if was_closed and error is not None and _is_all(error, StreamClosedError):
+            raise self._error() from error
 
     async def _close_connection(self) -> None:
         """Close the connection, which was made for the session; that is told first."""

@@ -58,8 +58,8 @@ def failures(cells: Cells) -> list[str]:
 
 FOUND = """### What was found on the way in HTTP/3
 
-- `ringloop.h3` sends what a handler gives as the body of a response to HEAD, which curl calls
-  malformed: handlers are to give none.
+- `ringloop.h3` sent the body that a handler gave for a response to HEAD, which curl refused as
+  malformed. It is dropped now, as with status 204 and 304.
 - h3's server, by `shutdown(0)`, names the request that it is answering in GOAWAY as one that it does
   not process, and the client has to take it as rejected. Its program says `shutdown(1)`.
 - curl opens a second connection when a hundred requests are under way on the first.
