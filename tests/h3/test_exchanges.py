@@ -209,6 +209,34 @@ def test_server_that_answers_early_stops_the_body(run: Run, certificates: Certif
     run(main())
 
 
+def test_shutdown_leaves_the_close_to_a_client_that_closes(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringloop.h3._server._CLOSE_SECONDS", 3600)
+
+    async def main() -> None:
+        async with served(certificates, echo) as server:
+            opening = h3.open_client(
+                "127.0.0.1",
+                server.address[1],
+                ca_file=certificates.authority,
+                server_name="localhost",
+            )
+            async with await within(opening) as client:
+                response = await within(client.request("POST", "/", body=b"some"))
+                connection = server.connections[0]
+                ending = asyncio.ensure_future(server.shut_down())
+                await wait_until(lambda: client.is_going_away)
+                assert await within(response.read()) == b"some"
+                # All has arrived now, and the server knows.
+                for _ in range(20):
+                    await within(client.connection.ping())
+            await within(ending)
+            assert isinstance(connection.error, quic.ConnectionClosedByPeer)
+
+    run(main())
+
+
 def test_shutdown_ends_requests_first(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()

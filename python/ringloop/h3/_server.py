@@ -30,6 +30,8 @@ _NO_ERROR = 0x100
 _INTERNAL_ERROR = 0x102
 # How long a client that does not answer keeps others from their limit.
 _ANNOUNCEMENT_SECONDS = 1.0
+# How long a client that has all responses may take to read them, and close.
+_CLOSE_SECONDS = 0.25
 
 
 class Server(Endpoint):
@@ -126,10 +128,17 @@ async def _go_away(connection: Connection) -> None:
 
 
 async def _delivered(connection: Connection) -> None:
-    """Wait until the client has acknowledged all responses, or is gone."""
+    """Wait until the client has acknowledged all responses, or is gone.
+
+    Acknowledged is not read, and clients such as curl drop at a close what they have not read: one
+    that has read its last response has a moment to close.
+    """
     with suppress(ConnectionError):
         while _h3.unacknowledged_count(connection):
             await connection.ping()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await connection.wait_closed()
 
 
 def _give_up(request: Request) -> None:
