@@ -12,6 +12,7 @@ from tests.support import within
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+    from ringloop.quic import Endpoint
     from tests.support.tls import Certificates
 
 
@@ -48,6 +49,18 @@ async def served(
         await within(server.wait_closed())
 
 
+async def opened(certificates: Certificates, server: Endpoint, **keywords: Any) -> h3.Client:
+    """Open a client of a server on the loop under test."""
+    opening = h3.open_client(
+        "127.0.0.1",
+        server.address[1],
+        ca_file=certificates.authority,
+        server_name="localhost",
+        **keywords,
+    )
+    return await within(opening)
+
+
 @asynccontextmanager
 async def both(
     certificates: Certificates,
@@ -56,10 +69,8 @@ async def both(
     **client: Any,
 ) -> AsyncIterator[h3.Client]:
     """Open a client of a server with this handler, and close both at the end."""
-    async with served(certificates, handler, **(server or {})) as endpoint:
-        port = endpoint.address[1]
-        opening = h3.open_client(
-            "127.0.0.1", port, ca_file=certificates.authority, server_name="localhost", **client
-        )
-        async with await within(opening) as connection:
-            yield connection
+    async with (
+        served(certificates, handler, **(server or {})) as endpoint,
+        await opened(certificates, endpoint, **client) as connection,
+    ):
+        yield connection

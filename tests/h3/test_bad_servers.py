@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import h3, quic
+from tests.h3.support import opened
 from tests.support import wait_until, within
 
 if TYPE_CHECKING:
@@ -61,15 +62,8 @@ async def client_of(
     endpoint = await quic.serve(
         server.handle, "127.0.0.1", certificate=certificate, private_key=key, alpn=["h3"]
     )
-    async with endpoint:
-        opening = h3.open_client(
-            "127.0.0.1",
-            endpoint.address[1],
-            ca_file=certificates.authority,
-            server_name="localhost",
-        )
-        async with await within(opening) as client:
-            yield client, server
+    async with endpoint, await opened(certificates, endpoint) as client:
+        yield client, server
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import h3, quic
-from tests.h3.support import both, echo, served
+from tests.h3.support import both, echo, opened, served
 from tests.support import LoopLog, wait_until, within
 from tests.support.tcp import pattern
 
@@ -216,13 +216,7 @@ def test_shutdown_leaves_the_close_to_a_client_that_closes(
 
     async def main() -> None:
         async with served(certificates, echo) as server:
-            opening = h3.open_client(
-                "127.0.0.1",
-                server.address[1],
-                ca_file=certificates.authority,
-                server_name="localhost",
-            )
-            async with await within(opening) as client:
+            async with await opened(certificates, server) as client:
                 response = await within(client.request("POST", "/", body=b"some"))
                 connection = server.connections[0]
                 ending = asyncio.ensure_future(server.shut_down())
@@ -246,24 +240,20 @@ def test_shutdown_ends_requests_first(run: Run, certificates: Certificates) -> N
             await may_end.wait()
             await request.respond(200, {}, b"late")
 
-        async with served(certificates, handler) as server:
-            opening = h3.open_client(
-                "127.0.0.1",
-                server.address[1],
-                ca_file=certificates.authority,
-                server_name="localhost",
-            )
-            async with await within(opening) as client:
-                asking = asyncio.ensure_future(client.request("GET", "/"))
-                await within(begun.wait())
-                ending = asyncio.ensure_future(server.shut_down())
-                await wait_until(lambda: client.is_going_away)
-                with pytest.raises(h3.RequestRejected):
-                    await within(client.request("GET", "/"))
-                may_end.set()
-                response = await within(asking)
-                assert await within(response.read()) == b"late"
-                await within(ending)
+        async with (
+            served(certificates, handler) as server,
+            await opened(certificates, server) as client,
+        ):
+            asking = asyncio.ensure_future(client.request("GET", "/"))
+            await within(begun.wait())
+            ending = asyncio.ensure_future(server.shut_down())
+            await wait_until(lambda: client.is_going_away)
+            with pytest.raises(h3.RequestRejected):
+                await within(client.request("GET", "/"))
+            may_end.set()
+            response = await within(asking)
+            assert await within(response.read()) == b"late"
+            await within(ending)
 
     run(main())
 
@@ -272,20 +262,16 @@ def test_shutdown_takes_requests_of_clients_that_do_not_know_of_it(
     run: Run, certificates: Certificates
 ) -> None:
     async def main() -> None:
-        async with served(certificates, echo) as server:
-            opening = h3.open_client(
-                "127.0.0.1",
-                server.address[1],
-                ca_file=certificates.authority,
-                server_name="localhost",
+        async with (
+            served(certificates, echo) as server,
+            await opened(certificates, server) as client,
+        ):
+            await within((await client.request("GET", "/")).read())
+            # It is sent in the turn in which the server begins to end.
+            _, response = await within(
+                asyncio.gather(server.shut_down(), client.request("POST", "/", body=b"late"))
             )
-            async with await within(opening) as client:
-                await within((await client.request("GET", "/")).read())
-                # It is sent in the turn in which the server begins to end.
-                _, response = await within(
-                    asyncio.gather(server.shut_down(), client.request("POST", "/", body=b"late"))
-                )
-                assert await within(response.read()) == b"late"
+            assert await within(response.read()) == b"late"
 
     run(main())
 
@@ -299,18 +285,14 @@ def test_shutdown_waits_until_responses_have_arrived(run: Run, certificates: Cer
             responded.set()
 
         # The window takes all of it, the network does not at once.
-        async with served(certificates, handler, send_window_min=16 << 20) as server:
-            opening = h3.open_client(
-                "127.0.0.1",
-                server.address[1],
-                ca_file=certificates.authority,
-                server_name="localhost",
-            )
-            async with await within(opening) as client:
-                response = await within(client.request("GET", "/"))
-                await within(responded.wait())
-                _, got = await within(asyncio.gather(server.shut_down(), response.read()))
-                assert got == body
+        async with (
+            served(certificates, handler, send_window_min=16 << 20) as server,
+            await opened(certificates, server) as client,
+        ):
+            response = await within(client.request("GET", "/"))
+            await within(responded.wait())
+            _, got = await within(asyncio.gather(server.shut_down(), response.read()))
+            assert got == body
 
     run(main())
 
