@@ -38,6 +38,13 @@ COLOURS = {
     "ringloop-uring": "#d62728",
     "ringloop-epoll": "#ff9896",
     "ringloop-uring-busy": "#ff7f0e",
+    "peregrine": "#1f77b4",
+    "hypercorn": "#17becf",
+    "anycorn": "#9e9e9e",
+    "pywebtransport": "#bcbd22",
+    "ringloop-asgi": "#ff7f0e",
+    "ringloop-wt": "#d62728",
+    "ringloop-wt-asyncio": "#8c564b",
 }
 FLOOR_COLOUR = "#000000"
 ROW_HEIGHT_INCHES = 0.26
