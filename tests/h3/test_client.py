@@ -9,7 +9,7 @@ import pytest
 
 from ringloop import h3, quic
 from ringloop._native import h3 as native
-from tests.h3.support import both, echo
+from tests.h3.support import both, echo, served
 from tests.support import wait_until, within
 from tests.support.tcp import pattern
 
@@ -25,6 +25,25 @@ CANCELLED = 0x10C
 
 async def respond(request: h3.Request) -> None:
     await request.respond(200, {}, await request.read())
+
+
+def test_client_is_connected_elsewhere_than_its_origin_says(
+    run: Run, certificates: Certificates
+) -> None:
+    async def tell(request: h3.Request) -> None:
+        await request.respond(200, {}, (request.authority or "").encode())
+
+    async def main() -> None:
+        async with served(certificates, tell) as server:
+            target = ("127.0.0.1", server.address[1])
+            connecting = h3.connect("localhost", connect_to=target, ca_file=certificates.authority)
+            async with connecting as client:
+                response = await within(client.request("GET", "/"))
+                assert await response.read() == b"localhost"
+            with pytest.raises(TypeError, match=r"give \(host, port\)"):
+                await h3.open_client("localhost", connect_to=443)  # type: ignore[arg-type]
+
+    run(main())
 
 
 def test_header_joins_lines_and_ignores_case(run: Run, certificates: Certificates) -> None:

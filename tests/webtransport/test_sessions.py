@@ -35,7 +35,7 @@ def test_session_has_what_it_was_asked_for_with(run: Run, certificates: Certific
         await session.wait_closed()
 
     async def main() -> None:
-        asked = {
+        asked: dict[str, Any] = {
             "headers": {"Origin": "https://page.example", "X-One": "1"},
             "protocols": ["moq-16", "chat"],
         }
@@ -48,6 +48,61 @@ def test_session_has_what_it_was_asked_for_with(run: Run, certificates: Certific
             authority = session.authority
         assert seen[0] == ("/a?b=c", authority, "https://page.example", "chat")
         assert (b"x-one", b"1") in seen[1]
+
+    run(main())
+
+
+def test_session_is_connected_elsewhere_than_its_url_says(
+    run: Run, certificates: Certificates
+) -> None:
+    seen: list[str] = []
+
+    async def handler(session: Session) -> None:
+        seen.append(session.authority)
+
+    async def main() -> None:
+        async with served(certificates, handler) as server:
+            connecting = webtransport.connect(
+                "https://localhost/a",
+                connect_to=("127.0.0.1", server.address[1]),
+                local_address=("127.0.0.1", 0),
+                ca_file=certificates.authority,
+            )
+            async with connecting as session:
+                assert session.connection.remote_address == server.address
+                assert session.connection.endpoint.address[0] == "127.0.0.1"
+                await within(session.wait_closed())
+        assert seen == ["localhost"]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"connect_to": "localhost"}, r"give \(host, port\)"),
+        ({"connect_to": ("localhost",)}, r"give \(host, port\)"),
+        ({"ca_flie": "one"}, "Did you mean 'ca_file'"),
+    ],
+)
+def test_keyword_that_cannot_be_is_refused(run: Run, keywords: Any, said: str) -> None:
+    async def main() -> None:
+        with pytest.raises(TypeError, match=said):
+            async with webtransport.connect("https://localhost/", **keywords):
+                pass
+
+    run(main())
+
+
+def test_open_connection_takes_no_settings(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates, idle) as session:
+            for keywords in ({"server_name": "one"}, {"idle_timeout": 1.0}):
+                opening = webtransport.open_session(
+                    "https://localhost/", connection=session.connection, **keywords
+                )
+                with pytest.raises(TypeError, match=f"{next(iter(keywords))}: the connection is"):
+                    await within(opening)
 
     run(main())
 
@@ -89,7 +144,7 @@ def test_one_handler_takes_requests_and_sessions(run: Run, certificates: Certifi
 
     async def main() -> None:
         async with served_h3(certificates, handler, webtransport=True) as server:
-            client = {"ca_file": certificates.authority, "server_name": "localhost"}
+            client: dict[str, Any] = {"ca_file": certificates.authority, "server_name": "localhost"}
             port = server.address[1]
             async with h3.connect("127.0.0.1", port, **client) as plain:
                 response = await within(plain.request("GET", "/"))
@@ -158,8 +213,11 @@ def test_plain_request_is_not_accepted(run: Run, certificates: Certificates) -> 
 
     async def main() -> None:
         async with served_h3(certificates, handler, webtransport=True) as server:
-            client = {"ca_file": certificates.authority, "server_name": "localhost"}
-            async with h3.connect("127.0.0.1", server.address[1], **client) as plain:
+            port = server.address[1]
+            ca_file = certificates.authority
+            async with h3.connect(
+                "127.0.0.1", port, ca_file=ca_file, server_name="localhost"
+            ) as plain:
                 response = await within(plain.request("GET", "/"))
                 assert response.status == 204
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ringloop._native import h3 as _h3
@@ -16,7 +17,8 @@ from ringloop.quic.keywords import ConnectKeywords
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from ringloop.h3._body import Body
     from ringloop.h3._exchange import Fields
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ringloop.quic._endpoint import Endpoint
     from ringloop.quic.keywords import Address
 
-__all__ = ["Client", "authority_of", "connect", "head", "open_client", "opened"]
+__all__ = ["Client", "authority_of", "connect", "head", "open_client", "opened", "target_of"]
 
 _NO_ERROR = 0x100
 _REQUEST_CANCELLED = 0x10C
@@ -164,6 +166,7 @@ async def open_client(
     host: str,
     port: int = _HTTPS_PORT,
     *,
+    connect_to: tuple[str, int] | None = None,
     configuration: Any = None,
     server_name: str | None = None,
     endpoint: Endpoint | None = None,
@@ -172,15 +175,16 @@ async def open_client(
 ) -> Client:
     """Connect to a server of HTTP/3; the client is to be closed, best as a context manager.
 
-    As `ringloop.quic.open_connection`, with its keywords and errors; `alpn` is `["h3"]`.
+    As `ringloop.quic.open_connection`, with its keywords and errors; `alpn` is `["h3"]`. `connect_to`:
+    the host and port to connect to, where they are not `host` and `port`, which the requests and the
+    certificate still name.
     """
     refuse_unknown(open_client, keywords)
     return await opened(
-        host,
-        port,
+        *target_of(connect_to, host, port),
         origin=(server_name or host, port),
         configuration=configuration,
-        server_name=server_name,
+        server_name=server_name or host,
         endpoint=endpoint,
         local_address=local_address,
         keywords={**keywords},
@@ -222,8 +226,45 @@ def authority_of(host: str, port: int) -> str:
     return host if port == _HTTPS_PORT else f"{host}:{port}"
 
 
-@asynccontextmanager
-async def connect(host: str, port: int = _HTTPS_PORT, **keywords: Any) -> AsyncIterator[Client]:
+def target_of(connect_to: tuple[str, int] | None, host: str, port: int) -> tuple[str, int]:
+    """Return the host and port to connect to."""
+    if connect_to is None:
+        return host, port
+    match connect_to:
+        case (str(), int()):
+            return connect_to
+    raise TypeError(f"connect_to is {connect_to!r}: give (host, port)")
+
+
+@shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
+def connect(
+    host: str,
+    port: int = _HTTPS_PORT,
+    *,
+    connect_to: tuple[str, int] | None = None,
+    configuration: Any = None,
+    server_name: str | None = None,
+    endpoint: Endpoint | None = None,
+    local_address: Address | None = None,
+    **keywords: Unpack[ConnectKeywords],
+) -> AbstractAsyncContextManager[Client]:
     """Connect as `open_client` does, and close at the end of an `async with`."""
-    async with await open_client(host, port, **keywords) as client:
+    refuse_unknown(connect, keywords)
+    opening = partial(
+        open_client,
+        host,
+        port,
+        connect_to=connect_to,
+        configuration=configuration,
+        server_name=server_name,
+        endpoint=endpoint,
+        local_address=local_address,
+        **keywords,
+    )
+    return _until_left(opening)
+
+
+@asynccontextmanager
+async def _until_left(opening: Callable[[], Awaitable[Client]]) -> AsyncIterator[Client]:
+    async with await opening() as client:
         yield client

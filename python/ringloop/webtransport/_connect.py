@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from ringloop._native import quic as _quic
 from ringloop._native import webtransport as _webtransport
+from ringloop.h3._client import target_of
 from ringloop.h3._exchange import encoded
 from ringloop.h3._limits import SessionLimits
 from ringloop.quic._connect import begun
@@ -17,9 +18,11 @@ from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.errors import ConnectError
 from ringloop.quic.keywords import ConnectKeywords
 from ringloop.webtransport._session import Session
+from ringloop.webtransport._x509 import unmet_rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from ringloop.h3._exchange import Fields
     from ringloop.quic._connection import Connection
@@ -45,6 +48,7 @@ async def open_session(
     certificate_hashes: Collection[bytes] = (),
     limits: SessionLimits | None = None,
     connection: Connection | None = None,
+    connect_to: tuple[str, int] | None = None,
     configuration: Any = None,
     server_name: str | None = None,
     endpoint: Endpoint | None = None,
@@ -55,20 +59,35 @@ async def open_session(
 
     The session is to be closed, best as a context manager, which closes the connection too if it was
     made for the session; `connection=` is that of another session, which both share where the server
-    allows several. `protocols`: the sub-protocols that are offered, the favourite first;
-    `session.protocol` is what the server has chosen. `certificate_hashes`: SHA-256 hashes of
-    certificates, one of which the server has to show, as with a browser's `serverCertificateHashes`; no
-    authority is asked then. For the other keywords see `ringloop.quic.keywords`.
+    allows several. `headers`: fields of the request, such as `{"origin": "https://example.org"}`.
+    `protocols`: the sub-protocols that are offered, the favourite first; `session.protocol` is what
+    the server has chosen. `connect_to`: the host and port to connect to, where they are not the URL's,
+    which the request and the certificate still name.
 
-    Errors: `SessionRejected`; `ConnectError` where the server has no WebTransport, or no more of it;
-    those of `ringloop.quic.open_connection`.
+    `certificate_hashes`: SHA-256 hashes of certificates, one of which the server has to show; no
+    authority is asked then. By the rules of browsers' `serverCertificateHashes` it has a key of ECDSA
+    P-256, is valid for at most 14 days, and now. For the other keywords see `ringloop.quic.keywords`.
+
+    Errors: `SessionRejected`; `ConnectError` where the server has no WebTransport, or no more of it,
+    or shows another certificate; those of `ringloop.quic.open_connection`.
     """
     refuse_unknown(open_session, keywords)
     if isinstance(protocols, str):
         raise TypeError(f"protocols is {protocols!r}: give a list of them")
     host, port, authority, path = _parts(url)
     if connection is not None:
+        settings = {
+            "certificate_hashes": certificate_hashes,
+            "limits": limits,
+            "connect_to": connect_to,
+            "configuration": configuration,
+            "server_name": server_name,
+            "endpoint": endpoint,
+            "local_address": local_address,
+        }
+        _refuse_settings([*(name for name, value in settings.items() if value), *keywords])
         return await _opened(connection, authority, path, headers, protocols)
+    target = target_of(connect_to, host, port)
     hashes = _checked_hashes(certificate_hashes)
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
@@ -77,10 +96,9 @@ async def open_session(
     native = (limits or SessionLimits())._native()
     connection = await begun(
         partial(_drive, native),
-        host,
-        port,
+        *target,
         configuration=configuration,
-        server_name=server_name,
+        server_name=server_name or host,
         endpoint=endpoint,
         local_address=local_address,
         early_data=False,
@@ -98,11 +116,52 @@ async def open_session(
     return session
 
 
-@asynccontextmanager
-async def connect(url: str, **keywords: Any) -> AsyncIterator[Session]:
+@shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
+def connect(
+    url: str,
+    *,
+    headers: Fields = (),
+    protocols: Sequence[str] = (),
+    certificate_hashes: Collection[bytes] = (),
+    limits: SessionLimits | None = None,
+    connection: Connection | None = None,
+    connect_to: tuple[str, int] | None = None,
+    configuration: Any = None,
+    server_name: str | None = None,
+    endpoint: Endpoint | None = None,
+    local_address: Address | None = None,
+    **keywords: Unpack[ConnectKeywords],
+) -> AbstractAsyncContextManager[Session]:
     """Open a session as `open_session` does, and close it at the end of an `async with`."""
-    async with await open_session(url, **keywords) as session:
+    refuse_unknown(connect, keywords)
+    opening = partial(
+        open_session,
+        url,
+        headers=headers,
+        protocols=protocols,
+        certificate_hashes=certificate_hashes,
+        limits=limits,
+        connection=connection,
+        connect_to=connect_to,
+        configuration=configuration,
+        server_name=server_name,
+        endpoint=endpoint,
+        local_address=local_address,
+        **keywords,
+    )
+    return _until_left(opening)
+
+
+@asynccontextmanager
+async def _until_left(opening: Callable[[], Awaitable[Session]]) -> AsyncIterator[Session]:
+    async with await opening() as session:
         yield session
+
+
+def _refuse_settings(names: Collection[str]) -> None:
+    """Refuse what would be ignored."""
+    if names:
+        raise TypeError(f"{', '.join(names)}: the connection is open already")
 
 
 def _drive(limits: tuple[int, tuple[int, int, int] | None], connection: Connection) -> None:
@@ -173,8 +232,16 @@ def _is_hash(value: object) -> bool:
 
 def _check_certificate(connection: Connection, hashes: tuple[bytes, ...]) -> None:
     """Nothing was sent yet: the handshake has proved that the server has the certificate's key."""
-    shown = hashlib.sha256(connection.peer_certificate or b"").digest()
-    if hashes and shown not in hashes:
+    if not hashes:
+        return
+    certificate = connection.peer_certificate or b""
+    shown = hashlib.sha256(certificate).digest()
+    if shown not in hashes:
         raise ConnectError(
             "the server's certificate is none of certificate_hashes: its SHA-256 is " + shown.hex()
+        )
+    if (cause := unmet_rule(certificate)) is not None:
+        raise ConnectError(
+            f"the server's certificate is of certificate_hashes, but {cause}: it keeps not the rules"
+            " of serverCertificateHashes (certificate_for_browsers() makes one that does)"
         )
