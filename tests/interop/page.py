@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAGE = CHECKOUT / "docs" / "interop.md"
-PARTS = QUIC, HTTP3 = "QUIC", "HTTP/3"
+PARTS = QUIC, HTTP3, WEBTRANSPORT = "QUIC", "HTTP/3", "WebTransport"
 MARKS = {"pass": "yes", "fail": "**no**", "cannot": "–"}
 
 

@@ -25,6 +25,8 @@ HERE = Path(__file__).parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "target")
 # Versions that the matrix was made with; update them here.
 PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1", "hypercorn[h3]==0.18.0")
+# In an environment of their own: what is added here leaves the other one as it is.
+SESSION_PACKAGES = ("peregrine-server==1.2.0", "pywebtransport==0.21.1")
 NGTCP2_PACKAGES = ("ngtcp2-client", "ngtcp2-server")
 
 
@@ -86,18 +88,18 @@ OURS = {"rust": rust, "python": native, "python-aioquic": events}
 # --- from PyPI ------------------------------------------------------------------------------------
 
 
-def python_environment() -> Path:
+def python_environment(packages: tuple[str, ...] = PACKAGES, suffix: str = "") -> Path:
     """An environment with the packages that install here; a failing one does not affect the others."""
     python = newest_python()
     tag = run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).strip()
-    folder = CACHE / f"python-{tag}"
+    folder = CACHE / f"python-{tag}{suffix}"
     inner = folder / "bin" / "python"
     stamp = folder / "installed.json"
-    wanted = json.dumps(PACKAGES)
+    wanted = json.dumps(packages)
     if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         run([python, "-m", "venv", str(folder)])
-        for package in PACKAGES:
+        for package in packages:
             try:
                 run([str(inner), "-m", "pip", "install", "--quiet", package])
             except UnavailableError as reason:
@@ -121,15 +123,21 @@ def newest_python() -> str:
     return sys.executable
 
 
-def package(name: str) -> Program:
-    """A package of PyPI."""
-    folder = python_environment()
+def installed(folder: Path, name: str, module: str = "") -> tuple[str, str]:
+    """Return the interpreter of an environment that has this package, and the package's version."""
     reason = folder / f"{name}.reason"
     if reason.exists():
         raise UnavailableError(reason.read_text())
     python = str(folder / "bin" / "python")
-    script = f"import importlib.metadata, {name}; print(importlib.metadata.version({name!r}))"
-    version = run([python, "-c", script]).strip()
+    imports = f"import importlib.metadata, {module or name}"
+    return python, run(
+        [python, "-c", f"{imports}; print(importlib.metadata.version({name!r}))"]
+    ).strip()
+
+
+def package(name: str) -> Program:
+    """A package of PyPI."""
+    python, version = installed(python_environment(), name)
     command = (python, str(HERE / "programs" / "events_peer.py"), name)
     return Program(
         name,

@@ -1,4 +1,4 @@
-"""Run our HTTP/3 against the others: python -m tests.interop.http3 [--peers A,B] [--write]
+"""Our HTTP/3 and WebTransport with the others: python -m tests.interop.http3 [--peers A,B] [--write]
 
 Peers that cannot be installed are skipped with the reason; a run without any peer fails, and so does
 one with a failed case.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ringloop import quic
 from tests.interop import page
-from tests.interop.http3 import peers, table
-from tests.interop.http3.cases import CASES, Cell
+from tests.interop.http3 import table
+from tests.interop.http3.cases import Cell
 from tests.interop.http3.processes import Files, free_port
 from tests.interop.installing import UnavailableError
 
@@ -29,41 +29,54 @@ PAIRS_AT_A_TIME = 3
 
 def main() -> int:
     """Run what the command line asks for."""
+    known = list(dict.fromkeys(name for part in table.PARTS for name in part.peers))
     parser = argparse.ArgumentParser(
         prog="python -m tests.interop.http3",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--peers", default=",".join(peers.PEERS))
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--peers", default=",".join(known))
+    parser.add_argument("--cases", default="", help="all by default")
     parser.add_argument("--write", action="store_true", help=f"rewrite {page.PAGE.name}")
     options = parser.parse_args()
+    names = options.peers.replace(",", " ").split()
+    if unknown := set(names) - set(known):
+        parser.error(f"no such peers: {', '.join(unknown)}")
+    results = [run_part(part, names, options) for part in table.PARTS if part.peers.keys() & names]
+    return 0 if all(results) else 1
+
+
+def run_part(part: table.Part, names: list[str], options: argparse.Namespace) -> bool:
+    """Run one part with these peers; return whether all went well."""
     began = time.monotonic()
     there: list[Peer] = []
     absent: dict[str, str] = {}
-    for name in options.peers.replace(",", " ").split():
+    for name in part.peers:
+        if name not in names:
+            continue
         try:
-            there.append(peers.PEERS[name]())
+            there.append(part.peers[name]())
         except UnavailableError as reason:
             absent[name] = str(reason)
             print(f"skipped: {name}: {reason}")
-    cells = asyncio.run(run(there, options.cases.replace(",", " ").split()))
+    wanted = options.cases.replace(",", " ").split() or part.cases
+    cells = asyncio.run(run(part, there, [case for case in part.cases if case in wanted]))
     if options.write:
-        page.write(page.HTTP3, table.render(there, absent, cells))
-    failed = table.failures(cells)
+        page.write(part.title, table.render(part, there, absent, cells))
+    failed = table.failures(part, cells)
     print("\n".join(failed))
     passed = sum(cell.outcome == "pass" for pair in cells.values() for cell in pair.values())
     print(
-        f"HTTP/3 interop: {passed} passed, {len(failed)} failed, {len(absent)} programs skipped, "
-        f"{time.monotonic() - began:.0f} s"
+        f"{part.title} interop: {passed} passed, {len(failed)} failed, {len(absent)} programs"
+        f" skipped, {time.monotonic() - began:.0f} s"
     )
-    return 1 if failed or not passed else 0
+    return not failed and passed > 0
 
 
-async def run(there: list[Peer], cases: list[str]) -> table.Cells:
+async def run(part: table.Part, there: list[Peer], cases: list[str]) -> table.Cells:
     """Run every pair, several concurrently."""
     gate = asyncio.Semaphore(PAIRS_AT_A_TIME)
-    own = peers.ours()
+    own = part.ours()
     with tempfile.TemporaryDirectory(prefix="ringloop-http3-") as name:
         made = quic.make_certificate("localhost", "127.0.0.1", directory=name)
         files = Files(Path(name), str(made.ca_file), str(made.certificate), str(made.private_key))

@@ -1,4 +1,4 @@
-"""The cases tried with every pair. Called by: `__main__`, `page`, `peers`."""
+"""The cases tried with every pair. Called by: `__main__`, `table`, `peers`, `session_peers`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,24 @@ CASES = {
     "server-reset": "response reset by the server",
     # Last: it ends the server.
     "goaway": "GOAWAY, and the response that is under way",
+}
+
+# WebTransport; programs/session_contract.py has what the two ends do.
+SESSION_CASES = {
+    "session": "session; its path and query",
+    "reject": "session rejected with 404",
+    "protocol": "sub-protocol",
+    "bidi": "bidirectional stream of the client, 1 MiB both ways",
+    "uni": "unidirectional streams, 1 MiB both ways",
+    "server-bidi": "bidirectional stream of the server, 1 MiB both ways",
+    "parallel": "100 streams, 20 at a time",
+    "datagrams": "datagrams",
+    "reset": "code of a reset by the client",
+    "server-reset": "code of a reset by the server",
+    "stop": "code of STOP_SENDING by the client",
+    "server-stop": "code of STOP_SENDING by the server",
+    "close": "close of the client: code and reason",
+    "server-close": "close of the server: code and reason",
 }
 
 

@@ -155,6 +155,35 @@ def hypercorn() -> Peer:
     )
 
 
+class Peregrine(Peer):
+    """peregrine-server as a server of an application, with requests and sessions."""
+
+    @contextlib.asynccontextmanager
+    async def serving(self, files: Files, port: int) -> AsyncIterator[Started]:
+        """Serve on UDP, and TCP too."""
+        command = [*self.command, "--host", "127.0.0.1", "--port", str(port), "--http3"]
+        command += ["--tls-cert", files.certificate, "--tls-key", files.key]
+        command += ["--log-level", "error", "--python-path", str(PROGRAMS), "--no-lifespan"]
+        command += ["application:site"]
+        environment = {"PID": "0", "SIGNAL": "SIGTERM"}
+        async with started(command, environment, files.folder, port=port) as process:
+            yield process
+
+
+def peregrine() -> Peer:
+    """peregrine-server, from PyPI, as a server."""
+    folder = programs.python_environment(programs.SESSION_PACKAGES, "-sessions")
+    python, version = programs.installed(folder, "peregrine-server", "peregrine")
+    command = (python, "-m", "peregrine")
+    return Peregrine(
+        "peregrine-server",
+        command,
+        version,
+        roles=("server",),
+        cannot=CANNOT["peregrine-server"],
+    )
+
+
 PEERS: dict[str, Callable[[], Peer]] = {
     "aioquic": aioquic,
     "quic-go": quic_go,
@@ -163,6 +192,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "curl": curl,
     "nginx": nginx,
     "hypercorn": hypercorn,
+    "peregrine-server": peregrine,
 }
 
 _NO_INTERIM = "it has no interim responses"
@@ -205,6 +235,16 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
     "hypercorn": {
         ("server", "request-trailers"): "it does not tell its application",
         ("server", "trailers"): "it does not end a response with trailers",
+        ("server", "client-reset"): "it does not tell its application",
+        (
+            "server",
+            "server-reset",
+        ): "it neither ends nor resets the response of a failed application",
+        ("server", "goaway"): _NO_GOAWAY,
+    },
+    "peregrine-server": {
+        ("server", "trailers"): "it sends none",
+        ("server", "request-trailers"): "it does not tell its application",
         ("server", "client-reset"): "it does not tell its application",
         (
             "server",

@@ -1,11 +1,14 @@
-"""The tables of HTTP/3 in docs/interop.md. Called by: `__main__`."""
+"""The tables of HTTP/3 and of WebTransport in docs/interop.md. Called by: `__main__`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.interop.http3.cases import CASES, Cell
+from tests.interop import page
+from tests.interop.http3 import peers, session_peers
+from tests.interop.http3.cases import CASES, SESSION_CASES, Cell
 from tests.interop.page import MARKS, row
 
 if TYPE_CHECKING:
@@ -15,6 +18,52 @@ if TYPE_CHECKING:
 
 Cells = Mapping[tuple[str, str], Mapping[str, Cell]]
 
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the page: one protocol with its cases and participants."""
+
+    title: str
+    cases: Mapping[str, str]
+    peers: Mapping[str, Callable[[], Peer]]
+    ours: Callable[[], Peer]
+    head: str
+    found: str
+
+
+def render(part: Part, there: Sequence[Peer], absent: Mapping[str, str], cells: Cells) -> str:
+    """Write the part."""
+    pairs = [(peer.name, role) for peer in there for role in peer.roles]
+    lines = [part.head, row(["", *(" ".join(pair) for pair in pairs)])]
+    lines.append(row(["---"] * (len(pairs) + 1)))
+    for case, title in part.cases.items():
+        lines.append(row([title, *(MARKS[cells[pair][case].outcome] for pair in pairs)]))
+    lines += ["", f"### Why not in {part.title}", ""]
+    for pair in pairs:
+        reasons: dict[str, list[str]] = {}
+        for case, cell in cells[pair].items():
+            if cell.outcome == "cannot":
+                reasons.setdefault(cell.detail, []).append(part.cases[case])
+        for reason, titles in reasons.items():
+            lines.append(f"- {' '.join(pair)}, {'; '.join(titles)}: {reason}")
+    lines += failures(part, cells)
+    lines += [f"- {name}: not run: {reason}" for name, reason in absent.items()]
+    lines += [f"- {peer.name} is a {peer.roles[0]} only." for peer in there if len(peer.roles) == 1]
+    lines += ["", part.found, f"### Versions in {part.title}", ""]
+    lines += [f"- {peer.name} {peer.version}" for peer in there]
+    return "\n".join(lines) + "\n"
+
+
+def failures(part: Part, cells: Cells) -> list[str]:
+    """One line for each failed cell."""
+    return [
+        f"- **{' '.join(pair)}, {part.cases[case]}**: {' '.join(cell.detail.split())}"
+        for pair, results in cells.items()
+        for case, cell in results.items()
+        if cell.outcome == "fail"
+    ]
+
+
 HEAD = """`make interop-http3` runs `ringloop.h3` against other implementations, both ways, and writes
 this part with `WRITE=1`. Server and client are processes of their own; each case has its own
 connection, and the client compares what came. tests/interop/http3/programs/contract.py says what a
@@ -22,39 +71,6 @@ server answers.
 
 *server* and *client* say what the **other** implementation is.
 """
-
-
-def render(there: Sequence[Peer], absent: Mapping[str, str], cells: Cells) -> str:
-    """Write the part."""
-    pairs = [(peer.name, role) for peer in there for role in peer.roles]
-    lines = [HEAD, row(["", *(" ".join(pair) for pair in pairs)]), row(["---"] * (len(pairs) + 1))]
-    for case, title in CASES.items():
-        lines.append(row([title, *(MARKS[cells[pair][case].outcome] for pair in pairs)]))
-    lines += ["", "### Why not in HTTP/3", ""]
-    for pair in pairs:
-        reasons: dict[str, list[str]] = {}
-        for case, cell in cells[pair].items():
-            if cell.outcome == "cannot":
-                reasons.setdefault(cell.detail, []).append(CASES[case])
-        for reason, titles in reasons.items():
-            lines.append(f"- {' '.join(pair)}, {'; '.join(titles)}: {reason}")
-    lines += failures(cells)
-    lines += [f"- {name}: not run: {reason}" for name, reason in absent.items()]
-    lines += [f"- {peer.name} is a {peer.roles[0]} only." for peer in there if len(peer.roles) == 1]
-    lines += ["", FOUND, "### Versions in HTTP/3", ""]
-    lines += [f"- {peer.name} {peer.version}" for peer in there]
-    return "\n".join(lines) + "\n"
-
-
-def failures(cells: Cells) -> list[str]:
-    """One line for each failed cell."""
-    return [
-        f"- **{' '.join(pair)}, {CASES[case]}**: {' '.join(cell.detail.split())}"
-        for pair, results in cells.items()
-        for case, cell in results.items()
-        if cell.outcome == "fail"
-    ]
-
 
 FOUND = """### What was found on the way in HTTP/3
 
@@ -66,3 +82,25 @@ FOUND = """### What was found on the way in HTTP/3
 - hypercorn sends trailers only where `te: trailers` asks for them, and the stream never ends
   then; of a response whose application has failed it sends no more, and does not say so.
 """
+
+SESSIONS_HEAD = """`make interop-http3` runs `ringloop.webtransport` against others, both ways, and
+writes this part with `WRITE=1`. Server and client are processes of their own, and each case has its
+own session; tests/interop/http3/programs/session_contract.py says what they do.
+
+*server* and *client* say what the **other** implementation is.
+"""
+
+SESSIONS_FOUND = """### What was found on the way in WebTransport
+"""
+
+PARTS = (
+    Part(page.HTTP3, CASES, peers.PEERS, peers.ours, HEAD, FOUND),
+    Part(
+        page.WEBTRANSPORT,
+        SESSION_CASES,
+        session_peers.PEERS,
+        session_peers.ours,
+        SESSIONS_HEAD,
+        SESSIONS_FOUND,
+    ),
+)

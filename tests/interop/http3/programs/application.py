@@ -1,4 +1,5 @@
-"""The server's half of the contract as an ASGI application: for hypercorn, and behind nginx.
+"""The server's half of the contract as an ASGI application: for hypercorn, peregrine-server, and
+behind nginx.
 
 Environment: SIGNAL, a signal's name, and PID (a number, or a file with it): what `/goaway` signals.
 """
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import peregrine_sessions
 from contract import LINK, PIECE, SMALL, TRAILER, pattern
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -19,6 +21,8 @@ cancelled = 0
 
 async def site(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """Answer by the path."""
+    if scope["type"] == "webtransport":
+        await peregrine_sessions.serve(scope, receive, send)
     if scope["type"] != "http":
         return
     fields = dict(scope["headers"])

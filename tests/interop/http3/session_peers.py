@@ -1,0 +1,68 @@
+"""The participants of WebTransport: where they come from, and what each lacks.
+
+Owns: command lines and unsupported cases. Called by: `table`. A peer is a program of
+programs/session_contract.py, started as contract.py says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+from tests.interop import programs
+from tests.interop.http3 import peers
+from tests.interop.http3.cases import SESSION_CASES
+from tests.interop.http3.peers import PROGRAMS
+from tests.interop.http3.processes import Peer, Program
+from tests.interop.installing import CHECKOUT, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def ours() -> Peer:
+    """`ringloop.webtransport`, on the interpreter's own loop."""
+    run([sys.executable, "-c", "import ringloop.webtransport"], cwd=CHECKOUT)
+    command = (sys.executable, str(PROGRAMS / "ringloop_sessions.py"))
+    return Program("ringloop.webtransport", command)
+
+
+def peregrine() -> Peer:
+    """The server that the requests are served by, too."""
+    return dataclasses.replace(peers.peregrine(), cannot=CANNOT["peregrine-server"])
+
+
+def pywebtransport() -> Peer:
+    """pywebtransport, from PyPI."""
+    folder = programs.python_environment(programs.SESSION_PACKAGES, "-sessions")
+    return program("pywebtransport", *programs.installed(folder, "pywebtransport"))
+
+
+def program(name: str, python: str, version: str) -> Peer:
+    """A program in Python."""
+    command = (python, str(PROGRAMS / f"{name}_sessions.py"))
+    return Program(name, command, version, cannot=CANNOT.get(name, {}))
+
+
+PEERS: dict[str, Callable[[], Peer]] = {
+    "peregrine-server": peregrine,
+    "pywebtransport": pywebtransport,
+}
+
+# What a peer lacks, by its role and the case.
+CANNOT: dict[str, dict[tuple[str, str], str]] = {
+    "peregrine-server": {
+        **{
+            ("server", case): "its application neither sends nor sees codes of streams"
+            for case in ("reset", "server-reset", "stop", "server-stop")
+        },
+        ("server", "close"): "it does not read the code and reason, and tells its application 0",
+        ("server", "server-close"): "it ends the session's stream without its code and reason",
+    },
+    "pywebtransport": {
+        (role, case): "it speaks draft 15 and later alone, which require RESET_STREAM_AT"
+        for role in ("server", "client")
+        for case in SESSION_CASES
+    },
+}
