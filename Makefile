@@ -126,7 +126,7 @@ interop: venv ## our QUIC with aioquic, qh3, aiopquic, quic-go and ngtcp2, both 
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m tests.interop $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
 
-# AIOPQUIC_SOURCES: a checkout of aiopquic, whose own tests run then, too.
+# AIOPQUIC_SOURCES: the sources of aiopquic 0.6.1, whose own tests run then, too.
 .PHONY: quic-shims
 quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic, by an import shim; programs on aioquic and on ours
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \

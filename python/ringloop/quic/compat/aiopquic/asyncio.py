@@ -61,7 +61,7 @@ async def connect(
 ) -> AsyncGenerator[shaped.QuicConnectionProtocol, None]:
     """Connect to a server; on leaving the protocol is closed.
 
-    The server is verified where the configuration names an authority or `verify_mode`.
+    The server is verified, unless the configuration's `verify_mode` is `ssl.CERT_NONE`.
 
     Errors: `ConnectionError` where the handshake fails; `OSError` of name resolution and of the
     socket.

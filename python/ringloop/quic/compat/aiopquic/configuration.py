@@ -1,7 +1,7 @@
 """aiopquic's configuration: its defaults and names.
 
-Owns: what differs from `ringloop.quic.configuration`. Called by: programs, `connection`. Never does:
-leave a client unverified that names an authority, or `verify_mode`.
+Owns: what differs from `ringloop.quic.configuration`. Called by: programs, `connection`,
+`webtransport`. Never does: leave a server unverified, unless `verify_mode` says so.
 """
 
 from __future__ import annotations
@@ -45,8 +45,3 @@ class QuicConfiguration(configuration.QuicConfiguration):
     def __post_init__(self) -> None:
         if self.qlog_dir is not None and self.quic_logger is None:
             self.quic_logger = QuicFileLogger(self.qlog_dir)
-
-    def _verifies(self) -> bool:
-        if self.verify_mode is None:
-            return any((self.cafile, self.capath, self.cadata))
-        return super()._verifies()

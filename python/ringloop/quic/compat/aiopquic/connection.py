@@ -150,10 +150,12 @@ class QuicConnection(connection.QuicConnection):
 
         Errors: BufferError where `stream_ring_cap` bytes would be queued past the send window, or
         `tx_max_queued_bytes` of all streams are: `get_tx_data_drain_event` tells when to write
-        again.
+        again. ValueError where `data` alone is longer than `stream_ring_cap`.
         """
         if self._is_closed:
             return
+        if len(data) > self._configuration.stream_ring_cap:
+            raise ValueError(f"{len(data)} bytes are more than stream_ring_cap takes at a time")
         queued = self.get_send_buffer_size(stream_id)
         if queued and queued + len(data) > self._configuration.stream_ring_cap:
             self.set_tx_data_drain_pending(stream_id)
