@@ -27,6 +27,9 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "target")
 PACKAGES = ("aioquic==1.7.2", "qh3==2.1.0", "aiopquic==0.6.1", "hypercorn[h3]==0.18.0")
 # In an environment of their own: what is added here leaves the other one as it is.
 SESSION_PACKAGES = ("peregrine-server==1.2.0", "pywebtransport==0.21.1")
+# It has wheels for these versions alone.
+QUINN_PACKAGES = ("web-transport-quinn==0.1.0", "cryptography==50.0.2")
+QUINN_PYTHONS = ("3.13", "3.12")
 NGTCP2_PACKAGES = ("ngtcp2-client", "ngtcp2-server")
 
 
@@ -88,9 +91,13 @@ OURS = {"rust": rust, "python": native, "python-aioquic": events}
 # --- from PyPI ------------------------------------------------------------------------------------
 
 
-def python_environment(packages: tuple[str, ...] = PACKAGES, suffix: str = "") -> Path:
+def python_environment(
+    packages: tuple[str, ...] = PACKAGES,
+    suffix: str = "",
+    versions: tuple[str, ...] = ("3.14", "3.13", "3.12", "3.15"),
+) -> Path:
     """An environment with the packages that install here; a failing one does not affect the others."""
-    python = newest_python()
+    python = newest_python(versions)
     tag = run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).strip()
     folder = CACHE / f"python-{tag}{suffix}"
     inner = folder / "bin" / "python"
@@ -113,11 +120,11 @@ def name_of(package: str) -> str:
     return re.split(r"[=\[]", package)[0]
 
 
-def newest_python() -> str:
-    """The interpreter for the peers: aiopquic needs 3.12 or newer."""
+def newest_python(versions: tuple[str, ...]) -> str:
+    """The interpreter for the peers, the first that is there: aiopquic needs 3.12 or newer."""
     lines = run([str(CHECKOUT / "tools" / "pythons")]).split("\n")
     known = dict(line.split(" ", 1) for line in lines if line)
-    for version in ("3.14", "3.13", "3.12", "3.15"):
+    for version in versions:
         if version in known:
             return known[version]
     return sys.executable

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import h3, quic, webtransport
+from ringloop._native import h3 as _h3
 from ringloop.webtransport import Session, SessionClosed, SessionRejected
 from tests.h3.support import served as served_h3
 from tests.support import LoopLog, wait_until, within
@@ -386,6 +387,43 @@ def test_client_that_vanishes_ends_sessions(run: Run, certificates: Certificates
             with pytest.raises(quic.ConnectionClosed):
                 await session.wait_closed()
             await session._close_connection()
+
+    run(main())
+
+
+def test_connection_is_closed_once_the_peer_has_ended_the_session(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_at_close: list[int] = []
+    close = quic.Connection.close
+
+    def counted(connection: quic.Connection, *arguments: Any) -> None:
+        if connection.is_client:
+            open_at_close.append(_h3.request_count(connection))
+        close(connection, *arguments)
+
+    monkeypatch.setattr(quic.Connection, "close", counted)
+    monkeypatch.setattr("ringloop.webtransport._session._END_SECONDS", 3600)
+
+    async def main() -> None:
+        async with served(certificates, idle) as server, await opened(certificates, server):
+            pass
+        assert open_at_close == [0]
+
+    run(main())
+
+
+def test_peer_that_does_not_end_a_session_does_not_keep_its_connection(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_h3, "request_count", lambda _: 1)
+    monkeypatch.setattr("ringloop.webtransport._session._END_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with served(certificates, idle) as server:
+            session = await opened(certificates, server)
+            await within(session.__aexit__(None, None, None))
+            assert session.connection.is_closed
 
     run(main())
 

@@ -6,8 +6,11 @@ is asked for is there.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from ringloop._native import h3 as _h3
 from ringloop._native import webtransport as _webtransport
 from ringloop.quic._endpoint import _is_all
 from ringloop.quic._stream import Stream
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Close", "Session"]
 
 _UNKNOWN_STATUS = 0
+# How long a peer may take to end its side of a closed session before the connection is closed.
+_END_SECONDS = 0.25
 
 
 class Close(NamedTuple):
@@ -206,9 +211,19 @@ class Session(_webtransport.Session):
             raise self._error() from error
 
     async def _close_connection(self) -> None:
-        """Close the connection, which was made for the session; that is told first."""
-        self.connection.close(0x100)
-        await self.connection.endpoint._after_close(self.connection)
+        """Close the connection, which was made for the session, once the peer has ended it, too.
+
+        Peers on quinn drop at a close of the connection what they have not read, code and reason of
+        the session with it.
+        """
+        try:
+            with suppress(ConnectionError, TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    while _h3.request_count(self.connection):
+                        await self.connection.ping()
+        finally:
+            self.connection.close(0x100)
+            await self.connection.endpoint._after_close(self.connection)
 
     def __repr__(self) -> str:
         state = " closed" if self.is_closed else " draining" if self.is_draining else ""

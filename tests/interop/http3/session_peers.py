@@ -39,15 +39,23 @@ def pywebtransport() -> Peer:
     return program("pywebtransport", *programs.installed(folder, "pywebtransport"))
 
 
+def web_transport_quinn() -> Peer:
+    """web-transport-quinn, by its binding from PyPI."""
+    folder = programs.python_environment(programs.QUINN_PACKAGES, "-quinn", programs.QUINN_PYTHONS)
+    name = "web-transport-quinn"
+    return program(name, *programs.installed(folder, name, "web_transport"))
+
+
 def program(name: str, python: str, version: str) -> Peer:
     """A program in Python."""
-    command = (python, str(PROGRAMS / f"{name}_sessions.py"))
+    command = (python, str(PROGRAMS / f"{name.replace('-', '_')}_sessions.py"))
     return Program(name, command, version, cannot=CANNOT.get(name, {}))
 
 
 PEERS: dict[str, Callable[[], Peer]] = {
     "peregrine-server": peregrine,
     "pywebtransport": pywebtransport,
+    "web-transport-quinn": web_transport_quinn,
 }
 
 # What a peer lacks, by its role and the case.
@@ -64,5 +72,10 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
         (role, case): "it speaks draft 15 and later alone, which require RESET_STREAM_AT"
         for role in ("server", "client")
         for case in SESSION_CASES
+    },
+    "web-transport-quinn": {
+        ("server", "reject"): "0.11 closes the connection before its answer is sent",
+        ("server", "protocol"): "its binding has none",
+        ("client", "protocol"): "its binding has none",
     },
 }
