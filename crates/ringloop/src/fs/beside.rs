@@ -17,10 +17,8 @@ pub(super) async fn beside<T: Send + 'static>(
 
 /// Copies a file's contents and permissions; returns the byte count. Overwrites an existing file.
 ///
-/// The kernel copies (`copy_file_range`, or splicing where that is refused), and shares blocks where
-/// the file system supports it.
-///
-/// Source: `std::fs::copy`; `copy_file_range(2)`.
+/// The kernel copies (`copy_file_range`, or splicing where that is refused), and shares blocks
+/// where the file system supports it. See `std::fs::copy`; `copy_file_range(2)`.
 ///
 /// # Errors
 /// Those of open(2), read(2) and write(2); [`io::ErrorKind::InvalidInput`] where `from` is no
@@ -33,9 +31,8 @@ pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u6
     beside(move || std::fs::copy(from, to)).await
 }
 
-/// The absolute path, without symbolic links, `.` and `..`.
-///
-/// Source: `std::fs::canonicalize`; realpath(3).
+/// The absolute path, without symbolic links, `.` and `..`. See `std::fs::canonicalize`;
+/// realpath(3).
 ///
 /// # Errors
 /// Those of realpath(3), such as [`io::ErrorKind::NotFound`].
@@ -47,9 +44,7 @@ pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     beside(move || std::fs::canonicalize(path)).await
 }
 
-/// The target of a symbolic link.
-///
-/// Source: `std::fs::read_link`; readlink(2).
+/// The target of a symbolic link. See `std::fs::read_link`; readlink(2).
 ///
 /// # Errors
 /// Those of readlink(2); [`io::ErrorKind::InvalidInput`] where `path` is no symbolic link.
@@ -61,12 +56,8 @@ pub async fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     beside(move || std::fs::read_link(path)).await
 }
 
-/// Sets the permissions of a file or directory; follows a symbolic link.
-///
-/// Source: `std::fs::set_permissions`; chmod(2).
-///
-/// # Errors
-/// Those of chmod(2).
+/// Sets the permissions of a file or directory; follows a symbolic link. See
+/// `std::fs::set_permissions`; chmod(2).
 ///
 /// # Cancel safety
 /// It continues to its end.
@@ -76,9 +67,8 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
 }
 
 /// Removes a directory with its contents. Removes symbolic links, not their targets, even if one
-/// replaces a directory meanwhile.
-///
-/// Source: `std::fs::remove_dir_all`; openat(2) with `O_NOFOLLOW`, unlinkat(2).
+/// replaces a directory meanwhile. See `std::fs::remove_dir_all`; openat(2) with `O_NOFOLLOW`,
+/// unlinkat(2).
 ///
 /// # Errors
 /// Those of opening, reading and removing what is in it; some of it may be gone then.

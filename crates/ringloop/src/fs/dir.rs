@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Lists a directory.
+/// Lists a directory. See `std::fs::read_dir`; getdents64(2), on a pool thread.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -26,11 +26,6 @@ use std::task::{Context, Poll, ready};
 /// }
 /// # Ok(()) }
 /// ```
-///
-/// Source: `std::fs::read_dir`; getdents64(2), on a pool thread.
-///
-/// # Errors
-/// Those of opendir(3).
 pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref().to_owned();
     let directory = beside(move || std::fs::read_dir(path)).await?;

@@ -108,9 +108,8 @@ impl File {
 
     /// Reads up to the capacity of `buf`, at the file's position; 0 is the end.
     ///
-    /// As [`File::read_at`] on the ring; on epoll always a pool thread's.
-    ///
-    /// Source: read(2); the ring's `READ`, Linux 5.6.
+    /// As [`File::read_at`] on the ring; on epoll always a pool thread's. See read(2); the ring's
+    /// `READ`, Linux 5.6.
     ///
     /// # Cancel safety
     /// Bytes read by then are lost with the buffer, and the position has moved.
@@ -123,10 +122,9 @@ impl File {
 
     /// As [`File::read`], at `offset` from the file's start. The position stays.
     ///
-    /// Cached reads from `limits::BULK_READ_BYTES` on are made at once. On epoll a pool thread reads
-    /// uncached data, and more than `limits::CACHED_READ_BYTES`.
-    ///
-    /// Source: preadv2(2); the ring's `READ`, Linux 5.6.
+    /// Cached reads from `limits::BULK_READ_BYTES` on are made at once. On epoll a pool thread
+    /// reads uncached data, and more than `limits::CACHED_READ_BYTES`. See preadv2(2); the ring's
+    /// `READ`, Linux 5.6.
     ///
     /// # Errors
     /// Those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
@@ -189,9 +187,8 @@ impl File {
 
     /// Reads at `offset` into several buffers in order, each up to its capacity; returns the total count.
     ///
-    /// At most [`crate::limits::FILE_VECTOR_MAX`] buffers are filled.
-    ///
-    /// Source: preadv2(2); the ring's `READV`, Linux 5.1.
+    /// At most [`crate::limits::FILE_VECTOR_MAX`] buffers are filled. See preadv2(2); the ring's
+    /// `READV`, Linux 5.1.
     ///
     /// # Errors
     /// Those of preadv(2), `ESPIPE` for a pipe, socket or terminal among them.
@@ -216,9 +213,7 @@ impl File {
     /// returns the count.
     ///
     /// A terminal or another blocking device takes a pool thread and a duplicate of the descriptor
-    /// meanwhile.
-    ///
-    /// Source: write(2); the ring's `WRITE`, Linux 5.6.
+    /// meanwhile. See write(2); the ring's `WRITE`, Linux 5.6.
     ///
     /// # Cancel safety
     /// The bytes may be written or not.
@@ -254,9 +249,8 @@ impl File {
         }
     }
 
-    /// Writes some of `bytes` at `offset` from the file's start; returns the count. The position stays.
-    ///
-    /// Source: pwritev2(2); the ring's `WRITE`, Linux 5.6.
+    /// Writes some of `bytes` at `offset` from the file's start; returns the count. The position
+    /// stays. See pwritev2(2); the ring's `WRITE`, Linux 5.6.
     ///
     /// # Errors
     /// Those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
@@ -331,9 +325,8 @@ impl File {
 
     /// Writes several buffers as one at `offset`; returns the total count.
     ///
-    /// At most [`crate::limits::FILE_VECTOR_MAX`] buffers are written.
-    ///
-    /// Source: pwritev2(2); the ring's `WRITEV`, Linux 5.1.
+    /// At most [`crate::limits::FILE_VECTOR_MAX`] buffers are written. See pwritev2(2); the ring's
+    /// `WRITEV`, Linux 5.1.
     ///
     /// # Errors
     /// Those of pwritev(2), `ESPIPE` for a pipe, socket or terminal among them.
@@ -371,9 +364,8 @@ impl File {
         (result, bufs.collect())
     }
 
-    /// Flushes data and metadata to the disk. Does not wait for writes in flight.
-    ///
-    /// Source: fsync(2); the ring's `FSYNC`, Linux 5.1.
+    /// Flushes data and metadata to the disk. Does not wait for writes in flight. See fsync(2); the
+    /// ring's `FSYNC`, Linux 5.1.
     pub async fn sync_all(&self) -> io::Result<()> {
         self.sync(false).await
     }
@@ -390,21 +382,14 @@ impl File {
         Op::new(Fsync { fd, data_only }).await
     }
 
-    /// Queries the metadata.
-    ///
-    /// Source: statx(2); the ring's `STATX`, Linux 5.6.
-    ///
-    /// # Errors
-    /// Those of fstat(2).
+    /// Queries the metadata. See statx(2); the ring's `STATX`, Linux 5.6.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let itself = CString::default();
         let statx = Statx::new(self.on_loop(), itself, libc::AT_EMPTY_PATH);
         Op::new(statx).await.map(Metadata::from)
     }
 
-    /// Sets the file's permissions.
-    ///
-    /// Source: fchmod(2).
+    /// Sets the file's permissions. See fchmod(2).
     ///
     /// # Errors
     /// Those of fchmod(2), and `EMFILE`: a pool thread does it on a descriptor of its own.
@@ -416,9 +401,8 @@ impl File {
         beside(move || own.set_permissions(permissions)).await
     }
 
-    /// A duplicate of the descriptor for `std`, which shares the position.
-    ///
-    /// Source: fcntl(2), `F_DUPFD_CLOEXEC`.
+    /// A duplicate of the descriptor for `std`, which shares the position. See fcntl(2),
+    /// `F_DUPFD_CLOEXEC`.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -427,9 +411,8 @@ impl File {
         Ok(fd.into())
     }
 
-    /// Truncates the file, or extends it with zeros, to `len` bytes.
-    ///
-    /// Source: ftruncate(2); the ring's `FTRUNCATE`, Linux 6.9.
+    /// Truncates the file, or extends it with zeros, to `len` bytes. See ftruncate(2); the ring's
+    /// `FTRUNCATE`, Linux 6.9.
     ///
     /// # Cancel safety
     /// It may have happened or not.
@@ -438,9 +421,8 @@ impl File {
         Op::new(Truncate { fd, len }).await
     }
 
-    /// Reserves space for `len` bytes at `offset`; extends a shorter file.
-    ///
-    /// Source: fallocate(2); the ring's `FALLOCATE`, Linux 5.6.
+    /// Reserves space for `len` bytes at `offset`; extends a shorter file. See fallocate(2); the
+    /// ring's `FALLOCATE`, Linux 5.6.
     ///
     /// # Cancel safety
     /// It may have happened or not.
@@ -449,9 +431,8 @@ impl File {
         Op::new(Allocate { fd, mode: 0, offset, len }).await
     }
 
-    /// Closes the file and returns a delayed write error. Dropping the file closes it too.
-    ///
-    /// Source: close(2); the ring's `CLOSE`, Linux 5.6.
+    /// Closes the file and returns a delayed write error. Dropping the file closes it too. See
+    /// close(2); the ring's `CLOSE`, Linux 5.6.
     ///
     /// # Errors
     /// Those of close(2); the file is closed in any case.

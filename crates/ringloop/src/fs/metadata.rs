@@ -160,11 +160,6 @@ impl Metadata {
     pub fn created(&self) -> Option<SystemTime> {
         (self.0.stx_mask & libc::STATX_BTIME != 0).then(|| time(&self.0.stx_btime))
     }
-
-    /// The kernel's struct.
-    pub fn as_statx(&self) -> &libc::statx {
-        &self.0
-    }
 }
 
 /// The nanoseconds are added to the seconds, also before 1970.

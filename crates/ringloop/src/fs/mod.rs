@@ -18,20 +18,7 @@
 //! | many small operations, `O_DIRECT`, many bytes through one buffer | [`RegisteredFile`] with [`RegisteredBuf`]s |
 //! | file to socket or pipe | [`splice`] by way of a [`Pipe`] |
 //!
-//! # Ownership and cancel safety
-//!
-//! | operation | owns while it runs | if dropped before its end |
-//! |---|---|---|
-//! | read, `read_at`, vectored | the buffers | the bytes are lost with the buffer; [`File::read`] may have moved the position |
-//! | write, `write_at`, vectored | the buffers | they may be written or not |
-//! | `read_exact_at`, `write_all_at`, [`read`], [`write()`], [`create_dir_all`] | as above | some of it was done |
-//! | [`copy`], [`remove_dir_all`], [`set_permissions`] | the names | it continues to its end |
-//! | [`ReadDir::next`] | the directory | cancel safe |
-//! | open | the name | an opened file is closed; a created one exists |
-//! | metadata | the result | cancel safe |
-//! | rename, remove, create, links, `set_len`, `allocate` | the names | it may have happened or not |
-//! | sync | nothing | it may continue |
-//! | splice, tee | nothing | moved bytes are in the pipe |
+//! The kernel's errors are those of the system call that a function names.
 //!
 //! A dropped file is closed once no pool thread uses its descriptor.
 

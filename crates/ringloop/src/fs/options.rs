@@ -97,9 +97,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a file, close-on-exec.
-    ///
-    /// Source: openat(2); the ring's `OPENAT`, Linux 5.6.
+    /// Opens a file, close-on-exec. See openat(2); the ring's `OPENAT`, Linux 5.6.
     ///
     /// # Errors
     /// Those of open(2); `EINVAL` for options that make no sense together.

@@ -7,12 +7,8 @@ use crate::sys::path::HERE;
 use std::io;
 use std::path::Path;
 
-/// Queries the metadata of a file; follows symbolic links.
-///
-/// Source: statx(2); the ring's `STATX`, Linux 5.6.
-///
-/// # Errors
-/// Those of stat(2).
+/// Queries the metadata of a file; follows symbolic links. See statx(2); the ring's `STATX`, Linux
+/// 5.6.
 pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     let statx = Statx::new(HERE, name(path.as_ref())?, 0);
     Op::new(statx).await.map(Metadata::from)
@@ -28,8 +24,6 @@ pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
 
 /// Whether the file exists; follows symbolic links.
 ///
-/// Source: as [`metadata`].
-///
 /// # Errors
 /// Those of stat(2) but [`io::ErrorKind::NotFound`], such as a directory that may not be searched.
 pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
@@ -40,12 +34,8 @@ pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     }
 }
 
-/// Renames a file or a directory; a file of the new name is replaced.
-///
-/// Source: renameat2(2); the ring's `RENAMEAT`, Linux 5.11.
-///
-/// # Errors
-/// Those of rename(2).
+/// Renames a file or a directory; a file of the new name is replaced. See renameat2(2); the ring's
+/// `RENAMEAT`, Linux 5.11.
 ///
 /// # Cancel safety
 /// It may have happened or not.
@@ -55,12 +45,7 @@ pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<
     Op::new(rename).await
 }
 
-/// Removes a file.
-///
-/// Source: unlinkat(2); the ring's `UNLINKAT`, Linux 5.11.
-///
-/// # Errors
-/// Those of unlink(2).
+/// Removes a file. See unlinkat(2); the ring's `UNLINKAT`, Linux 5.11.
 ///
 /// # Cancel safety
 /// It may have happened or not.
@@ -81,12 +66,7 @@ async fn unlink(path: &Path, flags: i32) -> io::Result<()> {
     Op::new(unlink).await
 }
 
-/// Creates a directory.
-///
-/// Source: mkdirat(2); the ring's `MKDIRAT`, Linux 5.15.
-///
-/// # Errors
-/// Those of mkdir(2).
+/// Creates a directory. See mkdirat(2); the ring's `MKDIRAT`, Linux 5.15.
 ///
 /// # Cancel safety
 /// It may have happened or not.
@@ -132,12 +112,8 @@ async fn is_dir(path: &Path) -> bool {
     metadata(path).await.is_ok_and(|found| found.is_dir())
 }
 
-/// Creates a symbolic link at `link` to `target`.
-///
-/// Source: symlinkat(2); the ring's `SYMLINKAT`, Linux 5.15.
-///
-/// # Errors
-/// Those of symlink(2).
+/// Creates a symbolic link at `link` to `target`. See symlinkat(2); the ring's `SYMLINKAT`, Linux
+/// 5.15.
 ///
 /// # Cancel safety
 /// It may have happened or not.
@@ -146,12 +122,7 @@ pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Re
     Op::new(symlink).await
 }
 
-/// Creates the hard link `link` to `original`.
-///
-/// Source: linkat(2); the ring's `LINKAT`, Linux 5.15.
-///
-/// # Errors
-/// Those of link(2).
+/// Creates the hard link `link` to `original`. See linkat(2); the ring's `LINKAT`, Linux 5.15.
 ///
 /// # Cancel safety
 /// It may have happened or not.

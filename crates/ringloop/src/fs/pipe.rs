@@ -16,9 +16,8 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Creates a pipe for `capacity` bytes, or as many as the system allows.
-    ///
-    /// Source: pipe2(2), fcntl(2) `F_SETPIPE_SZ`.
+    /// Creates a pipe for `capacity` bytes, or as many as the system allows. See pipe2(2), fcntl(2)
+    /// `F_SETPIPE_SZ`.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.
@@ -50,10 +49,8 @@ impl Pipe {
 /// end of the input. An offset of `None` is the descriptor's position, the only choice for pipes and
 /// sockets.
 ///
-/// Waits for bytes and for room. Sockets and pipes should be non-blocking, as this crate's are: on the
-/// ring a blocking one occupies a kernel thread.
-///
-/// Source: splice(2); the ring's `SPLICE`, Linux 5.7.
+/// Waits for bytes and for room. Sockets and pipes should be non-blocking, as this crate's are: on
+/// the ring a blocking one occupies a kernel thread. See splice(2); the ring's `SPLICE`, Linux 5.7.
 ///
 /// # Cancel safety
 /// Bytes moved by then stay at the output.
@@ -76,9 +73,7 @@ pub async fn splice(
 }
 
 /// Duplicates at most `len` bytes of one pipe into another; returns the count, 0 at the end of the
-/// input. The bytes stay in the first.
-///
-/// Source: tee(2); the ring's `TEE`, Linux 5.8.
+/// input. The bytes stay in the first. See tee(2); the ring's `TEE`, Linux 5.8.
 ///
 /// # Cancel safety
 /// Bytes duplicated by then are in both.

@@ -16,12 +16,11 @@ impl RegisteredBuf {
     /// table has room (`limits::REGISTERED_BUFFERS`) and more memory may be locked. It is aligned to a
     /// page, as `O_DIRECT` requires.
     ///
-    /// At most 4 GiB less a byte. The memory is zeroed, and its pages are looked up, about 0.1 µs each.
+    /// At most 4 GiB less a byte. The memory is zeroed, and its pages are looked up, about 0.1 µs
+    /// each. See `io_uring_register(2)`, `IORING_REGISTER_BUFFERS_UPDATE`, Linux 5.13.
     ///
     /// # Panics
     /// Outside of a runtime.
-    ///
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_BUFFERS_UPDATE`, Linux 5.13.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut buf = Self::unregistered(capacity);
@@ -57,12 +56,11 @@ pub struct RegisteredFile {
 
 impl RegisteredFile {
     /// Registers `file` with the ring of the current loop. Without a ring, or room in its table
-    /// (`limits::REGISTERED_FILES`), it works unregistered.
+    /// (`limits::REGISTERED_FILES`), it works unregistered. See `io_uring_register(2)`,
+    /// `IORING_REGISTER_FILES_UPDATE2`, Linux 5.13.
     ///
     /// # Panics
     /// Outside of a runtime.
-    ///
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES_UPDATE2`, Linux 5.13.
     #[track_caller]
     pub fn new(file: File) -> Self {
         let fd = file.on_loop();
@@ -81,9 +79,8 @@ impl RegisteredFile {
         &self.file
     }
 
-    /// Reads up to the capacity of `buf`, at the file's position; 0 is the end.
-    ///
-    /// Source: read(2); the ring's `READ_FIXED`, Linux 5.1.
+    /// Reads up to the capacity of `buf`, at the file's position; 0 is the end. See read(2); the
+    /// ring's `READ_FIXED`, Linux 5.1.
     ///
     /// # Cancel safety
     /// Bytes read by then are lost with the buffer, and the position has moved.
@@ -96,12 +93,7 @@ impl RegisteredFile {
 
     /// As [`RegisteredFile::read`], at `offset` from the file's start. The position stays.
     ///
-    /// As [`File::read_at`].
-    ///
-    /// Source: preadv2(2); the ring's `READ_FIXED`, Linux 5.1.
-    ///
-    /// # Errors
-    /// Those of pread(2).
+    /// As [`File::read_at`]. See preadv2(2); the ring's `READ_FIXED`, Linux 5.1.
     ///
     /// # Cancel safety
     /// The buffer is lost.
@@ -132,9 +124,8 @@ impl RegisteredFile {
     /// Writes some of the bytes of `buf` at the file's position, or at its end if it was opened to
     /// append; returns the count.
     ///
-    /// As [`File::write`]; a copy too, where it is a terminal or another device that blocks.
-    ///
-    /// Source: write(2); the ring's `WRITE_FIXED`, Linux 5.1.
+    /// As [`File::write`]; a copy too, where it is a terminal or another device that blocks. See
+    /// write(2); the ring's `WRITE_FIXED`, Linux 5.1.
     ///
     /// # Cancel safety
     /// The bytes may be written or not.
@@ -168,12 +159,7 @@ impl RegisteredFile {
     }
 
     /// Writes some of the bytes of `buf` at `offset` from the file's start; returns the count. The
-    /// position stays.
-    ///
-    /// Source: pwritev2(2); the ring's `WRITE_FIXED`, Linux 5.1.
-    ///
-    /// # Errors
-    /// Those of pwrite(2).
+    /// position stays. See pwritev2(2); the ring's `WRITE_FIXED`, Linux 5.1.
     ///
     /// # Cancel safety
     /// The bytes may be written or not.

@@ -20,9 +20,8 @@ use std::task::{Context, Poll, ready};
 ///
 /// At most `limits::UNTAKEN_CONNECTIONS_MAX` are queued here; then accepting stops, and further
 /// connections stay in the listener's backlog. Dropping it closes queued connections. Use it only
-/// for a listener that no other process or runtime accepts from: those would get none.
-///
-/// Source: accept(2), multishot since kernel 5.19.
+/// for a listener that no other process or runtime accepts from: those would get none. See
+/// accept(2), multishot since kernel 5.19.
 #[derive(Debug)]
 #[must_use = "nothing is accepted until next() is awaited"]
 pub struct Incoming<'a, S> {

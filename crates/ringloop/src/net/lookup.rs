@@ -6,9 +6,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Looks up the addresses of `host`, a name or an address with a port (`"localhost:80"`).
 ///
-/// Keeps the order of the system's resolver. An address is parsed without the pool.
-///
-/// Source: getaddrinfo(3).
+/// Keeps the order of the system's resolver. An address is parsed without the pool. See
+/// getaddrinfo(3).
 ///
 /// # Errors
 /// The resolver's; [`io::ErrorKind::InvalidInput`] without a port.

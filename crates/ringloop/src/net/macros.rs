@@ -84,10 +84,9 @@ pub(super) use stream;
 macro_rules! descriptor {
     ($type:ident) => {
         impl $type {
-            /// Cancels every operation in flight on this socket; returns their count. Each ends with
-            /// `ECANCELED`, or with its result if that came first.
-            ///
-            /// Source: `IORING_ASYNC_CANCEL_FD`, kernel 5.19.
+            /// Cancels every operation in flight on this socket; returns their count. Each ends
+            /// with `ECANCELED`, or with its result if that came first. See
+            /// `IORING_ASYNC_CANCEL_FD`, kernel 5.19.
             pub fn cancel(&self) -> usize {
                 self.socket.cancel()
             }

@@ -3,19 +3,6 @@
 //! Owns: TCP ([`TcpListener`], [`TcpStream`]), UDP ([`UdpSocket`]), Unix ([`UnixListener`], [`UnixStream`],
 //! [`UnixDatagram`]), multishot sequences ([`Incoming`], [`Receive`], [`Datagrams`], [`Readiness`]).
 //! Called by: applications. No call blocks.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `socket` | a descriptor that its driver releases before it is closed; what all sockets share |
-//! | `tcp`, `udp`, `unix` | the names and options of each kind |
-//! | `macros` | methods and conversions that several kinds share |
-//! | `split` | the two directions of a stream as two values |
-//! | `incoming`, `receive`, `readiness` | one multishot operation as a sequence |
-//! | `send_all` | sending a whole buffer |
-//! | `shared` | one address, a listener on every worker |
-//! | `stream` | sequences as `futures_core::Stream`, with the feature `futures-core` |
-//! | `options` | socket options |
-//! | `polled` | a stream with `poll_read` and `poll_write`, for other crates' traits |
 
 mod incoming;
 mod lookup;
@@ -37,7 +24,7 @@ mod unix;
 pub use crate::executor::{Received, Returned, ZeroCopyBufs};
 pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
-pub use crate::sys::datagram::{GsoBatch, Message, SendError};
+pub use crate::sys::datagram::Message;
 pub use crate::sys::interest::Interest;
 pub use incoming::Incoming;
 pub use lookup::lookup_host;

@@ -14,10 +14,9 @@ use std::task::{Context, Poll, ready};
 
 /// Reports each change of a descriptor's readiness, edge-triggered.
 ///
-/// Read (or write) until `EAGAIN` before the next call: the rest may not be reported again. A report
-/// may be about bytes already read. Changes between two calls are reported once.
-///
-/// Source: poll(2), `IORING_POLL_ADD_MULTI` since kernel 5.13; epoll(7).
+/// Read (or write) until `EAGAIN` before the next call: the rest may not be reported again. A
+/// report may be about bytes already read. Changes between two calls are reported once. See
+/// poll(2), `IORING_POLL_ADD_MULTI` since kernel 5.13; epoll(7).
 #[derive(Debug)]
 #[must_use = "nothing is reported until next() is awaited"]
 pub struct Readiness<'a> {

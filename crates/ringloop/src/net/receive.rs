@@ -37,10 +37,9 @@ use std::task::{self, Context, ready};
 /// small receives ([`limits::SMALL_RECEIVES_MAX`]) it changes back.
 ///
 /// At most `limits::UNTAKEN_RECEIVES_MAX` buffers are queued here; then receiving stops, and the
-/// window blocks the peer. If every large buffer is in use ([`limits::LARGE_BUFFERS`]), it changes to
-/// the pool; if every pool buffer is, it waits for one. Dropping it loses the queued bytes.
-///
-/// Source: recv(2), multishot since kernel 6.0.
+/// window blocks the peer. If every large buffer is in use ([`limits::LARGE_BUFFERS`]), it changes
+/// to the pool; if every pool buffer is, it waits for one. Dropping it loses the queued bytes. See
+/// recv(2), multishot since kernel 6.0.
 #[derive(Debug)]
 #[must_use = "nothing is received until next() is awaited"]
 pub struct Receive<'a> {
@@ -85,9 +84,8 @@ impl<'a> Receive<'a> {
     ///
     /// Buffers of [`limits::BUNDLE_POOL_BUFFER_BYTES`], of a pool of their own; at most
     /// [`limits::UNTAKEN_BUNDLED_MAX`] are queued before receiving stops. Call it before the first
-    /// `next`. See docs/decisions/0008 in the repository.
-    ///
-    /// Source: `io_uring_prep_recv_multishot(3)`, `IORING_RECVSEND_BUNDLE`.
+    /// `next`. See docs/decisions/0008 in the repository, and `io_uring_prep_recv_multishot(3)`,
+    /// `IORING_RECVSEND_BUNDLE`.
     pub fn bundled(self) -> Self {
         Self { pool: PoolKind::Bundles, ..self }
     }
@@ -97,9 +95,8 @@ impl<'a> Receive<'a> {
     ///
     /// Buffers of [`limits::PIECE_POOL_BUFFER_BYTES`]; at most [`limits::UNTAKEN_PIECES_MAX`]
     /// pieces are queued before receiving stops. A piece keeps its whole buffer. Call it before the
-    /// first `next`. See docs/decisions/0008 in the repository.
-    ///
-    /// Source: `io_uring_register_buf_ring(3)`, `IOU_PBUF_RING_INC`.
+    /// first `next`. See docs/decisions/0008 in the repository, and
+    /// `io_uring_register_buf_ring(3)`, `IOU_PBUF_RING_INC`.
     pub fn incremental(self) -> Self {
         Self { pool: PoolKind::Pieces, ..self }
     }
@@ -249,10 +246,9 @@ fn is_cancelled(error: &io::Error) -> bool {
 
 /// The datagrams of a socket, in order of arrival, in the loop's datagram buffers.
 ///
-/// At most `limits::UNTAKEN_DATAGRAMS_MAX` are queued here (on epoll a batch more); then they stay in
-/// the socket's queue, and the kernel drops further ones once that is full.
-///
-/// Source: recvmsg(2), multishot since kernel 6.0; recvmmsg(2).
+/// At most `limits::UNTAKEN_DATAGRAMS_MAX` are queued here (on epoll a batch more); then they stay
+/// in the socket's queue, and the kernel drops further ones once that is full. See recvmsg(2),
+/// multishot since kernel 6.0; recvmmsg(2).
 #[derive(Debug)]
 #[must_use = "nothing is received until next() is awaited"]
 pub struct Datagrams<'a> {

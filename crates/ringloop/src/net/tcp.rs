@@ -152,11 +152,9 @@ impl TcpStream {
     /// buffer once the network has released it.
     ///
     /// Worth it for large sends over a network card, from about 32 KiB. Over loopback the kernel
-    /// copies anyway, as [`Transfer`](super::Transfer) reports, and it costs more than a plain send.
-    /// Without support of kernel or driver it is a plain send. Await each send before the next;
-    /// several buffers may be in flight.
-    ///
-    /// Source: `io_uring_prep_send_zc(3)`, kernel 6.0.
+    /// copies anyway, as [`Transfer`](super::Transfer) reports, and it costs more than a plain
+    /// send. Without support of kernel or driver it is a plain send. Await each send before the
+    /// next; several buffers may be in flight. See `io_uring_prep_send_zc(3)`, kernel 6.0.
     ///
     /// # Errors
     /// As [`TcpStream::write`].
@@ -164,9 +162,8 @@ impl TcpStream {
         self.socket.send_zero_copy(vec![bytes.into()]).await
     }
 
-    /// Sends some of `bufs` as [`TcpStream::write_zero_copy`].
-    ///
-    /// Source: `io_uring_prep_sendmsg_zc(3)`, kernel 6.1.
+    /// Sends some of `bufs` as [`TcpStream::write_zero_copy`]. See `io_uring_prep_sendmsg_zc(3)`,
+    /// kernel 6.1.
     pub async fn write_vectored_zero_copy(
         &self,
         bufs: Vec<Vec<u8>>,

@@ -12,7 +12,7 @@ use crate::buf::RecvBuf;
 use crate::executor::Op;
 use crate::op::{Connect, Poll, RecvMsg};
 use crate::sys::address::SockAddr;
-use crate::sys::datagram::{self, Control, GsoBatch, Outgoing, SendError};
+use crate::sys::datagram::{self, Control, Outgoing};
 use crate::sys::interest::Interest;
 use crate::sys::socket;
 use std::cell::{Cell, RefCell};
@@ -139,9 +139,7 @@ impl UdpSocket {
     /// Sends all datagrams in order; equal ones to one peer go as one GSO batch if the route
     /// allows it (`UDP_SEGMENT`). Returns the count sent, which is smaller only with an error.
     ///
-    /// Datagrams without an address go to the peer.
-    ///
-    /// Source: sendmmsg(2), udp(7).
+    /// Datagrams without an address go to the peer. See sendmmsg(2), udp(7).
     pub async fn send_batch(
         &self,
         datagrams: &[(&[u8], Option<SocketAddr>)],
@@ -169,17 +167,6 @@ impl UdpSocket {
             }
         }
         (sent_count, Ok(()))
-    }
-
-    /// Sends a GSO batch at once or not at all.
-    ///
-    /// Source: sendmsg(2); `UDP_SEGMENT`, kernel 4.18.
-    ///
-    /// # Errors
-    /// `EAGAIN` if the socket's buffer is full ([`UdpSocket::writable`] waits);
-    /// [`SendError::is_of_segmentation`] if the route refuses GSO; those of sendmsg(2).
-    pub fn try_send_gso(&self, batch: &GsoBatch<'_>) -> Result<(), SendError> {
-        datagram::send_gso(self.socket.as_raw_fd(), batch)
     }
 
     /// Waits until the send buffer has room.

@@ -98,9 +98,7 @@ impl UnixStream {
     }
 
     /// Sends `bytes`, at least one, with at most 253 descriptors; returns the byte count. The
-    /// descriptors are returned: the receiver gets duplicates.
-    ///
-    /// Source: unix(7), `SCM_RIGHTS`.
+    /// descriptors are returned: the receiver gets duplicates. See unix(7), `SCM_RIGHTS`.
     ///
     /// # Errors
     /// `ETOOMANYREFS` if too many are in flight, and those of sendmsg(2).

@@ -107,12 +107,6 @@ impl Command {
         self
     }
 
-    /// std's command, for its other settings (`std::os::unix::process::CommandExt`). Set input and
-    /// outputs by [`Command::stdin`] and the like: [`Command::output`] replaces them here.
-    pub fn as_std_mut(&mut self) -> &mut std::process::Command {
-        &mut self.std
-    }
-
     /// Starts it.
     ///
     /// Returns once the child runs its program, and blocks the loop for about a millisecond.
@@ -134,7 +128,7 @@ impl Command {
     /// Starts it and collects its output and error output until its end.
     ///
     /// Both are pipes unless set. Its input is empty unless set; a pipe to it ends at once. Settings of
-    /// std's command ([`Command::as_std_mut`], `From`) are replaced, and reset to inherited after that.
+    /// std's command (`From`) are replaced, and reset to inherited after that.
     /// Memory limits the output: read from [`Child::stdout`] if it may be long.
     ///
     /// # Cancel safety

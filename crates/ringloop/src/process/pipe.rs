@@ -87,9 +87,7 @@ impl PipeWriter {
     }
 }
 
-/// Two ends of a new pipe.
-///
-/// Source: pipe(2).
+/// Two ends of a new pipe. See pipe(2).
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.

@@ -95,9 +95,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens to these signals.
-    ///
-    /// Source: sigaction(2).
+    /// Listens to these signals. See sigaction(2).
     ///
     /// # Errors
     /// `EINVAL` for an invalid number, a signal that cannot be caught (`SIGKILL`, `SIGSTOP`) or whose

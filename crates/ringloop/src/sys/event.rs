@@ -17,9 +17,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 pub struct EventFd(Descriptor);
 
 impl EventFd {
-    /// Creates a non-blocking, close-on-exec eventfd.
-    ///
-    /// Source: eventfd(2).
+    /// Creates a non-blocking, close-on-exec eventfd. See eventfd(2).
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`.

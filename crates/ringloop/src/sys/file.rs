@@ -128,9 +128,8 @@ pub unsafe fn write_raw(
     Ok(check(count)? as usize)
 }
 
-/// Writes several buffers as one: at most `IOV_MAX` (1024); returns the bytes of all of them.
-///
-/// Source: writev(2).
+/// Writes several buffers as one: at most `IOV_MAX` (1024); returns the bytes of all of them. See
+/// writev(2).
 ///
 /// # Errors
 /// As [`fn@write`].
@@ -141,12 +140,8 @@ pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(check(written)? as usize)
 }
 
-/// Makes a descriptor non-blocking or blocking, for all that share the open file description.
-///
-/// Source: fcntl(2), `F_SETFL`.
-///
-/// # Errors
-/// `EBADF`.
+/// Makes a descriptor non-blocking or blocking, for all that share the open file description. See
+/// fcntl(2), `F_SETFL`.
 pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
@@ -158,33 +153,21 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets close-on-exec.
-///
-/// Source: fcntl(2), `F_SETFD`.
-///
-/// # Errors
-/// `EBADF`.
+/// Sets close-on-exec. See fcntl(2), `F_SETFD`.
 pub fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     Ok(())
 }
 
-/// True if a descriptor is non-blocking.
-///
-/// Source: fcntl(2), `F_GETFL`.
-///
-/// # Errors
-/// `EBADF`.
+/// True if a descriptor is non-blocking. See fcntl(2), `F_GETFL`.
 pub fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no pointer is passed.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     Ok(flags & libc::O_NONBLOCK != 0)
 }
 
-/// Closes a descriptor.
-///
-/// Source: close(2), "Dealing with error returns".
+/// Closes a descriptor. See close(2), "Dealing with error returns".
 ///
 /// # Errors
 /// `EBADF`, and a late `EIO`, `ENOSPC` or `EDQUOT` of the file system. Never `EINTR`: Linux closes
@@ -221,9 +204,8 @@ impl Drop for Descriptor {
     }
 }
 
-/// Creates a pipe, both ends non-blocking and close-on-exec; the reading end comes first.
-///
-/// Source: pipe2(2).
+/// Creates a pipe, both ends non-blocking and close-on-exec; the reading end comes first. See
+/// pipe2(2).
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
@@ -260,9 +242,8 @@ impl FileKind {
     }
 }
 
-/// The major number of `/dev/null`, `/dev/zero`, `/dev/full` and their like.
-///
-/// Source: Documentation/admin-guide/devices.txt of the kernel.
+/// The major number of `/dev/null`, `/dev/zero`, `/dev/full` and their like. See
+/// Documentation/admin-guide/devices.txt of the kernel.
 const MEMORY_DEVICES: u32 = 1;
 
 /// True if a descriptor is a socket or a pipe.
@@ -273,12 +254,7 @@ pub fn is_stream(fd: RawFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileKind::Pipe | FileKind::Socket))
 }
 
-/// The kind of file behind a descriptor.
-///
-/// Source: fstat(2), inode(7).
-///
-/// # Errors
-/// `EBADF`.
+/// The kind of file behind a descriptor. See fstat(2), inode(7).
 pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: F1: room for one, live for the call.
@@ -295,12 +271,7 @@ pub fn kind(fd: RawFd) -> io::Result<FileKind> {
 }
 
 /// True if a descriptor is seekable. A pipe, a socket or a terminal is not, and a ring would read
-/// from it at any offset.
-///
-/// Source: lseek(2); pread(2), `ESPIPE`.
-///
-/// # Errors
-/// `EBADF`.
+/// from it at any offset. See lseek(2); pread(2), `ESPIPE`.
 pub fn has_positions(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no pointer is passed.
     match check(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }) {
@@ -311,12 +282,7 @@ pub fn has_positions(fd: RawFd) -> io::Result<bool> {
 }
 
 /// Polls a descriptor without waiting: the part of `interest` that is ready, both directions on an
-/// error or a hang-up. A regular file is always ready.
-///
-/// Source: poll(2).
-///
-/// # Errors
-/// `EBADF`.
+/// error or a hang-up. A regular file is always ready. See poll(2).
 pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
     let mut entry = libc::pollfd { fd, events: interest.poll_mask() as libc::c_short, revents: 0 };
     loop {

@@ -4,30 +4,6 @@
 //! code that both need. Called by: the drivers and the operations. Waits only when asked to,
 //! remembers no operation, and knows nothing of the layers above.
 //!
-//! | module | subject |
-//! |---|---|
-//! | [`clock`] | the monotonic clock, in nanoseconds |
-//! | [`event`] | a descriptor that another thread writes to wake a sleeping loop |
-//! | [`interest`] | directions in which a descriptor is watched |
-//! | [`epoll`] | readiness of many descriptors, and the contract a second backend has to meet |
-//! | [`address`] | socket addresses in the kernel's own form |
-//! | [`socket`] | sockets: create, connect, accept, move bytes, options |
-//! | [`datagram`] | many datagrams in one system call |
-//! | [`mod@file`] | descriptors in general: read, write, close, pipe, poll once |
-//! | [`storage`] | regular files: vectors at an offset, sync, space, splice |
-//! | [`path`] | files by their names: open, metadata, rename, remove |
-//! | [`memory`] | memory mappings, and their inheritance by forked children |
-//! | [`pool`] | equal buffers in one mapping, handed out as owned values |
-//! | [`mod@thread`] | the calling thread: its CPUs, its signals |
-//! | `control` | control messages in memory |
-//! | [`descriptors`] | passing descriptors through a Unix socket |
-//! | [`process`] | a child as a descriptor, the limits of the process |
-//! | [`signal`] | signals as readable descriptors |
-//! | [`refused`] | a refused call that a loop needs: name, cause and remedy |
-//! | [`fork`] | detects forked children |
-//! | [`reserve`] | an allocator with a reserve for when malloc fails |
-//! | [`uring`] | the ring: its ABI, its queues, its buffer rings, and the reasons for a refusal |
-//!
 //! Descriptors are plain numbers ([`std::os::fd::RawFd`]). A completion ring may use a descriptor
 //! long after the call that named it returned, so a borrow could not express its lifetime; the
 //! operation table does that. A wrong number is an `EBADF`, never undefined behaviour.

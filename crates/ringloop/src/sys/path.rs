@@ -21,12 +21,7 @@ pub const HERE: RawFd = libc::AT_FDCWD;
 /// What statx(2) is asked for: the fields of stat(2), and the time of birth.
 pub const METADATA_MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 
-/// Opens a file; `mode` is for a new one.
-///
-/// Source: openat(2).
-///
-/// # Errors
-/// Those of open(2).
+/// Opens a file; `mode` is for a new one. See openat(2).
 pub fn open(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
     // SAFETY: N1.
     let fd = check(unsafe { libc::openat(dir, path.as_ptr(), flags, mode) })?;
@@ -40,24 +35,14 @@ pub fn empty_metadata() -> libc::statx {
     unsafe { std::mem::zeroed() }
 }
 
-/// Reads a file's metadata; an empty path and `AT_EMPTY_PATH` mean `dir` itself.
-///
-/// Source: statx(2).
-///
-/// # Errors
-/// Those of stat(2).
+/// Reads a file's metadata; an empty path and `AT_EMPTY_PATH` mean `dir` itself. See statx(2).
 pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut libc::statx) -> io::Result<()> {
     // SAFETY: N1; the structure is live for the call.
     check(unsafe { libc::statx(dir, path.as_ptr(), flags, METADATA_MASK, into) })?;
     Ok(())
 }
 
-/// Renames a file; `flags` are `RENAME_*`.
-///
-/// Source: renameat2(2).
-///
-/// # Errors
-/// Those of rename(2).
+/// Renames a file; `flags` are `RENAME_*`. See renameat2(2).
 pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Result<()> {
     let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
     // SAFETY: N1. Called by number: not every C library wraps it.
@@ -65,48 +50,28 @@ pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Resul
     Ok(())
 }
 
-/// Removes a name, or with `AT_REMOVEDIR` an empty directory.
-///
-/// Source: unlinkat(2).
-///
-/// # Errors
-/// Those of unlink(2) and rmdir(2).
+/// Removes a name, or with `AT_REMOVEDIR` an empty directory. See unlinkat(2).
 pub fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
     // SAFETY: N1.
     check(unsafe { libc::unlinkat(dir, path.as_ptr(), flags) })?;
     Ok(())
 }
 
-/// Creates a directory.
-///
-/// Source: mkdirat(2).
-///
-/// # Errors
-/// Those of mkdir(2).
+/// Creates a directory. See mkdirat(2).
 pub fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
     // SAFETY: N1.
     check(unsafe { libc::mkdirat(dir, path.as_ptr(), mode) })?;
     Ok(())
 }
 
-/// Creates a symbolic link to `target`.
-///
-/// Source: symlinkat(2).
-///
-/// # Errors
-/// Those of symlink(2).
+/// Creates a symbolic link to `target`. See symlinkat(2).
 pub fn symlink(target: &CStr, dir: RawFd, path: &CStr) -> io::Result<()> {
     // SAFETY: N1.
     check(unsafe { libc::symlinkat(target.as_ptr(), dir, path.as_ptr()) })?;
     Ok(())
 }
 
-/// Creates a hard link.
-///
-/// Source: linkat(2).
-///
-/// # Errors
-/// Those of link(2).
+/// Creates a hard link. See linkat(2).
 pub fn hard_link(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: i32) -> io::Result<()> {
     let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
     // SAFETY: N1.

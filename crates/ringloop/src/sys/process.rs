@@ -13,9 +13,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// Opens a close-on-exec descriptor for a child that has not been reaped.
-///
-/// Source: `pidfd_open(2)`.
+/// Opens a close-on-exec descriptor for a child that has not been reaped. See `pidfd_open(2)`.
 ///
 /// # Errors
 /// `ESRCH` no such process, `EMFILE`, `ENFILE`, `ENOSYS` before Linux 5.3.
@@ -26,9 +24,7 @@ pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// True if a child has ended, without reaping it.
-///
-/// Source: waitid(2), `P_PIDFD` since Linux 5.4.
+/// True if a child has ended, without reaping it. See waitid(2), `P_PIDFD` since Linux 5.4.
 ///
 /// # Errors
 /// `ECHILD` if it is no child of this process, or has been reaped.
@@ -43,16 +39,13 @@ pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
 }
 
 /// The soft `RLIMIT_NOFILE`: descriptors that the process may have open. [`u64::MAX`] means no
-/// limit.
-///
-/// Source: getrlimit(2).
+/// limit. See getrlimit(2).
 pub fn descriptor_limit() -> u64 {
     soft_limit(libc::RLIMIT_NOFILE)
 }
 
-/// The soft `RLIMIT_MEMLOCK`: bytes that the process may lock. [`u64::MAX`] means no limit.
-///
-/// Source: getrlimit(2).
+/// The soft `RLIMIT_MEMLOCK`: bytes that the process may lock. [`u64::MAX`] means no limit. See
+/// getrlimit(2).
 pub fn memlock_limit() -> u64 {
     soft_limit(libc::RLIMIT_MEMLOCK)
 }

@@ -78,9 +78,7 @@ pub struct Listener {
 static FORK_HOOK: Once = Once::new();
 
 impl Listener {
-    /// Starts listening to these signals.
-    ///
-    /// Source: sigaction(2), signal-safety(7).
+    /// Starts listening to these signals. See sigaction(2), signal-safety(7).
     ///
     /// # Errors
     /// `EINVAL` for an invalid signal, one that cannot be caught (`SIGKILL`, `SIGSTOP`), or one
@@ -307,18 +305,6 @@ fn mask_of(signals: &[i32]) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Sends this process a signal; for tests.
-///
-/// Source: kill(2).
-///
-/// # Errors
-/// `EINVAL` for an invalid signal.
-#[cfg(test)]
-fn raise(signal: i32) {
-    // SAFETY: no pointer is passed.
-    check(unsafe { libc::kill(std::process::id() as i32, signal) }).unwrap();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,6 +312,12 @@ mod tests {
     use crate::sys::interest::Interest;
     use crate::sys::testing::LONG;
     use std::time::Instant;
+
+    /// Sends this process a signal.
+    fn raise(signal: i32) {
+        // SAFETY: no pointer is passed.
+        check(unsafe { libc::kill(std::process::id() as i32, signal) }).unwrap();
+    }
 
     /// Another thread may be the one that runs the handler.
     fn wait_for(listener: &Listener) -> Vec<i32> {

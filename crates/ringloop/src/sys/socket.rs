@@ -51,9 +51,7 @@ pub fn listen(fd: RawFd, backlog: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins to connect.
-///
-/// Source: connect(2).
+/// Begins to connect. See connect(2).
 ///
 /// # Errors
 /// `EINPROGRESS` normally: wait for writability, then call [`take_error`]. `EAGAIN` for a Unix
@@ -64,10 +62,9 @@ pub fn connect(fd: RawFd, address: &SockAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts one queued connection, non-blocking and close-on-exec.
-///
-/// Source: accept4(2). If that is refused, accept(2) and fcntl(2): a program that another thread
-/// starts between them inherits the connection.
+/// Accepts one queued connection, non-blocking and close-on-exec. See accept4(2). If that is
+/// refused, accept(2) and fcntl(2): a program that another thread starts between them inherits the
+/// connection.
 ///
 /// # Errors
 /// `EAGAIN` if there is none; `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: back off; `ECONNABORTED` and
@@ -265,10 +262,8 @@ pub fn peer_addr(fd: RawFd) -> io::Result<SockAddr> {
     Ok(address)
 }
 
-/// The peer's address of an Internet connection, even after a reset.
-///
-/// Source: `SO_PEERNAME` of Linux's `sk_getsockopt`, which refuses more room than the address
-/// needs.
+/// The peer's address of an Internet connection, even after a reset. See `SO_PEERNAME` of Linux's
+/// `sk_getsockopt`, which refuses more room than the address needs.
 ///
 /// # Errors
 /// `ENOTCONN` if it was never connected, and for other families.
@@ -310,45 +305,27 @@ pub fn get_option_int(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     Ok(value)
 }
 
-/// The family of a socket, even if it has no address.
-///
-/// Source: socket(7), `SO_DOMAIN`.
-///
-/// # Errors
-/// `EBADF`, `ENOTSOCK`.
+/// The family of a socket, even if it has no address. See socket(7), `SO_DOMAIN`.
 pub fn family(fd: RawFd) -> io::Result<i32> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)
 }
 
-/// True for a UDP socket: ping and raw sockets, of the same families, are not.
-///
-/// Source: socket(7), `SO_PROTOCOL`.
-///
-/// # Errors
-/// `EBADF`, `ENOTSOCK`.
+/// True for a UDP socket: ping and raw sockets, of the same families, are not. See socket(7),
+/// `SO_PROTOCOL`.
 pub fn is_udp(fd: RawFd) -> io::Result<bool> {
     let is_internet = matches!(family(fd)?, libc::AF_INET | libc::AF_INET6);
     let protocol = get_option_int(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
     Ok(is_internet && protocol == libc::IPPROTO_UDP)
 }
 
-/// True for a stream socket; all others preserve message boundaries.
-///
-/// Source: socket(7), `SO_TYPE`.
-///
-/// # Errors
-/// `EBADF`, `ENOTSOCK`.
+/// True for a stream socket; all others preserve message boundaries. See socket(7), `SO_TYPE`.
 pub fn is_stream(fd: RawFd) -> io::Result<bool> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_TYPE).map(|kind| kind == libc::SOCK_STREAM)
 }
 
 /// True if a descriptor preserves message boundaries: a socket that is no stream, a packet pipe, a
-/// device. Also true for a terminal, whose lines may be joined.
-///
-/// Source: socket(7), `SO_TYPE`; pipe(2), `O_DIRECT`.
-///
-/// # Errors
-/// `EBADF`.
+/// device. Also true for a terminal, whose lines may be joined. See socket(7), `SO_TYPE`; pipe(2),
+/// `O_DIRECT`.
 pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
     Ok(match file::kind(fd)? {
         file::FileKind::Pipe => {
@@ -362,21 +339,14 @@ pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
     })
 }
 
-/// True if a socket is listening.
-///
-/// Source: socket(7), `SO_ACCEPTCONN`.
-///
-/// # Errors
-/// `EBADF`, `ENOTSOCK`.
+/// True if a socket is listening. See socket(7), `SO_ACCEPTCONN`.
 pub fn is_listening(fd: RawFd) -> io::Result<bool> {
     get_option_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).map(|value| value != 0)
 }
 
 /// Sets what happens to unsent bytes at the close (`SO_LINGER`): `None` sends them in the
 /// background, zero drops them and resets the connection; otherwise the close blocks for at most
-/// this time, rounded up to seconds.
-///
-/// Source: socket(7).
+/// this time, rounded up to seconds. See socket(7).
 pub fn set_linger(fd: RawFd, linger: Option<Duration>) -> io::Result<()> {
     let seconds = linger.unwrap_or_default().as_millis().div_ceil(1000);
     let value = libc::linger {
@@ -391,18 +361,14 @@ pub fn set_linger(fd: RawFd, linger: Option<Duration>) -> io::Result<()> {
 }
 
 /// True if the process or the system lacks a resource for a connection: the next accept would fail
-/// the same way.
-///
-/// Source: accept(2), `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`.
+/// the same way. See accept(2), `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`.
 pub fn is_exhaustion(error: &io::Error) -> bool {
     let short = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|errno| short.contains(&errno))
 }
 
 /// Creates two connected Unix sockets, non-blocking and close-on-exec; `kind` is `SOCK_STREAM`,
-/// `SOCK_DGRAM` or `SOCK_SEQPACKET`.
-///
-/// Source: socketpair(2).
+/// `SOCK_DGRAM` or `SOCK_SEQPACKET`. See socketpair(2).
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
@@ -436,9 +402,7 @@ pub fn set_reuse_port(fd: RawFd, on: bool) -> io::Result<()> {
 
 /// Sets the program that selects the socket of a `SO_REUSEPORT` group for a datagram or a
 /// connection: it returns the socket's index in the order of binding; with any other number the
-/// kernel selects.
-///
-/// Source: socket(7), `SO_ATTACH_REUSEPORT_CBPF` (Linux 4.5).
+/// kernel selects. See socket(7), `SO_ATTACH_REUSEPORT_CBPF` (Linux 4.5).
 ///
 /// # Errors
 /// `EINVAL` if the kernel refuses the program.

@@ -92,8 +92,7 @@ pub unsafe fn write_vector(fd: RawFd, vector: &[libc::iovec], offset: u64) -> io
 }
 
 /// Flushes a file to disk; with `data_only` without metadata that reading it back does not need.
-///
-/// Source: fsync(2).
+/// See fsync(2).
 ///
 /// # Errors
 /// `EIO`, `ENOSPC`, `EROFS`, `EINVAL`.
@@ -159,9 +158,7 @@ pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> 
     Ok(check(unsafe { libc::tee(from, to, len, flags) })? as usize)
 }
 
-/// Sets a pipe's capacity in bytes; returns the actual one.
-///
-/// Source: fcntl(2), `F_SETPIPE_SZ`.
+/// Sets a pipe's capacity in bytes; returns the actual one. See fcntl(2), `F_SETPIPE_SZ`.
 ///
 /// # Errors
 /// `EPERM` past `/proc/sys/fs/pipe-max-size`, `EBUSY`.

@@ -10,9 +10,8 @@ use super::check;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// The CPUs that the calling thread may use, in ascending order.
-///
-/// Source: `sched_getaffinity(2)`, cpuset(7).
+/// The CPUs that the calling thread may use, in ascending order. See `sched_getaffinity(2)`,
+/// cpuset(7).
 ///
 /// # Errors
 /// `EINVAL` on a machine with more than 1024 CPUs.
@@ -30,9 +29,7 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// Pins the calling thread to one CPU.
-///
-/// Source: `sched_setaffinity(2)`.
+/// Pins the calling thread to one CPU. See `sched_setaffinity(2)`.
 ///
 /// # Errors
 /// `EINVAL` if the thread may not use it.
@@ -51,9 +48,8 @@ pub fn pin_to(processor: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks all signals on this thread: their handlers run on the application's threads.
-///
-/// Source: `pthread_sigmask(3)`.
+/// Blocks all signals on this thread: their handlers run on the application's threads. See
+/// `pthread_sigmask(3)`.
 ///
 /// # Errors
 /// None are known.

@@ -24,17 +24,14 @@ pub struct NetworkError {
     pub errno: i32,
 }
 
-/// Enables or disables the error queue for [`next_error`]; disabling drops its contents.
-///
-/// Source: ip(7), `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
+/// Enables or disables the error queue for [`next_error`]; disabling drops its contents. See ip(7),
+/// `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
 pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
     super::gso::set_both(fd, (libc::IPV6_RECVERR, on), (libc::IP_RECVERR, on))
 }
 
-/// Takes the next error; skips entries of other kinds.
-///
-/// Source: recvmsg(2), `MSG_ERRQUEUE`.
+/// Takes the next error; skips entries of other kinds. See recvmsg(2), `MSG_ERRQUEUE`.
 ///
 /// # Errors
 /// `EAGAIN` if there is none, and those of recvmsg(2).

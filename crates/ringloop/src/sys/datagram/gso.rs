@@ -71,9 +71,7 @@ fn segment_len(batch: &GsoBatch<'_>) -> Option<u16> {
     (usize::from(len) < batch.bytes.len()).then_some(len)
 }
 
-/// Sends a GSO batch, or a single datagram.
-///
-/// Source: sendmsg(2), udp(7), ip(7), ipv6(7).
+/// Sends a GSO batch, or a single datagram. See sendmsg(2), udp(7), ip(7), ipv6(7).
 ///
 /// # Errors
 /// As [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).

@@ -5,14 +5,6 @@
 //! transports, synchronously, on a non-blocking socket; the receive operation of both drivers.
 //! Never waits, retries or interprets an error.
 //!
-//! | file      | subject                                                                         |
-//! |-----------|---------------------------------------------------------------------------------|
-//! | `errors`  | the socket's error queue: errors returned for datagrams sent earlier            |
-//! | `message` | the contents of a buffer: source, control data, payload, its segments           |
-//! | `receive` | recvmmsg(2) into buffers, in the form of the ring's multishot receive           |
-//! | `send`    | sendmmsg(2), with runs of equal datagrams joined into one message               |
-//! | `gso`     | one such message with its source address and ECN bits; socket options           |
-//!
 //! # Invariants
 //! - **D1** Headers are written anew for each call, and point to memory that the caller borrows
 //!   exclusively for the call.
@@ -34,8 +26,7 @@ pub use receive::{Batch, Receiver, head_of};
 pub use send::{Outgoing, SendError, send_to};
 
 /// Enables or disables receiving GSO batches as one message ([`Message::datagrams`] splits them).
-///
-/// Source: udp(7), `UDP_GRO`.
+/// See udp(7), `UDP_GRO`.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` if it is no UDP socket.

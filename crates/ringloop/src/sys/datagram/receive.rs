@@ -49,9 +49,8 @@ impl fmt::Debug for Receiver {
 impl Receiver {
     /// Receives what is queued, one message per buffer; returns the length in each buffer, in
     /// order. A datagram longer than its buffer is truncated. A buffer too short for a head, and
-    /// all after it, are ignored. If recvmmsg(2) is refused, receives one message per call.
-    ///
-    /// Source: recvmmsg(2), recvmsg(2).
+    /// all after it, are ignored. If recvmmsg(2) is refused, receives one message per call. See
+    /// recvmmsg(2), recvmsg(2).
     ///
     /// # Errors
     /// `EAGAIN`, and those of recvmsg(2) before the first datagram; the socket keeps later ones for

@@ -118,9 +118,8 @@ impl Run {
 
 impl Outgoing {
     /// Sends datagrams in order, as many as one call takes; returns how many were sent. One without
-    /// an address goes to the peer. With `segmented`, runs are joined.
-    ///
-    /// Source: sendmmsg(2), sendmsg(2) if that is refused, udp(7).
+    /// an address goes to the peer. With `segmented`, runs are joined. See sendmmsg(2), sendmsg(2)
+    /// if that is refused, udp(7).
     ///
     /// # Errors
     /// As sendto(2), if the first message failed; later ones are for the next call.

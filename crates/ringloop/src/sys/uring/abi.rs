@@ -11,8 +11,7 @@ pub use linux_raw_sys::io_uring::{
     __kernel_timespec as Timespec, io_uring_buf as Buf, io_uring_buf_reg as BufReg,
     io_uring_getevents_arg as GetEventsArg, io_uring_params as Params,
     io_uring_probe_op as ProbeOp, io_uring_rsrc_register as RsrcRegister,
-    io_uring_rsrc_update as ResourceUpdate, io_uring_rsrc_update2 as RsrcUpdate2,
-    io_uring_sync_cancel_reg as SyncCancel, *,
+    io_uring_rsrc_update as ResourceUpdate, io_uring_rsrc_update2 as RsrcUpdate2, *,
 };
 
 /// One request to the kernel: a submission queue entry.
@@ -179,7 +178,7 @@ narrow! {
     IORING_REGISTER_PROBE IORING_REGISTER_FILES2 IORING_REGISTER_FILES_UPDATE2
     IORING_REGISTER_BUFFERS2 IORING_REGISTER_BUFFERS_UPDATE IORING_REGISTER_ENABLE_RINGS
     IORING_REGISTER_RING_FDS IORING_UNREGISTER_RING_FDS IORING_REGISTER_PBUF_RING
-    IORING_UNREGISTER_PBUF_RING IORING_REGISTER_SYNC_CANCEL
+    IORING_UNREGISTER_PBUF_RING
 }
 
 /// In `Sqe::flags`: `fd` is a slot of the registered files.

@@ -87,9 +87,9 @@ unsafe impl Send for BufferRing {}
 impl BufferRing {
     /// Allocates `count` buffers of `buf_len` bytes and provides all of them as `group`.
     ///
-    /// `count` is a power of two, at most 32768; `buf_len` is not 0. Takes `count` × `buf_len` bytes of memory, each buffer rounded up to 64, touched only when used.
-    ///
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_PBUF_RING`.
+    /// `count` is a power of two, at most 32768; `buf_len` is not 0. Takes `count` × `buf_len`
+    /// bytes of memory, each buffer rounded up to 64, touched only when used. See
+    /// `io_uring_register(2)`, `IORING_REGISTER_PBUF_RING`.
     ///
     /// # Errors
     /// `EINVAL` for other numbers; `EEXIST` if the group exists, or on another thread than the

@@ -153,7 +153,7 @@ impl fmt::Display for Features {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::uring::kernel::OldKernel;
+    use crate::sys::uring::testing::OldKernel;
     use crate::sys::uring::{Config, Ring};
 
     fn features(kernel: &OldKernel) -> Features {

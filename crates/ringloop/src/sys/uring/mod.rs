@@ -21,6 +21,8 @@ pub mod refusal;
 pub mod ring;
 mod setup;
 pub mod slots;
+#[cfg(test)]
+mod testing;
 
 pub use buffer_ring::BufferRing;
 pub use features::{Feature, Features};

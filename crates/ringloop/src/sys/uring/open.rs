@@ -13,9 +13,8 @@ pub(super) const MEMORY_PAUSES: [Duration; 3] =
     [Duration::from_millis(1), Duration::from_millis(4), Duration::from_millis(16)];
 
 impl Ring {
-    /// Creates a ring, still disabled. Costs tens of microseconds; once per loop.
-    ///
-    /// Source: `io_uring_setup(2)`.
+    /// Creates a ring, still disabled. Costs tens of microseconds; once per loop. See
+    /// `io_uring_setup(2)`.
     ///
     /// # Errors
     /// A [`Refusal`] with cause and remedy.

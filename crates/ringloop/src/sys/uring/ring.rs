@@ -75,7 +75,7 @@ const TAKE_YIELDS_MAX: u32 = 100_000;
 ///
 /// Dropping a ring unmaps and closes it, but does not stop requests in flight: the kernel tears the
 /// ring down later, and disks go on writing into buffers meanwhile. Cancel and reap first
-/// ([`Ring::sync_cancel_all`], then [`Ring::pop`] until nothing is in flight), then free buffers.
+/// ([`Ring::pop`] until nothing is in flight), then free buffers.
 ///
 /// After a fork the child has the descriptor but not the queues: it may only drop the value.
 #[derive(Debug)]
@@ -140,10 +140,9 @@ impl Ring {
 
     /// Binds the ring to the calling thread; call it once, before anything is submitted.
     ///
-    /// The thread also gets a slot for the ring's descriptor, which saves 30 ns per enter; without a free slot, the ring works too.
-    ///
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS` and
-    /// `IORING_REGISTER_RING_FDS`.
+    /// The thread also gets a slot for the ring's descriptor, which saves 30 ns per enter; without
+    /// a free slot, the ring works too. See `io_uring_register(2)`, `IORING_REGISTER_ENABLE_RINGS`
+    /// and `IORING_REGISTER_RING_FDS`.
     ///
     /// # Errors
     /// `EBADFD` if it is enabled already.
@@ -275,9 +274,11 @@ impl Ring {
 
     /// Submits what is queued, runs completions, and waits for `want` of them.
     ///
-    /// With `want` 0, or a zero timeout, does not wait; `None` waits without limit. It also returns when the time is up, a signal came, or the kernel lacked memory: `Ok` says nothing about completions, [`Ring::pop`] does. Entries that were not taken stay queued. Costs one system call, 200 ns with nothing to do; none with submission polling and nothing to wait for.
-    ///
-    /// Source: `io_uring_enter(2)`.
+    /// With `want` 0, or a zero timeout, does not wait; `None` waits without limit. It also returns
+    /// when the time is up, a signal came, or the kernel lacked memory: `Ok` says nothing about
+    /// completions, [`Ring::pop`] does. Entries that were not taken stay queued. Costs one system
+    /// call, 200 ns with nothing to do; none with submission polling and nothing to wait for. See
+    /// `io_uring_enter(2)`.
     ///
     /// # Errors
     /// As [`Ring::submit`].
@@ -352,30 +353,6 @@ impl Ring {
     /// True if completions are pending in the kernel, which only [`Ring::enter`] delivers.
     pub fn needs_enter(&self) -> bool {
         self.sq.flags.load() & (abi::IORING_SQ_TASKRUN | abi::IORING_SQ_CQ_OVERFLOW) != 0
-    }
-
-    /// Cancels every request in flight; their completions still come.
-    ///
-    /// Does not wait for what is already running (a read from a disk): reap until nothing is in flight.
-    ///
-    /// # Errors
-    /// `EEXIST`, `EBADFD` as [`Ring::submit`]. It is not an error if nothing matched, or something
-    /// is still running.
-    pub fn sync_cancel_all(&self) -> io::Result<()> {
-        let mut cancel = abi::SyncCancel {
-            fd: -1,
-            flags: abi::IORING_ASYNC_CANCEL_ANY | abi::IORING_ASYNC_CANCEL_ALL,
-            ..kernel::zeroed()
-        };
-        let at = (&raw mut cancel).cast();
-        // SAFETY: R5.
-        match unsafe { self.register(abi::IORING_REGISTER_SYNC_CANCEL, at, 1) } {
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ETIME | libc::EALREADY | libc::EINTR) => Ok(()),
-                _ => Err(error),
-            },
-            Ok(_) => Ok(()),
-        }
     }
 
     /// Registers something with the ring. See `io_uring_register(2)`.

@@ -115,7 +115,8 @@ fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Param
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::uring::kernel::{Linux, OldKernel};
+    use crate::sys::uring::kernel::Linux;
+    use crate::sys::uring::testing::OldKernel;
 
     const CONFIG: Config = Config { entries: 8, cq_entries: 16, polling: None };
 

@@ -71,10 +71,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Creates an empty table of `count` slots.
-    ///
-    /// Source: `io_uring_register(2)`, `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2` (5.13),
-    /// sparse (5.19).
+    /// Creates an empty table of `count` slots. See `io_uring_register(2)`,
+    /// `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2` (5.13), sparse (5.19).
     ///
     /// # Errors
     /// `EMFILE` for more files than the process may have open; `EBUSY` if the ring has one.

@@ -4,7 +4,7 @@ use super::*;
 use crate::sys::process::Resource;
 use crate::sys::testing::{alone, with_calls_denied};
 use crate::sys::uring::abi;
-use crate::sys::uring::kernel::OldKernel;
+use crate::sys::uring::testing::OldKernel;
 use crate::sys::uring::{Config, Ring};
 
 /// A resource limit of the process, lowered until the value is dropped.

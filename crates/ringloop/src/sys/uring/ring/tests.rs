@@ -5,8 +5,8 @@ use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
 use crate::sys::testing::{LONG, in_child, interrupted, wait_until};
 use crate::sys::uring::abi::*;
-use crate::sys::uring::kernel::OldKernel;
 use crate::sys::uring::open::MEMORY_PAUSES;
+use crate::sys::uring::testing::OldKernel;
 use crate::sys::uring::{Cause, Config};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -23,6 +23,22 @@ fn enabled() -> Ring {
     let mut ring = disabled();
     ring.enable().unwrap();
     ring
+}
+
+impl Ring {
+    /// Cancels every request in flight; their completions still come.
+    fn sync_cancel_all(&self) -> io::Result<()> {
+        // SAFETY: a structure of integers.
+        let mut cancel: io_uring_sync_cancel_reg = unsafe { std::mem::zeroed() };
+        cancel.fd = -1;
+        cancel.flags = IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL;
+        let opcode = io_uring_register_op::IORING_REGISTER_SYNC_CANCEL as u32;
+        // SAFETY: R5.
+        match unsafe { self.register(opcode, (&raw mut cancel).cast(), 1) } {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn nop(user_data: u64) -> Sqe {
