@@ -1,9 +1,11 @@
 //! Read from a pipe, or from a file at an offset: read(2), preadv2(2), the ring's `READ` (5.6).
 //!
 //! Readiness form: from a pipe once it is readable. From a file at an offset at once if the bytes
-//! are cached (`RWF_NOWAIT`), otherwise on a pool thread.
+//! are cached (`RWF_NOWAIT`), otherwise on a pool thread. The same for registered files and buffers,
+//! by the ring's `READ_FIXED` (5.1).
 
 use super::operation::{NO_FD, Need, Operation, counted};
+use super::registered::{RegisteredBuf, RegisteredFd};
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
 use crate::sys::file::{self, Room};
@@ -65,11 +67,64 @@ impl Operation for Read {
     }
 }
 
+counted!(Read, RecvBuf, |op| op.buf);
+
+/// Reads from a registered file into a registered buffer; the result as that of [`Read`].
+#[derive(Debug)]
+pub struct ReadFixed {
+    /// The file.
+    pub file: RegisteredFd,
+    /// Where the bytes go, from its start; returned with the completion.
+    pub buf: RegisteredBuf,
+    /// Bytes from the start of the file, or [`CURRENT_POSITION`].
+    pub offset: u64,
+}
+
+impl Operation for ReadFixed {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        let len = self.buf.capacity();
+        self.buf.name(sqe, (abi::IORING_OP_READ, abi::IORING_OP_READ_FIXED), 0, len);
+        self.file.name(sqe);
+        sqe.off = self.offset;
+    }
+
+    fn need(&self) -> Need {
+        if self.file.is_waited_for() {
+            return Need::Ready(self.file.fd(), Interest::READ);
+        }
+        Need::Pool([self.file.fd(), NO_FD])
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let offset = (!self.file.is_waited_for()).then_some(self.offset);
+        read_now(self.file.fd(), self.buf.whole().into(), offset)
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let mut room = self.buf.whole().into();
+        let read = storage::read_at(self.file.fd(), &mut room, self.offset, Wait::Disk);
+        read.map(|count| count as u32)
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        usize::try_from(result) != Ok(self.buf.capacity())
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        self.buf.set_filled(result.max(0) as usize);
+        result
+    }
+}
+
+counted!(ReadFixed, Option<RegisteredBuf>, |op| Some(op.buf));
+
 /// Reads what is available without waiting.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`]; those of read(2) and pread(2).
-pub(super) fn read_now(fd: RawFd, mut room: Room<'_>, offset: Option<u64>) -> io::Result<u32> {
+fn read_now(fd: RawFd, mut room: Room<'_>, offset: Option<u64>) -> io::Result<u32> {
     if let Some(offset) = offset {
         return read_cached(fd, room, offset);
     }
@@ -110,5 +165,3 @@ fn read_cached(fd: RawFd, mut room: Room<'_>, offset: u64) -> io::Result<u32> {
         _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
-
-counted!(Read, RecvBuf, |op| op.buf);

@@ -1,6 +1,6 @@
 //! Registered files and buffers: what operations on them carry.
 //!
-//! Owns: [`RegisteredBuf`], [`RegisteredFd`]. Called by: `read_fixed`, `write_fixed`, `fs`. The driver
+//! Owns: [`RegisteredBuf`], [`RegisteredFd`]. Called by: `read`, `write`, `fs`. The driver
 //! registers them; if it cannot, the same operations work without.
 
 use crate::sys::uring::Slot;

@@ -34,13 +34,15 @@ pub trait Kind: Sized + Unpin {
 /// The request's variants, each named after its operation: the single-shot ones, which can be
 /// awaited, beginning with operations that return no value, and the multishot ones.
 macro_rules! requests {
-    ($($group:ident: { $($(#[$doc:meta])* $op:ident,)+ })+) => {
+    ($($group:ident: { $($op:ident)+ })+) => {
         /// Every operation a driver can run. It moves into the in-flight table and comes back with
         /// the last completion.
         #[derive(Debug)]
         #[non_exhaustive]
+        // Each variant is described at the operation of its name.
+        #[allow(missing_docs)]
         pub enum Request {
-            $($($(#[$doc])* $op($op),)+)+
+            $($($op($op),)+)+
         }
 
         /// Evaluates an expression on the operation that the request holds.
@@ -94,92 +96,15 @@ macro_rules! awaited {
 
 requests! {
     unit: {
-        /// Do nothing, once.
-        Nop,
-        /// Connect a socket.
-        Connect,
-        /// Close a descriptor.
-        Close,
-        /// Flush a file to disk.
-        Fsync,
-        /// Reserve space for a file.
-        Allocate,
-        /// Set a file's length.
-        Truncate,
-        /// Rename a file.
-        Rename,
-        /// Remove a name.
-        Unlink,
-        /// Create a directory.
-        MakeDir,
-        /// Create a symbolic link.
-        Symlink,
-        /// Create a hard link.
-        HardLink,
-        /// Wait for the end of a child process.
-        WaitChild,
-        /// Wait for the clock.
-        Timeout,
-        /// Cancel another operation.
-        Cancel,
+        Nop Connect Close Fsync Allocate Truncate Rename Unlink MakeDir Symlink HardLink WaitChild
+        Timeout Cancel
     }
     single: {
-        /// Wait until a descriptor is ready.
-        Poll,
-        /// Take a connection off a listener.
-        Accept,
-        /// Receive into the request's own buffer.
-        Recv,
-        /// Peek at a socket's data.
-        Peek,
-        /// Send one buffer.
-        Send,
-        /// Send several buffers in one call.
-        SendMsg,
-        /// Send one datagram.
-        SendDatagram,
-        /// Receive a message with its source address.
-        RecvMsg,
-        /// Read from a file or pipe.
-        Read,
-        /// Read from a file into several buffers.
-        ReadV,
-        /// Read from a registered file into a registered buffer.
-        ReadFixed,
-        /// Write to a registered file from a registered buffer.
-        WriteFixed,
-        /// Write to a file or pipe.
-        Write,
-        /// Write several buffers to a file.
-        WriteV,
-        /// Move bytes between a pipe and a descriptor.
-        Splice,
-        /// Copy bytes from one pipe to another, without taking them.
-        Tee,
-        /// Open a file.
-        Open,
-        /// Read a file's metadata.
-        Statx,
-        /// Send bytes and descriptors.
-        SendDescriptors,
-        /// Receive bytes and descriptors.
-        RecvDescriptors,
+        Poll Accept Recv Peek Send SendMsg SendDatagram RecvMsg Read ReadV ReadFixed WriteFixed
+        Write WriteV Splice Tee Open Statx SendDescriptors RecvDescriptors
     }
     other: {
-        /// Report each change of a descriptor's readiness.
-        PollMulti,
-        /// Wait for connections at a listener that may be shared.
-        PollListener,
-        /// Receive once, into a buffer of the pool.
-        RecvPooled,
-        /// Multishot receive into buffers of the pool.
-        RecvMulti,
-        /// Send one buffer without copying.
-        SendZc,
-        /// Send several buffers without copying.
-        SendMsgZc,
-        /// Multishot receive of messages into buffers of the pool for datagrams.
-        RecvMsgMulti,
+        PollMulti PollListener RecvPooled RecvMulti SendZc SendMsgZc RecvMsgMulti
     }
 }
 

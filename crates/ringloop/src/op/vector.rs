@@ -1,20 +1,23 @@
-//! Several buffers as one: the buffers of a vectored file operation.
+//! Several buffers as one: preadv2(2) and pwritev2(2), the ring's `READV` and `WRITEV` (5.1); and the
+//! vector that names the buffers of a send.
 //!
-//! Owns: the buffers, and the vector that names them. Called by: `readv`, `writev`.
+//! Readiness form: a read at once if the bytes are cached (`RWF_NOWAIT`), otherwise on a pool thread.
 //!
-//! Boxed together, so that the kernel's pointers stay valid while the request moves.
+//! The buffers and the vector are boxed together, so that the kernel's pointers stay valid while the
+//! request moves.
 
+use super::operation::{NO_FD, Need, Operation, counted};
 use crate::buf::{RecvBuf, SendBuf};
-use crate::limits::{FILE_VECTOR_MAX, SEND_VECTOR_MAX};
+use crate::limits::{CACHED_READ_BYTES, FILE_VECTOR_MAX, SEND_VECTOR_MAX};
 use crate::sys::address::SockAddr;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::storage::{self, Wait};
-use crate::sys::uring::abi::Sqe;
+use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::os::fd::RawFd;
 
 /// A buffer that a vector can name.
-pub(super) trait Piece {
+trait Piece {
     /// Its address, and its length in bytes.
     fn piece(&mut self) -> (*mut u8, usize);
 }
@@ -34,7 +37,7 @@ impl Piece for SendBuf {
 
 /// Buffers in order; those past `IOV_MAX` are not named.
 #[derive(Debug)]
-pub(super) struct Vector<B> {
+struct Vector<B> {
     parts: Box<Parts<B>>,
 }
 
@@ -102,6 +105,129 @@ impl Vector<SendBuf> {
         unsafe { storage::write_vector(fd, entries, offset) }
     }
 }
+
+/// Fills the buffers in order. The result is the number of bytes in all of them; 0 at the end of
+/// the file.
+#[derive(Debug)]
+pub struct ReadV {
+    fd: RawFd,
+    offset: u64,
+    vector: Vector<RecvBuf>,
+}
+
+impl ReadV {
+    /// Reads at `offset` bytes from the start, or at [`storage::CURRENT_POSITION`]; buffers past
+    /// `IOV_MAX` stay empty.
+    pub fn new(fd: RawFd, bufs: Vec<RecvBuf>, offset: u64) -> Self {
+        let vector = Vector::new(bufs);
+        Self { fd, offset, vector }
+    }
+
+    /// The buffers, each with what was read into it.
+    pub fn into_bufs(self) -> Vec<RecvBuf> {
+        self.vector.into_bufs()
+    }
+
+    fn read(&mut self, wait: Wait) -> io::Result<u32> {
+        let (fd, offset) = (self.fd, self.offset);
+        self.vector.read(fd, offset, wait).map(|count| count as u32)
+    }
+}
+
+impl Operation for ReadV {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        self.vector.prepare(abi::IORING_OP_READV, self.fd, self.offset, sqe);
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.fd, NO_FD])
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let asked = self.vector.len();
+        if asked > CACHED_READ_BYTES || self.offset == storage::CURRENT_POSITION {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match self.read(Wait::Never) {
+            Ok(count) if count as usize == asked => Ok(count),
+            // A short read may be all there is; the pool thread finds out.
+            Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        self.read(Wait::Disk)
+    }
+
+    fn finish(&mut self, result: i32) -> i32 {
+        let mut left = result.max(0) as usize;
+        for buf in self.vector.bufs_mut() {
+            let (_, capacity) = buf.as_mut_ptr();
+            let count = left.min(capacity);
+            buf.finish(count as i32);
+            left -= count;
+        }
+        result
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        usize::try_from(result) != Ok(self.vector.len())
+    }
+}
+
+counted!(ReadV, Vec<RecvBuf>, ReadV::into_bufs);
+
+/// Writes the buffers in order. The result is the number of bytes written, possibly not all.
+#[derive(Debug)]
+pub struct WriteV {
+    fd: RawFd,
+    offset: u64,
+    vector: Vector<SendBuf>,
+}
+
+impl WriteV {
+    /// Writes at `offset` bytes from the start, or at
+    /// [`storage::CURRENT_POSITION`]; buffers past `IOV_MAX` stay
+    /// unwritten.
+    pub fn new(fd: RawFd, bufs: Vec<SendBuf>, offset: u64) -> Self {
+        let vector = Vector::new(bufs);
+        Self { fd, offset, vector }
+    }
+
+    /// The buffers that were written.
+    pub fn into_bufs(self) -> Vec<SendBuf> {
+        self.vector.into_bufs()
+    }
+}
+
+impl Operation for WriteV {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        self.vector.prepare(abi::IORING_OP_WRITEV, self.fd, self.offset, sqe);
+    }
+
+    fn need(&self) -> Need {
+        Need::Pool([self.fd, NO_FD])
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let (fd, offset) = (self.fd, self.offset);
+        self.vector.write(fd, offset).map(|count| count as u32)
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        usize::try_from(result) != Ok(self.vector.len())
+    }
+}
+
+counted!(WriteV, Vec<SendBuf>, WriteV::into_bufs);
 
 /// Names buffers to send in `iovecs`, up to `IOV_MAX`.
 pub(super) fn name_all(bufs: &[SendBuf], iovecs: &mut Vec<libc::iovec>) {

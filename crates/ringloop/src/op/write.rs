@@ -1,8 +1,10 @@
 //! Write to a pipe, or to a file at an offset: write(2), pwritev2(2), the ring's `WRITE` (5.6).
 //!
-//! Readiness form: to a pipe when it is writable, as much as fits; to a file on a pool thread.
+//! Readiness form: to a pipe when it is writable, as much as fits; to a file on a pool thread. The
+//! same for registered files and buffers, by the ring's `WRITE_FIXED` (5.1).
 
 use super::operation::{NO_FD, Need, Operation, counted};
+use super::registered::{RegisteredBuf, RegisteredFd};
 use crate::buf::SendBuf;
 use crate::sys::file;
 use crate::sys::interest::Interest;
@@ -65,12 +67,62 @@ impl Operation for Write {
     }
 }
 
+counted!(Write, SendBuf, |op| op.buf);
+
+/// Writes to a registered file from a registered buffer; the result as that of [`Write`].
+#[derive(Debug)]
+pub struct WriteFixed {
+    /// The file.
+    pub file: RegisteredFd,
+    /// The bytes it holds are written; returned with the completion.
+    pub buf: RegisteredBuf,
+    /// Bytes from the start of the file, or [`CURRENT_POSITION`].
+    pub offset: u64,
+}
+
+impl Operation for WriteFixed {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        let len = self.buf.rest().len();
+        let from = self.buf.len() - len;
+        self.buf.name(sqe, (abi::IORING_OP_WRITE, abi::IORING_OP_WRITE_FIXED), from, len);
+        self.file.name(sqe);
+        sqe.off = self.offset;
+    }
+
+    fn need(&self) -> Need {
+        if self.file.is_waited_for() {
+            return Need::Ready(self.file.fd(), Interest::WRITE);
+        }
+        Need::Pool([self.file.fd(), NO_FD])
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        if self.file.is_waited_for() {
+            return write_ready(self.file.fd(), self.buf.rest());
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn work(&mut self) -> io::Result<u32> {
+        let written = storage::write_at(self.file.fd(), self.buf.rest(), self.offset);
+        written.map(|count| count as u32)
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        usize::try_from(result) != Ok(self.buf.rest().len())
+    }
+}
+
+counted!(WriteFixed, Option<RegisteredBuf>, |op| Some(op.buf));
+
 /// Writes what a pollable descriptor takes now. As for a read: a blocking descriptor must not stop
 /// the loop.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`]; those of write(2).
-pub(super) fn write_ready(fd: RawFd, bytes: &[u8]) -> io::Result<u32> {
+fn write_ready(fd: RawFd, bytes: &[u8]) -> io::Result<u32> {
     if file::poll_now(fd, Interest::WRITE)? == Interest::NONE {
         return Err(io::ErrorKind::WouldBlock.into());
     }
@@ -104,5 +156,3 @@ fn write_parts(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
     Ok(written)
 }
-
-counted!(Write, SendBuf, |op| op.buf);

@@ -281,7 +281,6 @@ impl Local {
 
     /// Spends one unit of the budget, for an operation that completes at once; `false`: the budget
     /// is used up.
-    /// its share.
     pub(crate) fn spend_attempt(&self) -> bool {
         let left = self.shared.attempts_left.get();
         self.shared.attempts_left.set(left.saturating_sub(1));

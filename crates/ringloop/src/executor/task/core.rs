@@ -37,7 +37,6 @@
 //!    caller's promise of invariant 2.
 //! 7. The stage holds the future from the start until `finish`, which is called once; after that
 //!    the result while the flag `RESULT` is set.
-//!    result while the flag `RESULT` is set.
 
 use super::count::SplitCount;
 use super::error::JoinError;

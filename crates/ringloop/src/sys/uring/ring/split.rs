@@ -33,7 +33,6 @@ impl Ring {
     /// Call it after each [`Ring::submit`] and [`Ring::enter`] that left entries behind, before anything
     /// else is pushed. The entries become no-ops that complete with `stand_in`, and only if they fail. Not
     /// for a ring with a polling thread, which takes entries at any moment: submit no links there.
-    /// moment: never a link there.
     pub fn take_back_split(&mut self, stand_in: u64) -> Option<Split> {
         let pending = self.pending();
         if self.polling || pending == 0 {
