@@ -4,7 +4,7 @@
 //! while there is a receiver. Senders get places first in, first out.
 
 use super::place::{Place, has_share, next_turn};
-use super::semaphore::{Permits, Woken};
+use super::semaphore::{PERMITS_MAX, Permits, Woken};
 use super::waiters::Ticket;
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,7 +26,7 @@ struct ChannelState<T> {
 pub(super) fn channel<T, P: Place>(capacity: usize) -> (Sender<T, P>, Receiver<T, P>) {
     let state = P::share(P::cell(ChannelState {
         queue: VecDeque::new(),
-        places: Permits::new(capacity.max(1)),
+        places: Permits::new(capacity.max(1), PERMITS_MAX),
         senders: 1,
         closed: false,
         receiver: None,

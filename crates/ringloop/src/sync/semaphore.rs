@@ -14,24 +14,21 @@ use std::task::{Context, Poll, Waker};
 pub(super) const PERMITS_MAX: usize = usize::MAX >> 3;
 
 /// The free permits and the waiters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Permits {
     free: usize,
+    /// More are not kept.
+    free_max: usize,
     waiters: Waiters,
 }
 
 impl Permits {
-    pub fn new(free: usize) -> Self {
-        Self { free: free.min(PERMITS_MAX), waiters: Waiters::default() }
-    }
-
-    /// Number of free permits.
-    pub fn free(&self) -> usize {
-        self.free
+    pub fn new(free: usize, free_max: usize) -> Self {
+        Self { free: free.min(free_max), free_max, waiters: Waiters::default() }
     }
 
     /// Whether `count` permits are free and there are no waiters.
-    pub fn has(&self, count: usize) -> bool {
+    fn has(&self, count: usize) -> bool {
         self.waiters.is_empty() && self.free >= count
     }
 
@@ -76,7 +73,7 @@ impl Permits {
 
     /// Releases `count` permits; the caller wakes the waiters that get them.
     pub fn give(&mut self, count: usize) -> Woken {
-        self.free = self.free.saturating_add(count).min(PERMITS_MAX);
+        self.free = self.free.saturating_add(count);
         let mut woken = Woken::default();
         while let Some(want) = self.waiters.first_wants()
             && want <= self.free
@@ -84,12 +81,8 @@ impl Permits {
             self.free -= want;
             woken.extend(self.waiters.grant(want));
         }
+        self.free = self.free.min(self.free_max);
         woken
-    }
-
-    /// Keeps at most `count` free permits.
-    pub fn keep(&mut self, count: usize) {
-        self.free = self.free.min(count);
     }
 
     /// Ends every wait, with nothing granted.
@@ -152,7 +145,12 @@ impl<P: Place> Clone for Semaphore<P> {
 impl<P: Place> Semaphore<P> {
     /// A semaphore with `permits` permits.
     pub fn new(permits: usize) -> Self {
-        Self { permits: P::share(P::cell(Permits::new(permits))) }
+        Self::with_max(permits, PERMITS_MAX)
+    }
+
+    /// A semaphore that keeps at most `free_max` free permits.
+    pub(super) fn with_max(permits: usize, free_max: usize) -> Self {
+        Self { permits: P::share(P::cell(Permits::new(permits, free_max))) }
     }
 
     /// Waits for `count` permits; waiters are served first in, first out.
@@ -171,12 +169,17 @@ impl<P: Place> Semaphore<P> {
 
     /// Number of free permits.
     pub fn available(&self) -> usize {
-        P::with(&self.permits, |permits| permits.free())
+        P::with(&self.permits, |permits| permits.free)
     }
 
     /// Adds permits, up to an eighth of `usize::MAX`.
     pub fn add(&self, count: usize) {
         P::with(&self.permits, |permits| permits.give(count)).wake();
+    }
+
+    /// Ends every wait, with nothing granted.
+    pub(super) fn grant_all(&self) {
+        P::with(&self.permits, Permits::grant_all).wake();
     }
 }
 
@@ -236,8 +239,9 @@ impl<P: Place> Permit<P> {
 
 impl<P: Place> Drop for Permit<P> {
     fn drop(&mut self) {
-        let count = self.count;
-        P::with(&self.semaphore.permits, |permits| permits.give(count)).wake();
+        if self.count > 0 {
+            self.semaphore.add(self.count);
+        }
     }
 }
 
