@@ -31,7 +31,6 @@ use crate::sys::fork::Generation;
 use crate::sys::thread::block_signals;
 use room::{Room, RoomSlot};
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -43,16 +42,10 @@ use std::time::{Duration, Instant};
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
 /// A waiter's slot in the queue for room; freed when it is dropped.
+#[derive(Debug)]
 pub(crate) struct RoomWaiter {
     pool: BlockingPool,
     slot: Option<RoomSlot>,
-}
-
-impl fmt::Debug for RoomWaiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut waiter = f.debug_struct("RoomWaiter");
-        waiter.field("slot", &self.slot).finish_non_exhaustive()
-    }
 }
 
 impl RoomWaiter {

@@ -2,7 +2,7 @@
 //!
 //! Owns: [`Token`], [`Sink`], [`Completion`], [`Taken`], [`Event`]. Called by: all of `driver`, and its callers.
 
-use crate::op::{Key, Request};
+use crate::op::{Key, Request, result_of};
 use crate::sys::pool::PoolBuffer;
 use std::io;
 use std::task::Waker;
@@ -36,7 +36,7 @@ pub struct Completion {
 impl Completion {
     /// The result as an [`io::Result`].
     pub fn result(&self) -> io::Result<u32> {
-        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+        result_of(self.result)
     }
 }
 
@@ -55,7 +55,7 @@ impl Taken {
     /// The result as an [`io::Result`].
     #[inline]
     pub fn result(&self) -> io::Result<u32> {
-        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+        result_of(self.result)
     }
 }
 

@@ -22,8 +22,7 @@
 
 use super::completion::{Completion, Event, Sink, Taken, Token};
 use super::results::{Kept, Results};
-use crate::op::Key;
-use crate::op::{GENERATION_MASK, Need, Operation, Request, Shape};
+use crate::op::{GENERATION_MASK, Key, Need, Operation, Request, Shape};
 use crate::sys::pool::PoolBuffer;
 use std::os::fd::RawFd;
 use std::task::Waker;
@@ -311,6 +310,11 @@ impl Table {
     #[inline]
     pub fn slot(&mut self, key: Key) -> Option<&mut Slot> {
         find(&mut self.chunks, key)
+    }
+
+    /// True if an operation is in this phase.
+    pub fn is_in(&mut self, key: Key, phase: Phase) -> bool {
+        self.slot(key).is_some_and(|slot| slot.phase == phase)
     }
 
     /// Delivers a completion to its receiver; returns it if that is the embedder. Without `more` it

@@ -34,8 +34,7 @@ use super::setup::Setup;
 use super::table::{Phase, Slot, Table, flag};
 use crate::buf::PoolKind;
 use crate::limits;
-use crate::op::Key;
-use crate::op::{NO_FD, Need, Operation, Request, Shape};
+use crate::op::{Key, NO_FD, Need, Operation, Request, Shape, raw_of};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
@@ -367,7 +366,7 @@ impl UringDriver {
                 if let Some(kind) = pool
                     && let Err(error) = self.pools.open(&self.ring, kind)
                 {
-                    self.settle(key, -error.raw_os_error().unwrap_or(libc::EIO));
+                    self.settle(key, raw_of(Err(error)));
                     return true;
                 }
                 self.unsubmitted.push(fd);
@@ -380,7 +379,7 @@ impl UringDriver {
                     && !self.ring.features().has(feature)
                 {
                     let result = request.work();
-                    self.settle(key, negated(result));
+                    self.settle(key, raw_of(result));
                     return true;
                 }
                 self.unsubmitted.extend(fds);
@@ -461,14 +460,6 @@ fn push_operation(ring: &mut Ring, slot: &mut Slot, key: Key) -> bool {
         slot.phase = Phase::Armed;
     }
     pushed
-}
-
-/// A result in the kernel's form.
-fn negated(result: io::Result<u32>) -> i32 {
-    match result {
-        Ok(count) => count as i32,
-        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
-    }
 }
 
 impl Drop for UringDriver {

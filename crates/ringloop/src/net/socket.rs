@@ -10,11 +10,11 @@ use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, Sen
 use crate::sys::address::SockAddr;
 use crate::sys::socket;
 use std::cell::Cell;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A socket that its driver releases before it is closed.
+#[derive(Debug)]
 pub struct Socket {
     fd: LoopFd,
     /// The last receive drained the socket: the next one polls first.
@@ -175,12 +175,6 @@ impl Socket {
         let peek = op::Peek { fd: self.on_loop(), buf: RecvBuf::from(buf) };
         let (result, buf) = Op::new(peek).await;
         (result, buf.into_vec())
-    }
-}
-
-impl fmt::Debug for Socket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Socket").field("fd", &self.fd).finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,7 @@ pub use metadata::Statx;
 pub use nop::Nop;
 pub use open::Open;
 pub use operation::{Completable, Ended};
-pub(crate) use operation::{NO_FD, Need, Operation, Shape};
+pub(crate) use operation::{NO_FD, Need, Operation, Shape, raw_of, result_of};
 pub use poll::{Poll, PollMulti};
 pub use poll_listener::PollListener;
 pub use read::{Read, ReadFixed};

@@ -12,6 +12,17 @@ use crate::sys::uring::abi::Sqe;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+/// A result in the kernel's form: a count, a descriptor, or a negated errno.
+pub(crate) fn raw_of(result: io::Result<u32>) -> i32 {
+    result.map_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO), |count| count as i32)
+}
+
+/// The inverse.
+#[inline]
+pub(crate) fn result_of(raw: i32) -> io::Result<u32> {
+    u32::try_from(raw).map_err(|_| io::Error::from_raw_os_error(-raw))
+}
+
 /// No descriptor.
 pub(crate) const NO_FD: RawFd = -1;
 
@@ -170,8 +181,7 @@ impl<T> Ended<T> {
 
     /// The end of an operation that completed before it was submitted.
     pub(crate) fn of(result: i32, request: T) -> Self {
-        let result = u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-        Self { result, request: Some(request) }
+        Self { result: result_of(result), request: Some(request) }
     }
 
     /// The count of bytes, or the error, and what `parts` takes out of the request: its buffers.

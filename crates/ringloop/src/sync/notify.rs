@@ -2,7 +2,6 @@
 
 use super::place::Place;
 use super::semaphore::{Acquire, Permit, Semaphore};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,6 +16,7 @@ use std::task::{Context, Poll};
 /// # })?;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct Notify<P: Place>(Semaphore<P>);
 
 impl<P: Place> Default for Notify<P> {
@@ -58,6 +58,7 @@ impl<P: Place> Notify<P> {
 }
 
 /// Waits for a notification.
+#[derive(Debug)]
 #[must_use = "await it to wait for a notification"]
 pub struct Notified<P: Place>(Acquire<P>);
 
@@ -66,17 +67,5 @@ impl<P: Place> Future for Notified<P> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.0).poll(cx).map(Permit::forget)
-    }
-}
-
-impl<P: Place> fmt::Debug for Notify<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notify").finish_non_exhaustive()
-    }
-}
-
-impl<P: Place> fmt::Debug for Notified<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notified").finish_non_exhaustive()
     }
 }

@@ -184,6 +184,7 @@ impl<P: Place> Semaphore<P> {
 }
 
 /// Waits for permits.
+#[derive(Debug)]
 #[must_use = "await it to acquire the permits"]
 pub struct Acquire<P: Place> {
     semaphore: Semaphore<P>,
@@ -224,6 +225,7 @@ impl<P: Place> Drop for Acquire<P> {
 }
 
 /// Acquired permits; dropping it releases them.
+#[derive(Debug)]
 #[must_use = "dropping a permit releases it"]
 pub struct Permit<P: Place> {
     semaphore: Semaphore<P>,
@@ -248,17 +250,5 @@ impl<P: Place> Drop for Permit<P> {
 impl<P: Place> fmt::Debug for Semaphore<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Semaphore").field("available", &self.available()).finish()
-    }
-}
-
-impl<P: Place> fmt::Debug for Acquire<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl<P: Place> fmt::Debug for Permit<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("count", &self.count).finish_non_exhaustive()
     }
 }

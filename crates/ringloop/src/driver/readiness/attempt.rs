@@ -3,7 +3,7 @@
 //! Called by: `driver::readiness`, and `Driver` for what is tried first on the ring. Never waits;
 //! keeps no state.
 
-use crate::op::{Need, Operation, Request};
+use crate::op::{Need, Operation, Request, raw_of};
 use crate::sys::interest::Interest;
 use std::io;
 use std::os::fd::RawFd;
@@ -15,11 +15,8 @@ pub(in crate::driver) fn attempt(request: &mut Request) -> Option<i32> {
 
 /// A result in the kernel's form; `None` is "would block".
 pub(super) fn outcome(result: io::Result<u32>) -> Option<i32> {
-    match result {
-        Ok(count) => Some(count as i32),
-        Err(error) if would_block(&error) => None,
-        Err(error) => Some(negated(&error)),
-    }
+    let blocks = result.as_ref().is_err_and(would_block);
+    (!blocks).then(|| raw_of(result))
 }
 
 /// The direction known to block after a try: the one that did, or reading after a receive that left
@@ -41,8 +38,4 @@ pub(super) fn blocked_after(
 
 pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-pub(super) fn negated(error: &io::Error) -> i32 {
-    -error.raw_os_error().unwrap_or(libc::EIO)
 }

@@ -26,14 +26,14 @@ use super::working::Working;
 use crate::buf::PoolKind;
 use crate::deadlines::Deadlines;
 use crate::limits;
-use crate::op::{Key, Need, Operation, Request, Shape};
+use crate::op::{Key, Need, Operation, Request, Shape, raw_of};
 use crate::sys::clock;
 use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
 use crate::sys::pool::PoolBuffer;
-use attempt::{blocked_after, negated, outcome, would_block};
+use attempt::{blocked_after, outcome, would_block};
 use pool::Pool;
 use std::collections::VecDeque;
 use std::io;
@@ -106,10 +106,6 @@ impl ReadinessDriver {
         &mut self.table
     }
 
-    fn is_armed(&mut self, key: Key) -> bool {
-        is_armed(&mut self.table, key)
-    }
-
     /// Ends an operation with this result, which `next_event` delivers.
     fn settle(&mut self, key: Key, result: i32) {
         if let Some(slot) = self.table.slot(key) {
@@ -174,7 +170,7 @@ impl ReadinessDriver {
             Some(Need::Ready(fd, interest)) => self.park(key, fd, interest),
             Some(Need::Pool(fds)) => {
                 if let Err(error) = self.working.submit(&mut self.table, key, fds) {
-                    self.settle(key, negated(&error));
+                    self.settle(key, raw_of(Err(error)));
                 }
             }
             _ => {}
@@ -220,7 +216,7 @@ impl ReadinessDriver {
         if is_timeout {
             let table = &mut self.table;
             self.timeout_count -= 1;
-            self.deadlines.tidy(self.timeout_count, |_, key| is_armed(table, key));
+            self.deadlines.tidy(self.timeout_count, |_, key| table.is_in(key, Phase::Armed));
         }
     }
 
@@ -329,13 +325,10 @@ impl ReadinessDriver {
     fn take_back(&mut self, results: Vec<(Key, io::Result<u32>)>) {
         for (key, result) in results {
             let cancelled = self.table.slot(key).is_some_and(|slot| slot.is(flag::CANCELLED));
-            match result {
-                Ok(count) => self.settle(key, count as i32),
-                Err(error) if would_block(&error) && cancelled => {
-                    self.settle(key, -libc::ECANCELED);
-                }
-                Err(error) if would_block(&error) => self.enqueue_again(key),
-                Err(error) => self.settle(key, negated(&error)),
+            match outcome(result) {
+                Some(result) => self.settle(key, result),
+                None if cancelled => self.settle(key, -libc::ECANCELED),
+                None => self.enqueue_again(key),
             }
         }
     }
@@ -343,20 +336,15 @@ impl ReadinessDriver {
     /// Hands over the operations that waited for room in the pool's queue, as far as there is room.
     fn submit_waiting(&mut self) {
         while let Some(key) = self.working.next_waiting() {
-            if !self.is_queued(key) {
+            if !self.table.is_in(key, Phase::Queued) {
                 continue;
             }
             self.enqueue_again(key);
-            if self.is_queued(key) {
+            if self.table.is_in(key, Phase::Queued) {
                 self.working.move_last_to_front();
                 return;
             }
         }
-    }
-
-    fn is_queued(&mut self, key: Key) -> bool {
-        let slot = self.table.slot(key);
-        slot.is_some_and(|slot| slot.phase == Phase::Queued)
     }
 
     fn enqueue_again(&mut self, key: Key) {
@@ -395,7 +383,7 @@ impl ReadinessDriver {
             while self.pools[kind].can_resume_starved() {
                 let key = self.pools[kind].starved.pop_front()?;
                 self.resumes_left = self.resumes_left.saturating_sub(1);
-                if self.is_armed(key)
+                if self.table.is_in(key, Phase::Armed)
                     && let Some(Need::Ready(fd, interest)) = self.need(key)
                 {
                     self.park(key, fd, interest);
@@ -492,7 +480,7 @@ impl ReadinessDriver {
         slot.phase = Phase::Armed;
         if let Some(Need::Ready(fd, interest)) = self.need(key) {
             self.park(key, fd, interest);
-            if self.is_armed(key) {
+            if self.table.is_in(key, Phase::Armed) {
                 self.runnable.push_back((key, interest));
             }
         }
@@ -552,7 +540,7 @@ impl ReadinessDriver {
         let shape = self.table.slot(key).map(|slot| slot.shape());
         let trigger = if shape == Some(Shape::Edge) { Trigger::Edge } else { Trigger::Level };
         if let Err(error) = self.watches.park(key, fd, interest, trigger) {
-            self.settle(key, negated(&error));
+            self.settle(key, raw_of(Err(error)));
         }
     }
 
@@ -580,7 +568,7 @@ impl ReadinessDriver {
         }
         let now_ns = clock::monotonic_ns();
         while let Some((_, key)) = self.deadlines.pop_due(now_ns) {
-            if self.is_armed(key) {
+            if self.table.is_in(key, Phase::Armed) {
                 self.timeout_count -= 1;
                 self.settle(key, 0);
             }
@@ -608,8 +596,4 @@ impl Drop for ReadinessDriver {
             self.working.abandon();
         }
     }
-}
-
-fn is_armed(table: &mut Table, key: Key) -> bool {
-    table.slot(key).is_some_and(|slot| slot.phase == Phase::Armed)
 }

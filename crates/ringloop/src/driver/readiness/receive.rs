@@ -3,11 +3,10 @@
 //!
 //! Called by: the driver, when the descriptor is ready. Never waits.
 
-use super::{ReadinessDriver, negated, would_block};
+use super::{ReadinessDriver, would_block};
 use crate::buf::PoolKind;
 use crate::driver::completion::Event;
-use crate::op::Key;
-use crate::op::{Need, Operation, Request};
+use crate::op::{Key, Need, Operation, Request, raw_of};
 use crate::sys::interest::Interest;
 use crate::sys::pool::PoolBuffer;
 use crate::sys::socket;
@@ -32,7 +31,7 @@ impl ReadinessDriver {
                 buffer.truncate(count);
                 self.deliver(key, count as i32, true, Some(buffer))
             }
-            Err(error) => self.receive_failed(key, &error),
+            Err(error) => self.receive_failed(key, error),
         }
     }
 
@@ -50,7 +49,7 @@ impl ReadinessDriver {
         buffer.truncate(len_max);
         let count = match socket::recv_into(fd, buffer.bytes_mut(), libc::MSG_DONTWAIT) {
             Ok(count) => count,
-            Err(error) => return self.receive_failed(key, &error),
+            Err(error) => return self.receive_failed(key, error),
         };
         self.unpark(key);
         if (1..len_max).contains(&count) {
@@ -112,7 +111,7 @@ impl ReadinessDriver {
                 }
                 None
             }
-            Err(error) => self.receive_failed(key, &error),
+            Err(error) => self.receive_failed(key, error),
         }
     }
 
@@ -123,12 +122,12 @@ impl ReadinessDriver {
         None
     }
 
-    fn receive_failed(&mut self, key: Key, error: &io::Error) -> Option<Event> {
-        if would_block(error) {
+    fn receive_failed(&mut self, key: Key, error: io::Error) -> Option<Event> {
+        if would_block(&error) {
             return None;
         }
         self.unpark(key);
-        self.deliver(key, negated(error), false, None)
+        self.deliver(key, raw_of(Err(error)), false, None)
     }
 }
 

@@ -10,8 +10,7 @@ use super::{UringDriver, claim};
 use crate::buf::PoolKind;
 use crate::driver::completion::Event;
 use crate::driver::table::{Full, Phase, flag};
-use crate::op::Key;
-use crate::op::{NO_FD, Need, Operation, Request, Shape};
+use crate::op::{Key, NO_FD, Need, Operation, Request, Shape};
 use crate::sys::pool::PoolBuffer;
 use crate::sys::uring::abi::{self, Cqe};
 

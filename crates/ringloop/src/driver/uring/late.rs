@@ -39,7 +39,7 @@ impl LateLookups {
     /// True if an operation in flight names `fd`.
     fn names(&self, table: &mut Table, fd: RawFd) -> bool {
         let mut naming = self.noted.iter().filter(|(_, fds)| fds.contains(&fd));
-        naming.any(|(key, _)| is_under_way(table, *key))
+        naming.any(|(key, _)| table.is_in(*key, Phase::Armed))
     }
 
     /// Closes a descriptor, now or when no operation in flight names it.
@@ -59,7 +59,7 @@ impl LateLookups {
 
     #[cold]
     fn tidy_now(&mut self, table: &mut Table) {
-        self.noted.retain(|(key, _)| is_under_way(table, *key));
+        self.noted.retain(|(key, _)| table.is_in(*key, Phase::Armed));
         self.tidy_at = 2 * self.noted.len().max(TIDY_MIN);
         for fd in std::mem::take(&mut self.closing) {
             self.close(table, fd);
@@ -70,9 +70,4 @@ impl LateLookups {
     pub fn abandon(&mut self) {
         self.closing.drain(..).for_each(std::mem::forget);
     }
-}
-
-fn is_under_way(table: &mut Table, key: Key) -> bool {
-    let slot = table.slot(key);
-    slot.is_some_and(|slot| slot.phase == Phase::Armed)
 }

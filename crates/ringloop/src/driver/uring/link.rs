@@ -19,8 +19,7 @@ use super::{Entry, UringDriver};
 use crate::driver::completion::Sink;
 use crate::driver::table::{Phase, flag};
 use crate::limits;
-use crate::op::Key;
-use crate::op::{NO_FD, Need, Operation, Request, Shape};
+use crate::op::{Key, NO_FD, Need, Operation, Request, Shape};
 use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;
 
@@ -55,7 +54,7 @@ impl UringDriver {
 
     /// Pushes the entries of a link; `false` if the submission queue stays too full.
     pub(super) fn arm_linked(&mut self, keys: &[Key]) -> bool {
-        if !keys.iter().all(|key| self.is_queued(*key)) {
+        if !keys.iter().all(|key| self.table.is_in(*key, Phase::Queued)) {
             // One was cancelled while the link waited for room.
             for key in keys {
                 self.cancel_unarmed(*key);
@@ -97,11 +96,6 @@ impl UringDriver {
         true
     }
 
-    fn is_queued(&mut self, key: Key) -> bool {
-        let slot = self.table.slot(key);
-        slot.is_some_and(|slot| slot.phase == Phase::Queued)
-    }
-
     /// Ends the rest of a link that the kernel has taken in part.
     pub(super) fn end_split_link(&mut self) {
         let Some(split) = self.ring.take_back_split(KIND_CANCEL << 56) else {
@@ -126,7 +120,7 @@ impl UringDriver {
         // has run.
         self.may_have_begun = self.ring.needs_enter();
         for key in std::mem::take(&mut self.late_cancels) {
-            if self.table.slot(key).is_some_and(|slot| slot.phase == Phase::Armed) {
+            if self.table.is_in(key, Phase::Armed) {
                 // A full queue does no harm: it is sent again while the operation is there.
                 self.may_have_begun |= !self.push_cancel(key);
                 self.late_cancels.push(key);

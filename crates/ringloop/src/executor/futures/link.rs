@@ -21,7 +21,7 @@
 use crate::buf::{RecvBuf, Shared};
 use crate::driver::{Key, Sink};
 use crate::executor::runtime::local::{Local, poll_outcome};
-use crate::op::{Close, Kind, Operation, Outcome, Read, Request, Timeout, Write};
+use crate::op::{Close, Kind, Operation, Outcome, Read, Request, Timeout, Write, raw_of};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -385,10 +385,7 @@ impl Sequence {
 
 /// Discards an outcome; closes its descriptor, of which it has only the number.
 fn discard(local: &Local, outcome: Outcome) {
-    let result = match outcome.result {
-        Ok(count) => count as i32,
-        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
-    };
+    let result = raw_of(outcome.result);
     match outcome.request {
         Some(Request::Close(Close { fd })) if result == -libc::ECANCELED && fd >= 0 => {
             // SAFETY: invariant 2: the request that owned it is gone, cancelled before it ran.

@@ -9,7 +9,7 @@
 use super::received::Received;
 use crate::driver::{Key, Sink};
 use crate::executor::runtime::local::Local;
-use crate::op::Request;
+use crate::op::{Request, result_of};
 use std::io;
 use std::task::{Context, Poll, ready};
 
@@ -31,7 +31,7 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// The result as an [`io::Result`].
     pub fn result(&self) -> io::Result<u32> {
-        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+        result_of(self.result)
     }
 }
 

@@ -10,14 +10,8 @@ use std::rc::{Rc, Weak};
 
 /// A weak handle to the loop whose driver uses a descriptor, and must release it before it is
 /// closed. The default is no loop.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WeakLocal(Weak<Shared>);
-
-impl std::fmt::Debug for WeakLocal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WeakLocal").finish_non_exhaustive()
-    }
-}
 
 impl WeakLocal {
     pub(super) fn of(shared: &Rc<Shared>) -> Self {
