@@ -20,7 +20,6 @@ mod open;
 mod provided;
 mod readiness;
 mod results;
-mod setup;
 mod table;
 mod uring;
 mod working;
@@ -28,7 +27,6 @@ mod working;
 pub(crate) use blocking_pool::{BlockingPool, Call, RoomWaiter};
 pub use completion::{Completion, Event, Sink, Token};
 pub use either::Driver;
-pub(crate) use setup::Setup;
 
 pub use crate::choice::{Choice, Kind};
 pub use crate::op::Key;

@@ -30,7 +30,6 @@ use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
 use super::completion::Sink;
 use super::provided::ProvidedPools;
-use super::setup::Setup;
 use super::table::{Phase, Slot, Table, flag};
 use crate::buf::PoolKind;
 use crate::limits;
@@ -97,13 +96,8 @@ enum Entry {
 
 impl UringDriver {
     /// Creates a ring, disabled until [`UringDriver::bind`]; a refusal names cause and remedy.
-    pub(super) fn new(wake: Arc<EventFd>, setup: &Setup) -> Result<Self, Refusal> {
-        let config = Config {
-            entries: setup.entries,
-            cq_entries: setup.completion_entries,
-            polling: setup.polling,
-        };
-        let ring = Ring::new(&config)?;
+    pub(super) fn new(wake: Arc<EventFd>, config: &Config) -> Result<Self, Refusal> {
+        let ring = Ring::new(config)?;
         let mut pools = ProvidedPools::default();
         // The other pools are opened on first use.
         pools.open(&ring, PoolKind::Streams).map_err(|error| Refusal {

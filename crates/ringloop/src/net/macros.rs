@@ -81,6 +81,39 @@ macro_rules! stream {
 }
 pub(super) use stream;
 
+/// Addresses and options of Internet sockets.
+macro_rules! internet {
+    ($type:ident) => {
+        impl $type {
+            /// This end's address.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                inet(socket::local_addr(self.socket.as_raw_fd())?)
+            }
+
+            /// The other end's address.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                inet(socket::peer_addr(self.socket.as_raw_fd())?)
+            }
+
+            /// Hops that a packet may take (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+            pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+                options::set_ttl(self.socket.as_raw_fd(), ttl)
+            }
+
+            /// Size of the kernel's send buffer in bytes, which the kernel doubles.
+            pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
+                options::set_size(self.socket.as_raw_fd(), libc::SO_SNDBUF, bytes)
+            }
+
+            /// Size of the kernel's receive buffer in bytes, which the kernel doubles.
+            pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
+                options::set_size(self.socket.as_raw_fd(), libc::SO_RCVBUF, bytes)
+            }
+        }
+    };
+}
+pub(super) use internet;
+
 macro_rules! descriptor {
     ($type:ident) => {
         impl $type {

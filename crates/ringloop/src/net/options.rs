@@ -65,15 +65,7 @@ fn ttl_option(fd: RawFd) -> io::Result<(i32, i32)> {
     })
 }
 
-pub(super) fn set_send_buffer(fd: RawFd, bytes: usize) -> io::Result<()> {
-    set_size(fd, libc::SO_SNDBUF, bytes)
-}
-
-pub(super) fn set_receive_buffer(fd: RawFd, bytes: usize) -> io::Result<()> {
-    set_size(fd, libc::SO_RCVBUF, bytes)
-}
-
-fn set_size(fd: RawFd, name: i32, bytes: usize) -> io::Result<()> {
+pub(super) fn set_size(fd: RawFd, name: i32, bytes: usize) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_option_int(fd, libc::SOL_SOCKET, name, bytes)
 }

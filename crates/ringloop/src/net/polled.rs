@@ -9,6 +9,7 @@
 //! written bytes; each buffer is allocated while it is used.
 
 use super::socket::Socket;
+use super::split::OnSocket;
 use super::{TcpStream, UnixStream};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::driver::Kind;
@@ -29,27 +30,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// A stream that can be polled: [`TcpStream`] or [`UnixStream`].
-pub trait Stream: sealed::Stream {}
-
-mod sealed {
-    use super::Socket;
-
-    pub trait Stream: 'static {
-        fn socket(&self) -> &Socket;
-    }
-}
-
-impl sealed::Stream for TcpStream {
-    fn socket(&self) -> &Socket {
-        &self.socket
-    }
-}
-
-impl sealed::Stream for UnixStream {
-    fn socket(&self) -> &Socket {
-        &self.socket
-    }
-}
+pub trait Stream: OnSocket + 'static {}
 
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}

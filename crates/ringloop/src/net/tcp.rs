@@ -7,7 +7,7 @@
 //! closed. `OwnedFd::from(stream)` moves it to another thread.
 
 use super::incoming::{self, Incoming};
-use super::macros::{descriptor, from_descriptor, from_listener, from_socket, stream};
+use super::macros::{descriptor, from_descriptor, from_listener, from_socket, internet, stream};
 use super::options::{self, Keepalive};
 use super::receive::Receive;
 use super::socket::Socket;
@@ -179,16 +179,6 @@ impl TcpStream {
         self.socket.send_all_zero_copy(bytes).await
     }
 
-    /// This end's address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        inet(socket::local_addr(self.socket.as_raw_fd())?)
-    }
-
-    /// The other end's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        inet(socket::peer_addr(self.socket.as_raw_fd())?)
-    }
-
     /// Switches Nagle's algorithm off (`true`) or on.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         socket::set_nodelay(self.socket.as_raw_fd(), nodelay)
@@ -216,29 +206,15 @@ impl TcpStream {
         socket::set_linger(self.socket.as_raw_fd(), linger)
     }
 
-    /// Hops that a packet may take (`IP_TTL`, `IPV6_UNICAST_HOPS`).
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        options::set_ttl(self.socket.as_raw_fd(), ttl)
-    }
-
     /// Hops that a packet may take.
     pub fn ttl(&self) -> io::Result<u32> {
         options::ttl(self.socket.as_raw_fd())
-    }
-
-    /// Size of the kernel's send buffer in bytes, which the kernel doubles.
-    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
-        options::set_send_buffer(self.socket.as_raw_fd(), bytes)
-    }
-
-    /// Size of the kernel's receive buffer in bytes, which the kernel doubles.
-    pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
-        options::set_receive_buffer(self.socket.as_raw_fd(), bytes)
     }
 }
 
 from_socket!(TcpListener, TcpStream);
 stream!(TcpStream);
+internet!(TcpStream);
 
 descriptor!(TcpListener);
 descriptor!(TcpStream);

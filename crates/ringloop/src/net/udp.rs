@@ -3,7 +3,7 @@
 //! Byte path: out from the caller's bytes by `op::SendMsg`, or by `sys::datagram` in batches; in by
 //! `op::RecvMsg` or, as they come, by [`Datagrams`].
 
-use super::macros::{descriptor, from_descriptor};
+use super::macros::{descriptor, from_descriptor, internet};
 use super::options;
 use super::receive::Datagrams;
 use super::socket::Socket;
@@ -204,31 +204,6 @@ impl UdpSocket {
         let fd = self.socket.as_raw_fd();
         socket::set_option_int(fd, libc::SOL_SOCKET, libc::SO_BROADCAST, on.into())
     }
-
-    /// Hops that a packet may take (`IP_TTL`, `IPV6_UNICAST_HOPS`).
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        options::set_ttl(self.socket.as_raw_fd(), ttl)
-    }
-
-    /// Size of the kernel's send buffer in bytes, which the kernel doubles.
-    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<()> {
-        options::set_send_buffer(self.socket.as_raw_fd(), bytes)
-    }
-
-    /// Size of the kernel's receive buffer in bytes, which the kernel doubles.
-    pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<()> {
-        options::set_receive_buffer(self.socket.as_raw_fd(), bytes)
-    }
-
-    /// This end's address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        inet(socket::local_addr(self.socket.as_raw_fd())?)
-    }
-
-    /// The peer's address.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        inet(socket::peer_addr(self.socket.as_raw_fd())?)
-    }
 }
 
 impl From<Socket> for UdpSocket {
@@ -237,5 +212,6 @@ impl From<Socket> for UdpSocket {
     }
 }
 
+internet!(UdpSocket);
 descriptor!(UdpSocket);
 from_descriptor!(UdpSocket, std::net::UdpSocket);

@@ -5,12 +5,13 @@ mod resend;
 
 use super::{Entry, UringDriver};
 use crate::buf::{RecvBuf, SendBuf};
-use crate::driver::{Driver, Key, Setup, Sink};
+use crate::driver::{Driver, Key, Sink};
 use crate::limits;
 use crate::op::Request;
 use crate::op::{Nop, Open, Recv, Splice, Tee, Timeout, Truncate, Write};
 use crate::sys::event::EventFd;
 use crate::sys::file;
+use crate::sys::uring::Config;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -26,13 +27,8 @@ pub fn driver() -> UringDriver {
 }
 
 fn driver_that_polls(polling: Option<Duration>) -> UringDriver {
-    let setup = Setup {
-        choice: crate::driver::Choice::Uring,
-        polling,
-        entries: 16,
-        completion_entries: 64,
-    };
-    let mut driver = UringDriver::new(Arc::new(EventFd::new().unwrap()), &setup).unwrap();
+    let config = Config { entries: 16, cq_entries: 64, polling };
+    let mut driver = UringDriver::new(Arc::new(EventFd::new().unwrap()), &config).unwrap();
     driver.bind().unwrap();
     // The wake's poll, so that what follows is only the link's.
     driver.wait(Some(Duration::ZERO)).unwrap();

@@ -4,13 +4,13 @@
 
 use super::busy::BusyPolling;
 use super::timer::Timers;
-use crate::driver::{BlockingPool, Choice, Driver, Event, Kind, Setup};
+use crate::driver::{BlockingPool, Choice, Driver, Event, Kind};
 use crate::error::Error;
 use crate::executor::task::park::Unpark;
 use crate::limits;
 use crate::sys::clock;
 use crate::sys::fork::Generation;
-use crate::sys::uring::Feature;
+use crate::sys::uring::{Config, Feature};
 use std::hint;
 use std::io;
 use std::sync::Arc;
@@ -62,12 +62,11 @@ impl Options {
         Ok(Self { driver: Choice::from_env()?, ..Self::default() })
     }
 
-    fn setup(&self) -> Setup {
-        Setup {
-            choice: self.driver,
-            polling: self.submission_polling,
+    fn ring(&self) -> Config {
+        Config {
             entries: self.ring_entries,
-            completion_entries: self.completion_entries,
+            cq_entries: self.completion_entries,
+            polling: self.submission_polling,
         }
     }
 }
@@ -89,7 +88,7 @@ impl Engine {
     pub fn new(options: Options) -> Result<Self, Error> {
         let (unpark, event) = Unpark::new()?;
         let pool = BlockingPool::new(Arc::downgrade(&event));
-        let (driver, reason) = Driver::new(&options.setup(), event, &pool)?;
+        let (driver, reason) = Driver::new(options.driver, &options.ring(), event, &pool)?;
         Ok(Self {
             driver,
             reason,

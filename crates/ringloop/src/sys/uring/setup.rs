@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Sizes and polling of a ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Submission entries; rounded up to a power of two, at most 32768.
     pub entries: u32,
@@ -61,7 +61,9 @@ pub(super) struct Created {
 pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Refusal> {
     let refuse = |step, error: &io::Error| refusal(step, error, kernel);
     let (fd, params) = negotiate(config, kernel).map_err(|error| {
-        if config.polling.is_some() && negotiate(&without_polling(config), kernel).is_ok() {
+        if config.polling.is_some()
+            && negotiate(&Config { polling: None, ..*config }, kernel).is_ok()
+        {
             return Refusal { cause: Cause::Polling(error.raw_os_error().unwrap_or(libc::EPROTO)) };
         }
         refuse(Step::Setup, &error)
@@ -83,10 +85,6 @@ pub(super) fn refusal(step: Step, error: &io::Error, kernel: &dyn Kernel) -> Ref
         return Refusal { cause };
     }
     classify(step, error.raw_os_error().unwrap_or(libc::EPROTO), &kernel.facts())
-}
-
-fn without_polling(config: &Config) -> Config {
-    Config { polling: None, ..*config }
 }
 
 fn negotiate(config: &Config, kernel: &dyn Kernel) -> io::Result<(OwnedFd, Params)> {
