@@ -5,6 +5,7 @@
 
 use super::Metadata;
 use super::beside::beside;
+use super::transfers::transfers;
 use crate::buf::{RecvBuf, SendBuf};
 use crate::executor::{Local, LoopFd, Op};
 use crate::limits::BULK_READ_BYTES;
@@ -106,36 +107,12 @@ impl File {
         Ok(kind)
     }
 
-    /// Reads up to the capacity of `buf`, at the file's position; 0 is the end.
-    ///
-    /// As [`File::read_at`] on the ring; on epoll always a pool thread's. See read(2); the ring's
-    /// `READ`, Linux 5.6.
-    ///
-    /// # Cancel safety
-    /// Bytes read by then are lost with the buffer, and the position has moved.
-    pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        match self.position() {
-            Ok(offset) => self.read_buf(buf.into(), offset).await,
-            Err(error) => (Err(error), buf),
-        }
+    fn file(&self) -> &Self {
+        self
     }
 
-    /// As [`File::read`], at `offset` from the file's start. The position stays.
-    ///
-    /// Cached reads from `limits::BULK_READ_BYTES` on are made at once. On epoll a pool thread
-    /// reads uncached data, and more than `limits::CACHED_READ_BYTES`. See preadv2(2); the ring's
-    /// `READ`, Linux 5.6.
-    ///
-    /// # Errors
-    /// Those of pread(2), `ESPIPE` for a pipe, socket or terminal among them.
-    ///
-    /// # Cancel safety
-    /// The buffer is lost.
-    pub async fn read_at(&self, buf: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
-        match self.place(offset) {
-            Ok(offset) => self.read_buf(buf.into(), Some(offset)).await,
-            Err(error) => (Err(error), buf),
-        }
+    async fn read_from(&self, buf: Vec<u8>, offset: Option<u64>) -> (io::Result<usize>, Vec<u8>) {
+        self.read_buf(buf.into(), offset).await
     }
 
     pub(super) async fn read_buf(
@@ -209,78 +186,8 @@ impl File {
         (result, bufs.into_iter().map(RecvBuf::into_vec).collect())
     }
 
-    /// Writes some of `bytes` at the file's position, or at its end if it was opened to append;
-    /// returns the count.
-    ///
-    /// A terminal or another blocking device takes a pool thread and a duplicate of the descriptor
-    /// meanwhile. See write(2); the ring's `WRITE`, Linux 5.6.
-    ///
-    /// # Cancel safety
-    /// The bytes may be written or not.
-    pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        match self.position() {
-            Ok(None) if self.blocks().unwrap_or(false) => {
-                self.write_beside(bytes, io::Write::write).await
-            }
-            Ok(offset) => {
-                let (result, buf) = self.write_buf(bytes.into(), offset).await;
-                (result, buf.into_vec().unwrap_or_default())
-            }
-            Err(error) => (Err(error), bytes),
-        }
-    }
-
-    /// Writes all of `bytes` at the file's position, or at its end if it was opened to append.
-    ///
-    /// As [`File::write`].
-    ///
-    /// # Errors
-    /// Those of write(2); some of it may be written.
-    ///
-    /// # Cancel safety
-    /// Some of the bytes may be written.
-    pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        match self.position() {
-            Ok(None) if self.blocks().unwrap_or(false) => {
-                self.write_beside(bytes, io::Write::write_all).await
-            }
-            Ok(offset) => self.write_rest(bytes, offset).await,
-            Err(error) => (Err(error), bytes),
-        }
-    }
-
-    /// Writes some of `bytes` at `offset` from the file's start; returns the count. The position
-    /// stays. See pwritev2(2); the ring's `WRITE`, Linux 5.6.
-    ///
-    /// # Errors
-    /// Those of pwrite(2), `ESPIPE` for a pipe, socket or terminal among them.
-    ///
-    /// # Cancel safety
-    /// The bytes may be written or not.
-    pub async fn write_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
-        if let Err(error) = self.place(offset) {
-            return (Err(error), bytes);
-        }
-        let (result, buf) = self.write_buf(bytes.into(), Some(offset)).await;
-        (result, buf.into_vec().unwrap_or_default())
-    }
-
-    /// Writes all of `bytes` at `offset` from the file's start.
-    ///
-    /// # Errors
-    /// Those of pwrite(2); some of it may be written.
-    ///
-    /// # Cancel safety
-    /// Some of the bytes may be written.
-    pub async fn write_all_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<()>, Vec<u8>) {
-        match self.place(offset) {
-            Ok(offset) => self.write_rest(bytes, Some(offset)).await,
-            Err(error) => (Err(error), bytes),
-        }
-    }
-
     /// Writes on a pool thread.
-    async fn write_beside<T: Send + 'static>(
+    pub(super) async fn write_beside<T: Send + 'static>(
         &self,
         bytes: Vec<u8>,
         write: fn(&mut std::fs::File, &[u8]) -> io::Result<T>,
@@ -296,6 +203,11 @@ impl File {
     async fn write_buf(&self, buf: SendBuf, offset: Option<u64>) -> (io::Result<usize>, SendBuf) {
         let fd = self.on_loop();
         Op::new(Write { fd, buf, offset }).await
+    }
+
+    async fn write_to(&self, bytes: Vec<u8>, offset: Option<u64>) -> (io::Result<usize>, Vec<u8>) {
+        let (result, buf) = self.write_buf(bytes.into(), offset).await;
+        (result, buf.into_vec().unwrap_or_default())
     }
 
     async fn write_rest(
@@ -441,6 +353,8 @@ impl File {
         Op::new(Close { fd }).await
     }
 }
+
+transfers!(File, Vec<u8>);
 
 /// The offset after `count` bytes; the file's position moves by itself.
 pub(super) fn after(offset: u64, count: usize) -> u64 {

@@ -30,6 +30,7 @@ mod options;
 mod path;
 mod pipe;
 mod registered;
+mod transfers;
 mod whole;
 
 pub use crate::op::RegisteredBuf;

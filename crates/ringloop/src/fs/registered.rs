@@ -5,6 +5,7 @@
 
 use super::File;
 use super::file::after;
+use super::transfers::transfers;
 use crate::executor::{Local, Op, WeakLocal};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{ReadFixed, RegisteredBuf, RegisteredFd, WriteFixed};
@@ -79,35 +80,6 @@ impl RegisteredFile {
         &self.file
     }
 
-    /// Reads up to the capacity of `buf`, at the file's position; 0 is the end. See read(2); the
-    /// ring's `READ_FIXED`, Linux 5.1.
-    ///
-    /// # Cancel safety
-    /// Bytes read by then are lost with the buffer, and the position has moved.
-    pub async fn read(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
-        match self.file.position() {
-            Ok(offset) => self.read_from(buf, offset).await,
-            Err(error) => (Err(error), buf),
-        }
-    }
-
-    /// As [`RegisteredFile::read`], at `offset` from the file's start. The position stays.
-    ///
-    /// As [`File::read_at`]. See preadv2(2); the ring's `READ_FIXED`, Linux 5.1.
-    ///
-    /// # Cancel safety
-    /// The buffer is lost.
-    pub async fn read_at(
-        &self,
-        buf: RegisteredBuf,
-        offset: u64,
-    ) -> (io::Result<usize>, RegisteredBuf) {
-        match self.file.place(offset) {
-            Ok(offset) => self.read_from(buf, Some(offset)).await,
-            Err(error) => (Err(error), buf),
-        }
-    }
-
     async fn read_from(
         &self,
         buf: RegisteredBuf,
@@ -121,75 +93,13 @@ impl RegisteredFile {
         (result, buf.unwrap_or_else(nothing))
     }
 
-    /// Writes some of the bytes of `buf` at the file's position, or at its end if it was opened to
-    /// append; returns the count.
-    ///
-    /// As [`File::write`]; a copy too, where it is a terminal or another device that blocks. See
-    /// write(2); the ring's `WRITE_FIXED`, Linux 5.1.
-    ///
-    /// # Cancel safety
-    /// The bytes may be written or not.
-    pub async fn write(&self, buf: RegisteredBuf) -> (io::Result<usize>, RegisteredBuf) {
-        match self.file.position() {
-            Ok(None) if self.file.blocks().unwrap_or(false) => {
-                let (result, _) = self.file.write(buf.to_vec()).await;
-                (result, buf)
-            }
-            Ok(offset) => self.write_to(buf, offset).await,
-            Err(error) => (Err(error), buf),
-        }
-    }
-
-    /// Writes all bytes of `buf`, as [`RegisteredFile::write`] writes some.
-    ///
-    /// # Errors
-    /// Those of write(2); some of it may be written.
-    ///
-    /// # Cancel safety
-    /// Some of the bytes may be written.
-    pub async fn write_all(&self, buf: RegisteredBuf) -> (io::Result<()>, RegisteredBuf) {
-        match self.file.position() {
-            Ok(None) if self.file.blocks().unwrap_or(false) => {
-                let (result, _) = self.file.write_all(buf.to_vec()).await;
-                (result, buf)
-            }
-            Ok(offset) => self.write_rest(buf, offset).await,
-            Err(error) => (Err(error), buf),
-        }
-    }
-
-    /// Writes some of the bytes of `buf` at `offset` from the file's start; returns the count. The
-    /// position stays. See pwritev2(2); the ring's `WRITE_FIXED`, Linux 5.1.
-    ///
-    /// # Cancel safety
-    /// The bytes may be written or not.
-    pub async fn write_at(
+    /// Writes a copy on a pool thread.
+    async fn write_beside<T: Send + 'static>(
         &self,
         buf: RegisteredBuf,
-        offset: u64,
-    ) -> (io::Result<usize>, RegisteredBuf) {
-        match self.file.place(offset) {
-            Ok(offset) => self.write_to(buf, Some(offset)).await,
-            Err(error) => (Err(error), buf),
-        }
-    }
-
-    /// Writes all bytes of `buf` at `offset` from the file's start.
-    ///
-    /// # Errors
-    /// Those of pwrite(2); some of it may be written.
-    ///
-    /// # Cancel safety
-    /// Some of the bytes may be written.
-    pub async fn write_all_at(
-        &self,
-        buf: RegisteredBuf,
-        offset: u64,
-    ) -> (io::Result<()>, RegisteredBuf) {
-        match self.file.place(offset) {
-            Ok(offset) => self.write_rest(buf, Some(offset)).await,
-            Err(error) => (Err(error), buf),
-        }
+        write: fn(&mut std::fs::File, &[u8]) -> io::Result<T>,
+    ) -> (io::Result<T>, RegisteredBuf) {
+        (self.file.write_beside(buf.to_vec(), write).await.0, buf)
     }
 
     async fn write_to(
@@ -240,6 +150,8 @@ impl RegisteredFile {
         }
     }
 }
+
+transfers!(RegisteredFile, RegisteredBuf);
 
 /// Replaces a buffer that was dropped with its driver.
 fn nothing() -> RegisteredBuf {

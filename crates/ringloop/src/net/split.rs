@@ -8,6 +8,7 @@ use crate::buf::Outgoing;
 use crate::sys::socket;
 use std::io;
 use std::net::Shutdown;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
@@ -20,30 +21,23 @@ impl<S: OnSocket> Whole for Rc<S> {}
 pub(super) use sealed::OnSocket;
 
 mod sealed {
-    use super::{Rc, Socket};
+    use super::{Deref, Rc, Socket};
 
     /// A stream that has a socket.
     pub trait OnSocket {
         fn socket(&self) -> &Socket;
     }
 
-    pub trait Whole {
-        fn socket(&self) -> &Socket;
+    pub trait Whole: Deref<Target: OnSocket> {
         /// Whether dropping the writer shuts the stream down: not for a borrowed stream.
         const ENDS_AT_DROP: bool;
     }
 
     impl<S: OnSocket> Whole for &S {
-        fn socket(&self) -> &Socket {
-            OnSocket::socket(*self)
-        }
         const ENDS_AT_DROP: bool = false;
     }
 
     impl<S: OnSocket> Whole for Rc<S> {
-        fn socket(&self) -> &Socket {
-            OnSocket::socket(&**self)
-        }
         const ENDS_AT_DROP: bool = true;
     }
 }
