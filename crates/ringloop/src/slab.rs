@@ -132,6 +132,14 @@ impl<T> Slab<T> {
 }
 
 #[cfg(test)]
+impl<T> Slab<T> {
+    /// Number of slots, free ones included.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

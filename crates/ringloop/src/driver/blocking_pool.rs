@@ -161,7 +161,7 @@ impl Shared {
     /// The queue has room: notifies the loop. Returns the other waiters, to be woken after the lock
     /// is released.
     #[must_use]
-    fn has_room_now(&self, state: &mut State) -> Vec<Option<Waker>> {
+    fn has_room_now(&self, state: &mut State) -> Vec<Waker> {
         if std::mem::take(&mut state.is_loop_waiting)
             && let Some(wake) = self.wake.upgrade()
         {
@@ -309,7 +309,7 @@ impl BlockingPool {
         let work = state.queue.remove(at);
         let waiting = self.shared.has_room_now(&mut state);
         drop(state);
-        waiting.into_iter().flatten().for_each(Waker::wake);
+        waiting.into_iter().for_each(Waker::wake);
         match work {
             Some(Work::Request(job)) => Some(job.into_request()),
             _ => None,
@@ -356,7 +356,7 @@ impl BlockingPool {
         self.shared.work.notify_all();
         // Outside the lock: dropping a call may run arbitrary code.
         drop(calls);
-        waiting.into_iter().flatten().for_each(Waker::wake);
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -387,7 +387,7 @@ impl Shared {
                 state.busy_count += usize::from(matches!(work, Work::Request(_)));
                 let waiting = self.has_room_now(&mut state);
                 drop(state);
-                waiting.into_iter().flatten().for_each(Waker::wake);
+                waiting.into_iter().for_each(Waker::wake);
                 return Some(work);
             }
             if state.closed {

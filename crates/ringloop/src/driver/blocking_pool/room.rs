@@ -8,6 +8,7 @@
 //! each keeps one slot, found without a search and freed on drop.
 
 use crate::limits;
+use crate::slab::{Key, Slab};
 use std::task::Waker;
 
 /// Pieces of work that leave the queue before the waiters are woken; at least as many were queued
@@ -18,9 +19,7 @@ const ROUND_LEN: usize = if limits::BLOCKING_QUEUE > 1 { limits::BLOCKING_QUEUE 
 #[derive(Debug, Default)]
 pub(super) struct Room {
     round: u64,
-    wakers: Vec<Option<Waker>>,
-    /// Freed slots.
-    free: Vec<usize>,
+    wakers: Slab<Waker>,
     /// Pieces of work that have left the queue in this round.
     left_count: usize,
 }
@@ -29,7 +28,7 @@ pub(super) struct Room {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoomSlot {
     round: u64,
-    index: usize,
+    key: Key,
 }
 
 impl Room {
@@ -37,57 +36,41 @@ impl Room {
     /// the lock.
     #[must_use]
     pub fn wait(&mut self, waker: &Waker, slot: &mut Option<RoomSlot>) -> Option<Waker> {
-        if self.is_empty() {
+        if self.wakers.is_empty() {
             self.left_count = 0;
         }
-        if let Some(slot) = slot.filter(|slot| slot.round == self.round) {
-            let here = &mut self.wakers[slot.index];
-            let is_same = here.as_ref().is_some_and(|there| there.will_wake(waker));
-            return if is_same { None } else { here.replace(waker.clone()) };
+        if let Some(slot) = slot.filter(|slot| slot.round == self.round)
+            && let Some(known) = self.wakers.get_mut(slot.key)
+        {
+            let is_same = known.will_wake(waker);
+            return (!is_same).then(|| std::mem::replace(known, waker.clone()));
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.wakers.push(None);
-            self.wakers.len() - 1
-        });
-        self.wakers[index] = Some(waker.clone());
-        *slot = Some(RoomSlot { round: self.round, index });
+        *slot = Some(RoomSlot { round: self.round, key: self.wakers.insert(waker.clone()) });
         None
     }
 
     pub fn leave(&mut self, slot: RoomSlot) -> Option<Waker> {
-        if slot.round != self.round {
-            return None;
-        }
-        self.free.push(slot.index);
-        self.wakers[slot.index].take()
+        if slot.round == self.round { self.wakers.remove(slot.key) } else { None }
     }
 
     /// A piece of work has left the queue. Returns the wakers to wake now.
     #[must_use]
-    pub fn note_dequeued(&mut self) -> Vec<Option<Waker>> {
+    pub fn note_dequeued(&mut self) -> Vec<Waker> {
         self.left_count += 1;
-        if self.left_count < ROUND_LEN {
-            return Vec::new();
-        }
-        self.end_round()
+        if self.left_count < ROUND_LEN { Vec::new() } else { self.end_round() }
     }
 
     /// Returns all waiters.
     #[must_use]
-    pub fn end_round(&mut self) -> Vec<Option<Waker>> {
+    pub fn end_round(&mut self) -> Vec<Waker> {
         self.round += 1;
         self.left_count = 0;
-        self.free.clear();
-        std::mem::take(&mut self.wakers)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.wakers.len() == self.free.len()
+        self.wakers.take().collect()
     }
 
     /// Number of waiters, and of slots.
     #[cfg(test)]
     pub fn counts(&self) -> (usize, usize) {
-        (self.wakers.len() - self.free.len(), self.wakers.len())
+        (self.wakers.len(), self.wakers.slot_count())
     }
 }

@@ -29,7 +29,7 @@
 //!    one caller at a time: by `poll` and `cancel` until the task has ended, by the handle after
 //!    that.
 //! 3. The functions of a `VTable` are of the future type that the task was made with.
-//! 4. A future is not moved until it is dropped.
+//! 4. A future is not moved until it is dropped (`stage`).
 //! 5. A task's hub lives as long as the task's memory: together the tasks hold one count of its
 //!    `Arc`.
 //! 6. The cells of a header are touched on the loop thread only: a `Here` is made after the hub has
@@ -42,14 +42,13 @@ use super::count::SplitCount;
 use super::error::JoinError;
 use super::hub;
 use super::remote_wake::RemoteWakeFlag;
+use super::stage::{Stage, Stored};
 use super::waiter::WaiterCell;
-use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
@@ -154,23 +153,8 @@ struct VTable {
 #[repr(C)]
 struct Task<F: Future> {
     header: Header,
-    stage: UnsafeCell<Stage<F>>,
+    stage: Stage<F>,
 }
-
-/// A union, for its size: an enum's tag would take as much as a small future (invariant 7).
-union Stage<F: Future> {
-    future: ManuallyDrop<F>,
-    #[expect(
-        dead_code,
-        reason = "reached by a cast, as the future is; here for its size and alignment"
-    )]
-    result: ManuallyDrop<Stored<F::Output>>,
-}
-
-/// A task's result, smaller than [`JoinError`]; an error without a payload is an abort.
-type Stored<T> = Result<T, Option<Box<Payload>>>;
-
-type Payload = Box<dyn Any + Send>;
 
 /// Creates a task, queued on the calling thread's loop.
 pub(crate) fn start<F>(hub: &Arc<Hub>, future: F) -> Handle<F::Output>
@@ -188,10 +172,7 @@ where
         wakers_here: Cell::new(0),
         waiter: WaiterCell::new(),
     };
-    let task = Box::new(Task {
-        header,
-        stage: UnsafeCell::new(Stage { future: ManuallyDrop::new(future) }),
-    });
+    let task = Box::new(Task { header, stage: Stage::new(future) });
     let task = TaskRef(NonNull::from(Box::leak(task)).cast());
     hub.add(task);
     Handle { task, result: PhantomData }
@@ -501,11 +482,10 @@ impl<T> Drop for Handle<T> {
 // --- the functions of the VTable -----------------------------------------------------------------
 
 /// # Safety
-/// Invariant 3.
-unsafe fn stage<F: Future>(task: NonNull<Header>) -> *mut Stage<F> {
+/// Invariant 3, and the task's memory is live.
+unsafe fn stage<'a, F: Future>(task: NonNull<Header>) -> &'a Stage<F> {
     // SAFETY: invariant 3; the header is the first field.
-    let task = unsafe { task.cast::<Task<F>>().as_ref() };
-    task.stage.get()
+    &unsafe { task.cast::<Task<F>>().as_ref() }.stage
 }
 
 /// # Safety
@@ -518,15 +498,9 @@ unsafe fn poll<F: Future>(task: NonNull<Header>) -> bool {
         // SAFETY: invariant 3.
         let stage = unsafe { stage::<F>(task) };
         // SAFETY: invariants 2 and 7: a task that is not over has its future.
-        let future = unsafe { &mut *stage.cast::<F>() };
-        // SAFETY: invariant 4; it is in the task's allocation, and dropped there.
-        let future = unsafe { Pin::new_unchecked(future) };
-        let waker = borrowed_waker(task);
-        let mut cx = Context::from_waker(&waker);
-        match catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx))) {
-            Ok(Poll::Pending) => return false,
-            Ok(Poll::Ready(value)) => Ok(value),
-            Err(payload) => Err(Some(Box::new(payload))),
+        match unsafe { stage.poll(&borrowed_waker(task)) } {
+            Poll::Pending => return false,
+            Poll::Ready(result) => result,
         }
     };
     // SAFETY: as the caller says.
@@ -548,19 +522,12 @@ unsafe fn cancel<F: Future>(task: NonNull<Header>) {
 unsafe fn finish<F: Future>(task: NonNull<Header>, result: Stored<F::Output>) {
     // SAFETY: invariant 3.
     let stage = unsafe { stage::<F>(task) };
-    // SAFETY: invariants 2 and 7; if the drop panics the future is gone all the same, and nothing
-    // else looks at it before the task has ended.
-    let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
-        stage.cast::<F>().drop_in_place();
-    }));
-    let result = match dropped {
-        Ok(()) => result,
-        Err(payload) => Err(Some(Box::new(payload))),
-    };
+    // SAFETY: invariants 2 and 7.
+    let result = unsafe { stage.end(result) };
     let here = Here(TaskRef(task));
     if here.is(flag::HANDLE) {
         // SAFETY: invariants 2 and 7: the stage is empty.
-        unsafe { stage.cast::<Stored<F::Output>>().write(result) };
+        unsafe { stage.store(result) };
         here.set(flag::RESULT);
         return;
     }
@@ -575,9 +542,7 @@ unsafe fn take<F: Future>(task: NonNull<Header>, to: *mut ()) {
     // SAFETY: invariant 3.
     let stage = unsafe { stage::<F>(task) };
     // SAFETY: as the caller says.
-    unsafe {
-        to.cast::<Stored<F::Output>>().copy_from_nonoverlapping(stage.cast(), 1);
-    };
+    unsafe { stage.take(to.cast()) };
 }
 
 /// # Safety

@@ -14,4 +14,5 @@ pub(crate) mod owned;
 pub(crate) mod park;
 pub(crate) mod remote;
 pub(crate) mod remote_wake;
+mod stage;
 pub(crate) mod waiter;
