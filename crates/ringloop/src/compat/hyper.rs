@@ -18,45 +18,17 @@ impl<S: Stream> Read for Polled<S> {
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if into.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        let this = self.get_mut();
-        let filled = ready!(this.poll_fill(cx))?;
-        let count = filled.len().min(into.remaining());
-        into.put_slice(&filled[..count]);
-        this.consume(count);
-        Poll::Ready(Ok(()))
+        let room = into.remaining();
+        let read = self.get_mut().poll_read_with(cx, room, |bytes| into.put_slice(bytes));
+        read.map_ok(drop)
     }
 }
 
 impl<S: Stream> Write for Polled<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write_vectored(cx, bufs)
-    }
+    super::writes!(poll_shutdown);
 
     fn is_write_vectored(&self) -> bool {
         true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_shutdown(cx)
     }
 }
 

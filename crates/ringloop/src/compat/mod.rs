@@ -12,6 +12,39 @@
 //! tokio's sockets and timers need tokio's runtime and do not work here; its channels and generic code
 //! do.
 
+/// The methods that the traits for writing share, in terms of those of [`crate::net::Polled`]; `$end`
+/// is the trait's word for the end of the stream.
+#[cfg(any(feature = "futures-io", feature = "hyper", feature = "tokio"))]
+macro_rules! writes {
+    ($end:ident) => {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.get_mut().poll_write(cx, bytes)
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bufs: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.get_mut().poll_write_vectored(cx, bufs)
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.get_mut().poll_flush(cx)
+        }
+
+        fn $end(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.get_mut().poll_shutdown(cx)
+        }
+    };
+}
+#[cfg(any(feature = "futures-io", feature = "hyper", feature = "tokio"))]
+use writes;
+
 #[cfg(feature = "futures-io")]
 mod futures_io;
 #[cfg(feature = "hyper")]

@@ -3,7 +3,7 @@
 use crate::net::{Polled, Stream};
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 impl<S: Stream> AsyncRead for Polled<S> {
@@ -12,15 +12,9 @@ impl<S: Stream> AsyncRead for Polled<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if into.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        let this = self.get_mut();
-        let filled = ready!(this.poll_fill(cx))?;
-        let count = filled.len().min(into.remaining());
-        into.put_slice(&filled[..count]);
-        this.consume(count);
-        Poll::Ready(Ok(()))
+        let room = into.remaining();
+        let read = self.get_mut().poll_read_with(cx, room, |bytes| into.put_slice(bytes));
+        read.map_ok(drop)
     }
 }
 
@@ -35,31 +29,9 @@ impl<S: Stream> AsyncBufRead for Polled<S> {
 }
 
 impl<S: Stream> AsyncWrite for Polled<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write_vectored(cx, bufs)
-    }
+    super::writes!(poll_shutdown);
 
     fn is_write_vectored(&self) -> bool {
         true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_shutdown(cx)
     }
 }

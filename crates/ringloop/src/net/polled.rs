@@ -155,12 +155,22 @@ impl<S: Stream> Polled<S> {
 
     /// Receives some bytes into `into`; 0 is the end of the stream.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        if into.is_empty() {
+        self.poll_read_with(cx, into.len(), |bytes| into[..bytes.len()].copy_from_slice(bytes))
+    }
+
+    /// Passes some bytes, at most `room`, to `take`; returns their count.
+    pub(crate) fn poll_read_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        if room == 0 {
             return Poll::Ready(Ok(0));
         }
         let filled = ready!(self.poll_fill(cx))?;
-        let count = filled.len().min(into.len());
-        into[..count].copy_from_slice(&filled[..count]);
+        let count = filled.len().min(room);
+        take(&filled[..count]);
         self.consume(count);
         Poll::Ready(Ok(count))
     }

@@ -8,7 +8,7 @@
 
 use super::operation::{Need, Operation, Shape, counted};
 use super::send::Send;
-use super::sendmsg::SendMsg;
+use super::vector::SendMsg;
 use crate::buf::SendBuf;
 use crate::sys::address::SockAddr;
 use crate::sys::file;

@@ -10,7 +10,7 @@
 
 use super::operation::{Need, Operation};
 use super::send::Send;
-use super::sendmsg::SendMsg;
+use super::vector::SendMsg;
 use crate::buf::SendBuf;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;

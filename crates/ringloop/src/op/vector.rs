@@ -1,7 +1,7 @@
-//! Several buffers as one: preadv2(2) and pwritev2(2), the ring's `READV` and `WRITEV` (5.1); and the
-//! vector that names the buffers of a send.
+//! Several buffers as one: preadv2(2), pwritev2(2), sendmsg(2), the ring's `READV`, `WRITEV` (5.1) and
+//! `SENDMSG` (5.3).
 //!
-//! Readiness form: a read at once if the bytes are cached (`RWF_NOWAIT`), otherwise on a pool thread.
+//! Readiness form: a send when the socket is writable; a read at once if the bytes are cached (`RWF_NOWAIT`), otherwise on a pool thread.
 //!
 //! The buffers and the vector are boxed together, so that the kernel's pointers stay valid while the
 //! request moves.
@@ -10,6 +10,7 @@ use super::operation::{NO_FD, Need, Operation, counted};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::limits::{CACHED_READ_BYTES, FILE_VECTOR_MAX, SEND_VECTOR_MAX};
 use crate::sys::address::SockAddr;
+use crate::sys::interest::Interest;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::{self, Sqe};
@@ -229,30 +230,92 @@ impl Operation for WriteV {
 
 counted!(WriteV, Vec<SendBuf>, WriteV::into_bufs);
 
-/// Names buffers to send in `iovecs`, up to `IOV_MAX`.
-pub(super) fn name_all(bufs: &[SendBuf], iovecs: &mut Vec<libc::iovec>) {
-    iovecs.clear();
-    iovecs.extend(bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
-        let bytes = buf.as_slice();
-        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
-    }));
+/// Sends several buffers in one call: sendmsg(2), without SIGPIPE. The result is the number of bytes
+/// sent, possibly not all. For datagrams use [`super::SendDatagram`].
+#[derive(Debug)]
+pub struct SendMsg {
+    fd: RawFd,
+    // Boxed so that a request stays small; the header points at the iovec next to it.
+    parts: Box<Message>,
 }
 
-/// Sends buffers as one message, without waiting; `iovecs` is scratch memory.
-pub(super) fn send_all_now(
-    fd: RawFd,
-    bufs: &[SendBuf],
-    to: Option<&SockAddr>,
-    iovecs: &mut Vec<libc::iovec>,
-) -> io::Result<usize> {
-    name_all(bufs, iovecs);
-    let mut header = empty_message();
-    if let Some(to) = to {
-        header.msg_name = to.as_ptr().cast_mut().cast();
-        header.msg_namelen = to.len();
-    }
-    header.msg_iov = iovecs.as_mut_ptr();
-    header.msg_iovlen = iovecs.len() as _;
-    // SAFETY: S1 of `sys/socket.rs`: all that the header names is borrowed for the call.
-    unsafe { socket::sendmsg(fd, &raw const header, libc::MSG_DONTWAIT) }
+#[derive(Debug)]
+struct Message {
+    bufs: Vec<SendBuf>,
+    to: Option<SockAddr>,
+    iovecs: Vec<libc::iovec>,
+    header: libc::msghdr,
 }
+
+impl SendMsg {
+    /// Sends `bufs` in order; buffers past `IOV_MAX` stay unsent.
+    pub fn new(fd: RawFd, bufs: Vec<SendBuf>) -> Self {
+        Self::with(fd, bufs, None)
+    }
+
+    /// Sends `bufs` as one datagram to `to`.
+    pub(super) fn to(fd: RawFd, bufs: Vec<SendBuf>, to: SockAddr) -> Self {
+        Self::with(fd, bufs, Some(to))
+    }
+
+    fn with(fd: RawFd, bufs: Vec<SendBuf>, to: Option<SockAddr>) -> Self {
+        let header = empty_message();
+        Self { fd, parts: Box::new(Message { bufs, to, iovecs: Vec::new(), header }) }
+    }
+
+    /// The buffers that were sent.
+    pub fn into_bufs(self) -> Vec<SendBuf> {
+        self.parts.bufs
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    fn header(&mut self) -> *const libc::msghdr {
+        let parts = &mut *self.parts;
+        parts.iovecs.clear();
+        parts.iovecs.extend(parts.bufs.iter().take(SEND_VECTOR_MAX).map(|buf| {
+            let bytes = buf.as_slice();
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+        }));
+        if let Some(to) = &parts.to {
+            parts.header.msg_name = to.as_ptr().cast_mut().cast();
+            parts.header.msg_namelen = to.len();
+        }
+        parts.header.msg_iov = parts.iovecs.as_mut_ptr();
+        parts.header.msg_iovlen = parts.iovecs.len() as _;
+        &raw const parts.header
+    }
+}
+
+impl Operation for SendMsg {
+    const EXPOSES_MEMORY: bool = true;
+
+    fn prepare(&mut self, sqe: &mut Sqe) {
+        sqe.opcode = abi::IORING_OP_SENDMSG;
+        sqe.fd = self.fd;
+        sqe.addr = self.header() as u64;
+        sqe.len = 1;
+        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+    }
+
+    fn need(&self) -> Need {
+        Need::Ready(self.fd, Interest::WRITE)
+    }
+
+    fn attempt(&mut self) -> io::Result<u32> {
+        let header = self.header();
+        // SAFETY: S1 of `sys/socket.rs`: all that the header names is owned by `self`.
+        let sent = unsafe { socket::sendmsg(self.fd, header, libc::MSG_DONTWAIT) };
+        sent.map(|count| count as u32)
+    }
+
+    fn breaks_link(&mut self, result: i32) -> bool {
+        let parts = &*self.parts;
+        let asked: usize = parts.bufs.iter().map(SendBuf::len).sum();
+        usize::try_from(result) != Ok(asked)
+    }
+}
+
+counted!(SendMsg, Vec<SendBuf>, SendMsg::into_bufs);
