@@ -93,18 +93,15 @@ impl Driver {
         }
     }
 
-    /// Submits requests as a link, which the kernel runs in order without returning to the loop.
-    /// Returns them if the driver cannot link them.
-    pub(crate) fn submit_linked(
+    /// The ring, if it can run these requests as a link, in `entry_count` entries.
+    pub(crate) fn linker<'r>(
         &mut self,
-        requests: Vec<Request>,
-        waker: &Waker,
-    ) -> Result<Vec<Key>, Vec<Request>> {
+        requests: impl Iterator<Item = &'r Request>,
+        entry_count: usize,
+    ) -> Option<&mut UringDriver> {
         match self {
-            Self::Uring(driver) if driver.can_link(&requests) => {
-                Ok(driver.submit_linked(requests, waker))
-            }
-            _ => Err(requests),
+            Self::Uring(driver) => driver.can_link(requests, entry_count).then_some(driver),
+            Self::Readiness(_) | Self::Inherited(..) => None,
         }
     }
 

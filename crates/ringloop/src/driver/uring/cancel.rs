@@ -140,27 +140,12 @@ impl UringDriver {
     }
 
     pub(super) fn push_cancel(&mut self, key: Key) -> bool {
-        let sqe = Sqe {
-            opcode: abi::IORING_OP_ASYNC_CANCEL,
-            flags: abi::IOSQE_CQE_SKIP_SUCCESS,
-            fd: -1,
-            addr: key.user_data(),
-            user_data: KIND_CANCEL << 56,
-            ..Sqe::default()
-        };
-        self.push(sqe)
+        self.push(Sqe { fd: -1, addr: key.user_data(), ..cancel_entry() })
     }
 
     pub(super) fn push_cancel_descriptor(&mut self, fd: RawFd) -> bool {
-        let sqe = Sqe {
-            opcode: abi::IORING_OP_ASYNC_CANCEL,
-            flags: abi::IOSQE_CQE_SKIP_SUCCESS,
-            fd,
-            op_flags: abi::IORING_ASYNC_CANCEL_FD | abi::IORING_ASYNC_CANCEL_ALL,
-            user_data: KIND_CANCEL << 56,
-            ..Sqe::default()
-        };
-        let pushed = self.push(sqe);
+        let op_flags = abi::IORING_ASYNC_CANCEL_FD | abi::IORING_ASYNC_CANCEL_ALL;
+        let pushed = self.push(Sqe { fd, op_flags, ..cancel_entry() });
         if pushed {
             self.unsubmitted.push(fd);
         }
@@ -201,4 +186,14 @@ impl UringDriver {
 fn is_found_by_file(slot: &Slot) -> bool {
     let need = slot.request().map(Operation::need);
     matches!(need, Some(Need::Ready(..))) && !slot.is(flag::LINKED)
+}
+
+/// A cancel that has a completion only if it finds nothing.
+fn cancel_entry() -> Sqe {
+    Sqe {
+        opcode: abi::IORING_OP_ASYNC_CANCEL,
+        flags: abi::IOSQE_CQE_SKIP_SUCCESS,
+        user_data: KIND_CANCEL << 56,
+        ..Sqe::default()
+    }
 }

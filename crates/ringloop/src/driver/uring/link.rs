@@ -24,18 +24,22 @@ use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;
 
 impl UringDriver {
-    /// True if the ring can run these as a link.
-    pub fn can_link(&self, requests: &[Request]) -> bool {
+    /// True if the ring can run these as a link, in `entry_count` entries.
+    pub fn can_link<'r>(
+        &self,
+        mut requests: impl Iterator<Item = &'r Request>,
+        entry_count: usize,
+    ) -> bool {
         let has = |request: &Request| match request.wants() {
             Some(feature) => self.ring.features().has(feature),
             None => true,
         };
         // All entries have to fit on the queue together, a time-out's too.
         let (submissions, _) = self.ring.capacity();
-        requests.len() <= limits::LINKED_MAX.min(submissions as usize)
+        entry_count <= limits::LINKED_MAX.min(submissions as usize)
             && !self.ring.polls()
             // A re-armed operation would leave the link.
-            && requests.iter().all(|request| has(request) && request.shape() != Shape::Retried)
+            && requests.all(|request| has(request) && request.shape() != Shape::Retried)
     }
 
     /// Submits requests as a link. Each has its own completion; after one that fails, or moves less

@@ -413,56 +413,28 @@ fn begin(local: &Local, step: Step, waker: &Waker) -> Flight {
     Flight { key, outcome: None, timer, timed_out: false }
 }
 
-/// The requests of a link on the ring, each followed by its time-out.
-fn requests(steps: Vec<Step>) -> (Vec<Request>, Vec<Option<Duration>>) {
-    let mut requests = Vec::new();
-    let mut limits = Vec::new();
-    for step in steps {
-        requests.push(step.request);
-        if let Some(limit) = step.limit {
-            requests.push(Request::Timeout(Timeout::of_link(limit)));
-        }
-        limits.push(step.limit);
-    }
-    (requests, limits)
-}
-
-/// The inverse: steps of the requests that the driver did not take.
-fn steps(requests: Vec<Request>, limits: Vec<Option<Duration>>) -> Vec<Step> {
-    let mut requests = requests.into_iter();
-    let mut steps = Vec::new();
-    for limit in limits {
-        if let Some(request) = requests.next() {
-            steps.push(Step { request, limit });
-        }
-        if limit.is_some() {
-            requests.next();
-        }
-    }
-    steps
-}
-
-fn submit(local: &Local, steps_given: Vec<Step>, waker: &Waker) -> State {
-    let (requests, limits) = requests(steps_given);
-    let submitted = local.engine().driver_mut().submit_linked(requests, waker);
-    match submitted {
-        Ok(keys) => {
-            let mut keys = keys.into_iter();
-            let flights = limits.into_iter().filter_map(|limit| {
-                Some(Flight {
-                    key: keys.next()?,
-                    outcome: None,
-                    timer: limit.and_then(|_| keys.next()),
-                    timed_out: false,
-                })
-            });
-            State::Ring(local.clone(), flights.collect())
-        }
-        Err(requests) => {
-            let sequence = Sequence::new(steps(requests, limits));
-            State::Sequence(local.clone(), sequence)
-        }
-    }
+/// Submits a link to the ring; runs it in sequence if there is none that can.
+fn submit(local: &Local, steps: Vec<Step>, waker: &Waker) -> State {
+    let limited_count = steps.iter().filter(|step| step.limit.is_some()).count();
+    let requests = steps.iter().map(|step| &step.request);
+    let mut engine = local.engine();
+    let Some(ring) = engine.driver_mut().linker(requests, steps.len() + limited_count) else {
+        drop(engine);
+        return State::Sequence(local.clone(), Sequence::new(steps));
+    };
+    let is_limited: Vec<_> = steps.iter().map(|step| step.limit.is_some()).collect();
+    // Each is followed by its time-out.
+    let requests = steps.into_iter().flat_map(|step| {
+        let limit = step.limit.map(|limit| Request::Timeout(Timeout::of_link(limit)));
+        std::iter::once(step.request).chain(limit)
+    });
+    let mut keys = ring.submit_linked(requests.collect(), waker).into_iter();
+    let flights = is_limited.into_iter().filter_map(|is_limited| {
+        let (key, outcome) = (keys.next()?, None);
+        let timer = if is_limited { keys.next() } else { None };
+        Some(Flight { key, outcome, timer, timed_out: false })
+    });
+    State::Ring(local.clone(), flights.collect())
 }
 
 impl<C: Chain> Future for Linked<C> {
