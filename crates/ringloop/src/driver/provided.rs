@@ -11,7 +11,7 @@
 use crate::buf::PoolKind;
 use crate::op::Key;
 use crate::sys::pool::PoolBuffer;
-use crate::sys::uring::abi::Cqe;
+use crate::sys::uring::abi::{self, Cqe};
 use crate::sys::uring::{BufferRing, Ring};
 use std::collections::VecDeque;
 use std::io;
@@ -50,11 +50,8 @@ impl ProvidedPools {
         if pool.is_none() {
             let (group, count, len) = (kind.group(), kind.buffer_count(), kind.buffer_len());
             let is_shared = kind == PoolKind::Pieces;
-            let ring = if is_shared {
-                BufferRing::register_incremental(ring, group, count, len)?
-            } else {
-                BufferRing::register(ring, group, count, len)?
-            };
+            let flags = if is_shared { abi::IOU_PBUF_RING_INC } else { 0 };
+            let ring = BufferRing::register(ring, group, count, len, flags)?;
             *pool =
                 Some(Pool { ring: ManuallyDrop::new(ring), is_shared, starved: VecDeque::new() });
         }

@@ -1,7 +1,8 @@
 //! Several buffers as one: preadv2(2), pwritev2(2), sendmsg(2), the ring's `READV`, `WRITEV` (5.1) and
 //! `SENDMSG` (5.3).
 //!
-//! Readiness form: a send when the socket is writable; a read at once if the bytes are cached (`RWF_NOWAIT`), otherwise on a pool thread.
+//! Readiness form: a send when the socket is writable; a read at once if the bytes are cached
+//! (`RWF_NOWAIT`); otherwise on a pool thread.
 //!
 //! The buffers and the vector are boxed together, so that the kernel's pointers stay valid while the
 //! request moves.

@@ -131,7 +131,7 @@ impl Epoll {
         trigger: Trigger,
     ) -> io::Result<()> {
         let edge = if trigger == Trigger::Edge { libc::EPOLLET as u32 } else { 0 };
-        let mut event = libc::epoll_event { events: interest.epoll_mask() | edge, u64: data };
+        let mut event = libc::epoll_event { events: interest.poll_mask() | edge, u64: data };
         // SAFETY: P2.
         check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) })
             .map_err(closed_under_us)?;

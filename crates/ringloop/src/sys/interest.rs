@@ -40,7 +40,8 @@ impl Interest {
         Self(self.0 & !other.0)
     }
 
-    /// The mask for poll(2) and for the ring's poll operation.
+    /// The mask for poll(2) and for the ring's poll operation; also for `epoll_ctl(2)`: Linux promises
+    /// that `EPOLLIN` is `POLLIN` and so on for these bits (`include/uapi/linux/eventpoll.h`).
     pub const fn poll_mask(self) -> u32 {
         let mut mask = 0;
         if self.contains(Self::READ) {
@@ -63,14 +64,6 @@ impl Interest {
             bits |= Self::WRITE.0;
         }
         Self(bits)
-    }
-
-    /// The mask for `epoll_ctl(2)`, level-triggered.
-    ///
-    /// Linux promises that `EPOLLIN` is `POLLIN` and so on for these bits
-    /// (`include/uapi/linux/eventpoll.h`).
-    pub const fn epoll_mask(self) -> u32 {
-        self.poll_mask()
     }
 }
 
@@ -125,8 +118,8 @@ mod tests {
 
     #[test]
     fn epoll_and_poll_bits_are_the_same_numbers() {
-        assert_eq!(Interest::READ.epoll_mask(), libc::EPOLLIN as u32);
-        assert_eq!(Interest::WRITE.epoll_mask(), libc::EPOLLOUT as u32);
+        assert_eq!(Interest::READ.poll_mask(), libc::EPOLLIN as u32);
+        assert_eq!(Interest::WRITE.poll_mask(), libc::EPOLLOUT as u32);
         assert_eq!(libc::POLLERR as u32, libc::EPOLLERR as u32);
         assert_eq!(libc::POLLHUP as u32, libc::EPOLLHUP as u32);
     }

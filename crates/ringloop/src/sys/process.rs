@@ -38,18 +38,6 @@ pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
     Ok(info.si_signo != 0)
 }
 
-/// The soft `RLIMIT_NOFILE`: descriptors that the process may have open. [`u64::MAX`] means no
-/// limit. See getrlimit(2).
-pub fn descriptor_limit() -> u64 {
-    soft_limit(libc::RLIMIT_NOFILE)
-}
-
-/// The soft `RLIMIT_MEMLOCK`: bytes that the process may lock. [`u64::MAX`] means no limit. See
-/// getrlimit(2).
-pub fn memlock_limit() -> u64 {
-    soft_limit(libc::RLIMIT_MEMLOCK)
-}
-
 /// The type of `RLIMIT_*`, on which the C libraries disagree.
 #[cfg(target_env = "gnu")]
 pub(super) type Resource = libc::__rlimit_resource_t;
@@ -57,7 +45,8 @@ pub(super) type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 pub(super) type Resource = libc::c_int;
 
-fn soft_limit(resource: Resource) -> u64 {
+/// A soft limit of the process, one of `RLIMIT_*`; [`u64::MAX`] means no limit. See getrlimit(2).
+pub(super) fn soft_limit(resource: Resource) -> u64 {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: H3.
     unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
@@ -116,7 +105,7 @@ mod tests {
 
     #[test]
     fn h3_limits_agree_with_proc() {
-        assert_eq!(descriptor_limit(), by_proc("Max open files"));
-        assert_eq!(memlock_limit(), by_proc("Max locked memory"));
+        assert_eq!(soft_limit(libc::RLIMIT_NOFILE), by_proc("Max open files"));
+        assert_eq!(soft_limit(libc::RLIMIT_MEMLOCK), by_proc("Max locked memory"));
     }
 }

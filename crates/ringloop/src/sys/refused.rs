@@ -39,7 +39,7 @@ impl fmt::Display for RefusedCall {
             libc::EMFILE => write!(
                 f,
                 "raise RLIMIT_NOFILE (`ulimit -n`, now {}) or close some descriptors",
-                process::descriptor_limit()
+                process::soft_limit(libc::RLIMIT_NOFILE)
             ),
             libc::ENFILE => f.write_str("raise fs.file-max or close some descriptors"),
             libc::ENOMEM => f.write_str("raise the memory limit"),

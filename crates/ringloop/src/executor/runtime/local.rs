@@ -171,7 +171,7 @@ impl Local {
     /// True in a forked child of the process that made the loop: it does not run there
     /// ([`Error::Inherited`]).
     pub fn is_inherited(&self) -> bool {
-        self.shared.hub.is_inherited()
+        self.shared.hub.inbox.is_inherited()
     }
 
     /// Makes this the current loop of the thread while the guard lives.
@@ -248,7 +248,7 @@ impl Local {
 
     /// Takes messages of other threads, and what was dropped while the engine was borrowed.
     pub(crate) fn tidy(&self) {
-        if self.shared.hub.has_arrivals() {
+        if self.shared.hub.inbox.holds_any() {
             self.take_arrivals();
         }
         for key in self.shared.dropped.take() {
@@ -261,7 +261,7 @@ impl Local {
 
     fn take_arrivals(&self) {
         let mut arrivals = self.shared.arrivals.take();
-        self.shared.hub.take_arrivals(&mut arrivals);
+        self.shared.hub.inbox.take(&mut arrivals);
         for arrival in arrivals.drain(..) {
             match arrival {
                 Arrival::Wake(wake) => wake.arrive(),
@@ -353,7 +353,7 @@ impl Local {
     pub fn quiescent(&self) -> Option<usize> {
         let mut engine = self.shared.engine.try_borrow_mut().ok()?;
         let busy = self.has_ready()
-            || !self.shared.hub.is_inbox_empty()
+            || !self.shared.hub.inbox.is_empty()
             || engine.driver_mut().in_flight() > 0
             || engine.timers_mut().live_count() > 0;
         if busy { None } else { engine.blocking_pool().idle_threads() }
@@ -384,7 +384,7 @@ impl Local {
     /// Drops every task: cancels their operations, and completes their handles.
     pub(crate) fn shut_down(&self) {
         shared::cancel_tasks(&self.shared.hub);
-        drop(self.shared.hub.close_inbox());
+        drop(self.shared.hub.inbox.close());
     }
 }
 

@@ -38,7 +38,7 @@ impl<T, W> std::fmt::Debug for Arrival<T, W> {
 #[derive(Debug)]
 pub(crate) struct Hub<T, W> {
     here: Owned<Here<T>>,
-    inbox: Inbox<Arrival<T, W>>,
+    pub inbox: Inbox<Arrival<T, W>>,
     /// Count of tasks with memory: the other threads' half. Together they hold one count of the
     /// `Arc` that this is in.
     task_count: SplitCount,
@@ -176,31 +176,5 @@ impl<T: Copy, W> Hub<T, W> {
     /// error.
     pub fn send_start(&self, start: Start<T, W>) -> Result<(), Error> {
         self.inbox.send(Arrival::Start(start)).map_err(|(_, error)| error)
-    }
-
-    /// True if messages may have arrived; always true after a wake for one.
-    #[inline]
-    pub fn has_arrivals(&self) -> bool {
-        self.inbox.holds_any()
-    }
-
-    /// Swaps the messages into `into`, which must be empty.
-    pub fn take_arrivals(&self, into: &mut VecDeque<Arrival<T, W>>) {
-        self.inbox.take(into);
-    }
-
-    /// True in a forked child: the loop is the parent's.
-    pub fn is_inherited(&self) -> bool {
-        self.inbox.is_inherited()
-    }
-
-    /// True if no other thread has sent anything since the last take.
-    pub fn is_inbox_empty(&self) -> bool {
-        self.inbox.is_empty()
-    }
-
-    /// Closes the inbox, and returns the messages not taken.
-    pub fn close_inbox(&self) -> VecDeque<Arrival<T, W>> {
-        self.inbox.close()
     }
 }

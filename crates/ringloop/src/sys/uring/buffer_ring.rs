@@ -91,25 +91,12 @@ impl BufferRing {
     /// bytes of memory, each buffer rounded up to 64, touched only when used. See
     /// `io_uring_register(2)`, `IORING_REGISTER_PBUF_RING`.
     ///
+    /// With `IOU_PBUF_RING_INC` in `flags` the kernel fills the buffers piece by piece.
+    ///
     /// # Errors
-    /// `EINVAL` for other numbers; `EEXIST` if the group exists, or on another thread than the
-    /// ring's; `ENOMEM`.
-    pub fn register(ring: &Ring, group: u16, count: u16, buf_len: u32) -> io::Result<Self> {
-        Self::register_with(ring, group, count, buf_len, 0)
-    }
-
-    /// Like [`BufferRing::register`], of buffers that the kernel fills piece by piece; `EINVAL` also
-    /// if it has none such (before 6.12).
-    pub fn register_incremental(
-        ring: &Ring,
-        group: u16,
-        count: u16,
-        buf_len: u32,
-    ) -> io::Result<Self> {
-        Self::register_with(ring, group, count, buf_len, abi::IOU_PBUF_RING_INC)
-    }
-
-    fn register_with(
+    /// `EINVAL` for other numbers, or flags that the kernel does not have (before 6.12); `EEXIST` if
+    /// the group exists, or on another thread than the ring's; `ENOMEM`.
+    pub fn register(
         ring: &Ring,
         group: u16,
         count: u16,
@@ -255,24 +242,9 @@ impl BufferRing {
         unsafe { self.tail.as_ref() }.store(self.next, Ordering::Release);
     }
 
-    /// The group's number, for [`super::abi::Sqe::buf_index`].
-    pub fn group(&self) -> u16 {
-        self.group
-    }
-
     /// Number of buffers that the kernel has.
     pub fn offered_count(&self) -> usize {
         self.offered_count
-    }
-
-    /// Number of buffers.
-    pub fn count(&self) -> u16 {
-        self.count
-    }
-
-    /// Size of each buffer in bytes.
-    pub fn buf_len(&self) -> u32 {
-        self.buf_len
     }
 
     /// Unregisters the group and frees the memory. Call it only when no request that names the

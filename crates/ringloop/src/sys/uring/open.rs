@@ -36,7 +36,7 @@ impl Ring {
         let created = setup::create(config, kernel)?;
         let ring = Self::map(created).map_err(|e| setup::refusal(Step::Map, &e, kernel))?;
         // The drivers require buffer rings: find out here.
-        BufferRing::register(&ring, 0, 1, 64)
+        BufferRing::register(&ring, 0, 1, 64, 0)
             .and_then(|buffers| buffers.unregister(&ring))
             .map_err(|e| setup::refusal(Step::Buffers, &e, kernel))?;
         Ok(ring)

@@ -176,9 +176,9 @@ pub(super) struct Facts {
     pub disabled: Option<u8>,
     /// True if the thread has `CAP_SYS_ADMIN`, which `io_uring_disabled=1` exempts.
     pub privileged: bool,
-    /// [`process::memlock_limit`].
+    /// The soft `RLIMIT_MEMLOCK`.
     pub memlock: u64,
-    /// [`process::descriptor_limit`].
+    /// The soft `RLIMIT_NOFILE`.
     pub descriptors: u64,
 }
 
@@ -192,8 +192,8 @@ impl Facts {
         Self {
             disabled,
             privileged: has_sys_admin(&status),
-            memlock: process::memlock_limit(),
-            descriptors: process::descriptor_limit(),
+            memlock: process::soft_limit(libc::RLIMIT_MEMLOCK),
+            descriptors: process::soft_limit(libc::RLIMIT_NOFILE),
         }
     }
 }

@@ -20,17 +20,13 @@ struct Fixture {
 }
 
 fn fixture(count: u16, buf_len: u32) -> Fixture {
-    fixture_of(count, buf_len, BufferRing::register)
+    fixture_of(count, buf_len, 0)
 }
 
-fn fixture_of(
-    count: u16,
-    buf_len: u32,
-    register: fn(&Ring, u16, u16, u32) -> io::Result<BufferRing>,
-) -> Fixture {
+fn fixture_of(count: u16, buf_len: u32, flags: u16) -> Fixture {
     let mut ring = Ring::new(&Config { entries: 8, cq_entries: 64, polling: None }).unwrap();
     ring.enable().unwrap();
-    let buffers = register(&ring, GROUP, count, buf_len).unwrap();
+    let buffers = BufferRing::register(&ring, GROUP, count, buf_len, flags).unwrap();
     let (near, far) = UnixStream::pair().unwrap();
     Fixture { ring, buffers, near, far }
 }
@@ -86,8 +82,8 @@ fn b1_every_buffer_is_aligned_and_as_long_as_asked() {
         drop(bytes);
         fixture.buffers.collect();
     }
-    assert_eq!((fixture.buffers.group(), fixture.buffers.count()), (GROUP, 4));
-    assert_eq!(fixture.buffers.buf_len(), 100);
+    assert_eq!((fixture.buffers.group, fixture.buffers.count), (GROUP, 4));
+    assert_eq!(fixture.buffers.buf_len, 100);
 }
 
 #[test]
@@ -229,7 +225,7 @@ fn b1_a_held_buffer_outlives_its_ring() {
 
 #[test]
 fn b2_pieces_of_one_buffer_keep_their_bytes_while_it_is_filled() {
-    let mut fixture = fixture_of(2, 64, BufferRing::register_incremental);
+    let mut fixture = fixture_of(2, 64, abi::IOU_PBUF_RING_INC);
     fixture.arm(IORING_RECV_MULTISHOT);
     let one = fixture.receive(b"one").1.unwrap();
     let two = fixture.receive(b"second").1.unwrap();
@@ -241,7 +237,7 @@ fn b2_pieces_of_one_buffer_keep_their_bytes_while_it_is_filled() {
 
 #[test]
 fn b2_a_buffer_is_reused_once_it_has_ended_and_no_piece_is_held() {
-    let mut fixture = fixture_of(2, 16, BufferRing::register_incremental);
+    let mut fixture = fixture_of(2, 16, abi::IOU_PBUF_RING_INC);
     fixture.arm(IORING_RECV_MULTISHOT);
     let (_, first) = fixture.receive(b"0123456789");
     let (count, rest) = fixture.receive(b"abcdef");
@@ -263,11 +259,11 @@ fn b2_a_buffer_is_reused_once_it_has_ended_and_no_piece_is_held() {
 #[test]
 fn b3_unregistering_frees_the_group_for_another() {
     let Fixture { ring, buffers, .. } = fixture(8, 64);
-    let taken = BufferRing::register(&ring, GROUP, 8, 64);
+    let taken = BufferRing::register(&ring, GROUP, 8, 64, 0);
     assert_eq!(taken.unwrap_err().raw_os_error(), Some(libc::EEXIST));
     buffers.unregister(&ring).unwrap();
-    let again = BufferRing::register(&ring, GROUP, 16, 128).unwrap();
-    assert_eq!(again.count(), 16);
+    let again = BufferRing::register(&ring, GROUP, 16, 128, 0).unwrap();
+    assert_eq!(again.count, 16);
     let other = Ring::new(&Config { entries: 1, cq_entries: 1, polling: None }).unwrap();
     let wrong = again.unregister(&other).unwrap_err();
     assert!(matches!(wrong.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)), "{wrong}");
@@ -293,10 +289,10 @@ fn b4_the_tail_beside_entry_0_survives_many_rounds() {
 fn b5_numbers_that_the_kernel_would_misread_are_refused() {
     let ring = Ring::new(&Config { entries: 1, cq_entries: 1, polling: None }).unwrap();
     for (count, buf_len) in [(0, 64), (3, 64), (65535, 64), (4, 0)] {
-        let refused = BufferRing::register(&ring, 1, count, buf_len).unwrap_err();
+        let refused = BufferRing::register(&ring, 1, count, buf_len, 0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL), "{count} × {buf_len}");
     }
-    BufferRing::register(&ring, 1, 32768, 1).unwrap().unregister(&ring).unwrap();
+    BufferRing::register(&ring, 1, 32768, 1, 0).unwrap().unregister(&ring).unwrap();
 }
 
 #[test]
