@@ -41,7 +41,7 @@ use crate::sys::interest::Interest;
 use crate::sys::pool::PoolBuffer;
 use crate::sys::refused::RefusedCall;
 use crate::sys::uring::abi::{self, Cqe, Sqe};
-use crate::sys::uring::{Cause, Config, Features, Refusal, Ring};
+use crate::sys::uring::{self, Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -273,6 +273,16 @@ impl UringDriver {
         entered
     }
 
+    /// Registers a descriptor, if possible.
+    pub fn register_file(&mut self, fd: RawFd) -> Option<uring::Slot> {
+        self.registered.file(&self.ring, fd)
+    }
+
+    /// Registers memory, if possible.
+    pub fn register_buffer(&mut self, memory: &mut [u8]) -> Option<uring::Slot> {
+        self.registered.buffer(&self.ring, memory)
+    }
+
     /// Queues everything that has to be submitted before a wait.
     fn prepare_to_wait(&mut self) {
         if !self.wake_armed {
@@ -281,7 +291,7 @@ impl UringDriver {
         if self.may_have_begun {
             self.cancel_late();
         }
-        self.empty_returned();
+        self.registered.empty_returned(&self.ring);
         for index in 0..self.rearm_later.len() {
             self.rearm(self.rearm_later[index]);
         }

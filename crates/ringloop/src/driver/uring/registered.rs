@@ -3,7 +3,6 @@
 //! Called by: `driver::uring`. If the kernel does not register something, operations use it
 //! unregistered.
 
-use super::UringDriver;
 use crate::limits;
 use crate::sys::uring::{Ring, Slot, SlotTable, Slots};
 use std::io;
@@ -16,27 +15,26 @@ pub(super) struct Registered {
     buffers: Option<Slots>,
 }
 
-impl UringDriver {
+impl Registered {
     /// Unregisters what is no longer used.
-    pub(super) fn empty_returned(&mut self) {
-        let Registered { files, buffers } = &mut self.registered;
-        for slots in [files, buffers].into_iter().flatten() {
-            slots.empty_returned(&self.ring);
+    pub fn empty_returned(&mut self, ring: &Ring) {
+        for slots in [&mut self.files, &mut self.buffers].into_iter().flatten() {
+            slots.empty_returned(ring);
         }
     }
 
     /// Registers a descriptor, if possible.
-    pub(in crate::driver) fn register_file(&mut self, fd: RawFd) -> Option<Slot> {
-        let (slots, count) = (&mut self.registered.files, limits::REGISTERED_FILES);
-        let files = table(&self.ring, slots, SlotTable::Files, count);
-        files.ok()?.put_file(&self.ring, fd).ok().flatten()
+    pub fn file(&mut self, ring: &Ring, fd: RawFd) -> Option<Slot> {
+        let count = limits::REGISTERED_FILES;
+        let files = table(ring, &mut self.files, SlotTable::Files, count);
+        files.ok()?.put_file(ring, fd).ok().flatten()
     }
 
     /// Registers memory, if possible.
-    pub(in crate::driver) fn register_buffer(&mut self, memory: &mut [u8]) -> Option<Slot> {
-        let (slots, count) = (&mut self.registered.buffers, limits::REGISTERED_BUFFERS);
-        let buffers = table(&self.ring, slots, SlotTable::Buffers, count);
-        buffers.ok()?.put_buffer(&self.ring, memory).ok().flatten()
+    pub fn buffer(&mut self, ring: &Ring, memory: &mut [u8]) -> Option<Slot> {
+        let count = limits::REGISTERED_BUFFERS;
+        let buffers = table(ring, &mut self.buffers, SlotTable::Buffers, count);
+        buffers.ok()?.put_buffer(ring, memory).ok().flatten()
     }
 }
 
