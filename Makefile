@@ -215,7 +215,7 @@ quic-bulk: venv ## a gigabyte each way by QUIC through a hundredth of loss, veri
 	@RINGLOOP_QUIC_BYTES=$(BYTES) $(BIN)/python -m pytest --quiet --capture=no tests/quic/test_bulk.py $(PYTEST)
 
 # What `make fuzz` runs, and for how long each; what it finds new stays in $(TARGET)/fuzz.
-FUZZ ?= datagrams mutations frames parameters connection qpack capsules webtransport
+FUZZ ?= datagrams mutations frames parameters rewriting connection qpack capsules webtransport
 FUZZ_SECONDS ?= 3600
 
 .PHONY: fuzz

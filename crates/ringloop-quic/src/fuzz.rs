@@ -1,7 +1,7 @@
 //! Misbehaving peers, driven by a fuzzer's bytes.
 //!
-//! Owns: two cores with a network and a clock between them ([`Net`]), and four interpretations of
-//! the bytes: [`datagrams`], [`mutations`], [`frames`], [`parameters`]. Called by: `fuzz/`
+//! Owns: two cores with a network and a clock between them ([`Net`]), and five interpretations of
+//! the bytes: [`datagrams`], [`mutations`], [`frames`], [`parameters`], [`rewriting`]. Called by: `fuzz/`
 //! (`make fuzz`), and the tests at the end, which replay the corpus and seeded noise on any
 //! toolchain; `violations` breaks the rules one by one. Not part of release builds.
 //!
@@ -9,9 +9,11 @@
 //! the past, and that every connection ends and is released.
 
 #[cfg(test)]
+mod resets;
+#[cfg(test)]
 mod violations;
 
-use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::config::{ClientConfig, EndpointConfig, ServerConfig, Transport};
 use crate::core::{Core, Datagram, Event, Handle};
 use crate::proto::tamper;
 use crate::tls::{Certificate, ClientTls, Secrets, ServerTls};
@@ -52,7 +54,10 @@ fn configs() -> &'static (ServerConfig, ClientConfig) {
         let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
         let server = ServerTls::new(certificate).secrets(Secrets::Kept);
         let client = ClientTls::without_verification().secrets(Secrets::Kept);
-        (ServerConfig::new(server.early_data(true)).unwrap(), ClientConfig::new(client).unwrap())
+        let transport = Transport { reset_stream_at: true, ..Transport::default() };
+        let server = ServerConfig::new(server.early_data(true)).unwrap();
+        let client = ClientConfig::new(client).unwrap();
+        (server.transport(&transport).unwrap(), client.transport(&transport).unwrap())
     })
 }
 
@@ -61,6 +66,9 @@ struct End {
     core: Core,
     address: SocketAddr,
     connection: Option<Handle>,
+    /// The application neither accepts streams nor reads; its events are kept.
+    is_passive: bool,
+    events: Vec<Event>,
 }
 
 impl End {
@@ -70,6 +78,8 @@ impl End {
             core: Core::new(&config, server, true),
             address: ([127, 0, 0, 1], port).into(),
             connection: None,
+            is_passive: false,
+            events: Vec::new(),
         }
     }
 
@@ -88,6 +98,7 @@ impl End {
                     }
                 }
                 Event::Drained(handle) => assert!(self.core.release(handle)),
+                event if self.is_passive => self.events.push(event),
                 Event::Opened(handle, direction) => self.accept(handle, direction),
                 Event::Readable(handle, stream) => self.read(handle, stream),
                 Event::DatagramReceived(handle) => {
@@ -287,6 +298,11 @@ fn act(net: &mut Net, end: usize, bytes: &[u8]) {
         }
     }
     drop(connection.send_datagram(Bytes::copy_from_slice(&bytes[..100]), true));
+    if let Some(stream) = connection.open(Direction::Uni) {
+        connection.keep_head(stream, 5);
+        drop(connection.write(stream, bytes));
+        drop(connection.reset(stream, 9));
+    }
 }
 
 /// A peer with valid keys that sends arbitrary frames, during the handshake and after it.
@@ -352,6 +368,11 @@ pub fn parameters(data: &[u8]) {
     net.end();
 }
 
+/// A packet's payload, whose `RESET_STREAM_AT` frames are rewritten.
+pub fn rewriting(data: &[u8]) {
+    crate::proto::reset_at::fuzzed(data);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,6 +398,11 @@ mod tests {
     #[test]
     fn arbitrary_transport_parameters_are_harmless() {
         replay(CRATE, "parameters", 200, parameters);
+    }
+
+    #[test]
+    fn arbitrary_payloads_are_rewritten_in_place() {
+        replay(CRATE, "rewriting", 2000, rewriting);
     }
 
     #[test]

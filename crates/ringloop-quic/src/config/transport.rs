@@ -72,6 +72,11 @@ pub struct Transport {
     /// Whether the peer may be asked to acknowledge less often (an IETF draft; both ends must
     /// support it).
     pub ack_frequency: bool,
+    /// Whether the peer may reset streams reliably, and this end those of
+    /// [`keep_head`](crate::core::Connection::keep_head) if the peer takes it:
+    /// `RESET_STREAM_AT`, an IETF draft. A server that accepts early data must not switch it off
+    /// while its tickets are valid.
+    pub reset_stream_at: bool,
 }
 
 impl Default for Transport {
@@ -95,6 +100,7 @@ impl Default for Transport {
             mtu_max: Some(1452),
             initial_rtt: Duration::from_millis(333),
             ack_frequency: false,
+            reset_stream_at: false,
         }
     }
 }
@@ -111,6 +117,7 @@ pub(crate) struct Kept {
     pub streams_max: [u64; 2],
     pub datagram_send_buffer: usize,
     pub takes_datagrams: bool,
+    pub reset_stream_at: bool,
 }
 
 impl From<&Transport> for Kept {
@@ -124,6 +131,7 @@ impl From<&Transport> for Kept {
             streams_max: [transport.bi_streams_max, transport.uni_streams_max],
             datagram_send_buffer: transport.datagram_send_buffer,
             takes_datagrams: transport.datagram_receive_buffer.is_some(),
+            reset_stream_at: transport.reset_stream_at,
         }
     }
 }

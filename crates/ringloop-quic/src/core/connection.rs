@@ -5,6 +5,8 @@
 
 use super::datagrams::DatagramRefusal;
 use super::live::{Live, Queues};
+use super::outcome::{Read, Written};
+use super::resets::Outcome;
 use super::staged;
 use super::tuning::announce_streams;
 use crate::error::StreamError;
@@ -47,26 +49,6 @@ pub struct Handshake {
     pub is_resumed: bool,
 }
 
-/// Result of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Read {
-    /// This many bytes.
-    Some(usize),
-    /// Nothing now; `Event::Readable` follows.
-    Blocked,
-    /// This many bytes, then the end of the stream, which is reported once.
-    End(usize),
-}
-
-/// Result of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// This many bytes.
-    Some(usize),
-    /// None now; `Event::Writable` follows.
-    Blocked,
-}
-
 fn id_of(stream: StreamId) -> proto::StreamId {
     proto::StreamId::from(varint(stream.0))
 }
@@ -106,6 +88,7 @@ impl<'a> Connection<'a> {
     /// Writes some of `bytes`, which are copied.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Result<Written, StreamError> {
         if self.live.staged.push(id_of(stream), bytes) {
+            self.note_written(stream, bytes.len());
             self.mark();
             return Ok(Written::Some(bytes.len()));
         }
@@ -137,10 +120,16 @@ impl<'a> Connection<'a> {
         if !self.live.flush(Some(id_of(stream))) {
             return Ok(Written::Blocked);
         }
+        if self.is_reset_waiting(stream) {
+            return Err(StreamError::Closed);
+        }
         let result = write(&mut self.live.proto.send_stream(id_of(stream)));
         self.mark();
         match result {
-            Ok(count) => Ok(Written::Some(count)),
+            Ok(count) => {
+                self.note_written(stream, count);
+                Ok(Written::Some(count))
+            }
             Err(proto::WriteError::Blocked) => Ok(Written::Blocked),
             Err(proto::WriteError::Stopped(code)) => Err(StreamError::Stopped(code.into_inner())),
             Err(proto::WriteError::ClosedStream) => Err(StreamError::Closed),
@@ -157,6 +146,9 @@ impl<'a> Connection<'a> {
             self.live.staged.finish();
             return Ok(());
         }
+        if self.is_reset_waiting(stream) {
+            return Err(StreamError::Closed);
+        }
         let result = staged::finish(&mut self.live.proto, id_of(stream));
         self.mark();
         result.map_err(|error| match error {
@@ -171,10 +163,51 @@ impl<'a> Connection<'a> {
         self.live.staged.finishes(id_of(stream))
     }
 
-    /// Resets the stream; data in flight may be lost.
+    fn note_written(&mut self, stream: StreamId, count: usize) {
+        if let Some(resets) = &mut self.live.resets {
+            resets.note_written(stream, count);
+        }
+    }
+
+    fn is_reset_waiting(&self, stream: StreamId) -> bool {
+        self.live.resets.as_ref().is_some_and(|resets| resets.is_waiting(stream))
+    }
+
+    /// Makes a later reset of a stream opened here deliver its first `len` bytes, from 1 to 63; to
+    /// be called before they are written. The reset then waits until they are acknowledged, unless
+    /// the peer stops the stream. `false`, without effect: one of both ends does not take
+    /// `RESET_STREAM_AT` ([`Transport::reset_stream_at`](crate::config::Transport)), or that is not
+    /// known before the handshake is complete.
+    pub fn keep_head(&mut self, stream: StreamId, len: usize) -> bool {
+        let is_sent = self.sends(stream) && !self.live.proto.is_handshaking();
+        let resets = self.live.resets.as_mut().filter(|_| is_sent);
+        resets.is_some_and(|resets| resets.keep_head(stream, len))
+    }
+
+    /// Whether both ends take `RESET_STREAM_AT`; known once the handshake is complete.
+    pub fn takes_reset_stream_at(&self) -> bool {
+        self.live.resets.as_ref().is_some_and(|resets| resets.is_taken_by_peer())
+    }
+
+    /// Resets the stream; data in flight may be lost, apart from that of
+    /// [`keep_head`](Self::keep_head).
     pub fn reset(&mut self, stream: StreamId, code: u64) -> Result<(), StreamError> {
         if !self.sends(stream) {
             return Err(StreamError::Closed);
+        }
+        if self.live.resets.is_some() {
+            if self.is_reset_waiting(stream) {
+                return Err(StreamError::Closed);
+            }
+            self.live.flush(Some(id_of(stream)));
+            let Live { proto, resets, staged, .. } = &mut *self.live;
+            if let Some(resets) = resets
+                && resets.reset(proto, stream, code)
+            {
+                staged.clear(id_of(stream));
+                self.mark();
+                return Ok(());
+            }
         }
         self.live.staged.clear(id_of(stream));
         let result = self.live.proto.send_stream(id_of(stream)).reset(varint(code));
@@ -219,12 +252,33 @@ impl<'a> Connection<'a> {
     pub fn read(
         &mut self,
         stream: StreamId,
-        mut bytes_max: usize,
-        mut take: impl FnMut(Bytes) -> bool,
+        bytes_max: usize,
+        take: impl FnMut(Bytes) -> bool,
     ) -> Result<Read, StreamError> {
         if !self.receives(stream) {
             return Err(StreamError::Closed);
         }
+        let read = self.read_engine(stream, bytes_max, take);
+        let Some(resets) = &mut self.live.resets else {
+            return read;
+        };
+        match resets.on_read(stream, read) {
+            Outcome::Read(read) => read,
+            // The engine waits for data that may never come, and knows where the stream ends: with
+            // a stop it returns the credit and forgets the stream.
+            Outcome::Reset(code) => {
+                drop(self.stop(stream, code));
+                Err(StreamError::Reset(code))
+            }
+        }
+    }
+
+    fn read_engine(
+        &mut self,
+        stream: StreamId,
+        mut bytes_max: usize,
+        mut take: impl FnMut(Bytes) -> bool,
+    ) -> Result<Read, StreamError> {
         let mut recv = self.live.proto.recv_stream(id_of(stream));
         let mut chunks = recv.read(true).map_err(|error| match error {
             proto::ReadableError::ClosedStream | proto::ReadableError::IllegalOrderedRead => {
@@ -266,6 +320,11 @@ impl<'a> Connection<'a> {
         if !self.receives(stream) {
             return Err(StreamError::Closed);
         }
+        if let Some(resets) = &mut self.live.resets
+            && resets.forget_received(stream)
+        {
+            return Ok(());
+        }
         let mut recv = self.live.proto.recv_stream(id_of(stream));
         // The credit of a reset stream was given with the reset; a stop would give it twice.
         let result = match recv.received_reset() {
@@ -295,8 +354,9 @@ impl<'a> Connection<'a> {
         deadline: Option<Instant>,
     ) -> Result<(), DatagramRefusal> {
         let result = {
+            let reserved_len = self.reserved_len();
             let Live { proto, datagrams, .. } = &mut *self.live;
-            datagrams.send(proto, bytes, drops_oldest, deadline)
+            datagrams.send(proto, bytes, drops_oldest, deadline, reserved_len)
         };
         self.mark();
         result
@@ -314,7 +374,13 @@ impl<'a> Connection<'a> {
 
     /// The longest datagram that may be sent now; `None` if the peer accepts none.
     pub fn max_datagram_len(&mut self) -> Option<usize> {
-        self.live.proto.datagrams().max_size()
+        let len_max = self.live.proto.datagrams().max_size()?;
+        Some(len_max.saturating_sub(self.reserved_len()))
+    }
+
+    /// Bytes of a packet that resets in flight may need in addition to those they have.
+    fn reserved_len(&self) -> usize {
+        self.live.resets.as_ref().map_or(0, |resets| resets.reserved_len())
     }
 
     /// Bytes of datagrams that may be sent now without blocking.
@@ -490,5 +556,10 @@ impl<'a> Connection<'a> {
         self.live.proto.set_send_window(bytes);
         // Blocked writers may continue.
         self.mark();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reset_counts(&self) -> [usize; 8] {
+        self.live.resets.as_ref().map_or([0; 8], |resets| resets.counts())
     }
 }

@@ -101,13 +101,15 @@ impl Datagrams {
         self.queued_bytes + len <= space
     }
 
-    /// Queues a datagram, or returns why not.
+    /// Queues a datagram, or returns why not. `reserved_len` bytes of each packet may be needed
+    /// otherwise.
     pub(super) fn send(
         &mut self,
         proto: &mut proto::Connection,
         bytes: Bytes,
         drops_oldest: bool,
         deadline: Option<Instant>,
+        reserved_len: usize,
     ) -> Result<(), DatagramRefusal> {
         if !self.is_enabled {
             return Err(DatagramRefusal::Error(DatagramError::Disabled));
@@ -116,6 +118,7 @@ impl Datagrams {
             return Err(DatagramRefusal::Error(DatagramError::UnsupportedByPeer));
         };
         let buffer_max = self.buffer_max.saturating_sub(EACH_BYTES);
+        let len_max = len_max.saturating_sub(reserved_len);
         let (len, len_max) = (bytes.len(), len_max.min(buffer_max));
         if len > len_max {
             let error = DatagramError::TooLong { len, len_max };

@@ -1,10 +1,11 @@
 //! Decisions about a new client: accept, refuse, ask for address validation (Retry), or ignore.
 
 use super::amplification::AmplificationLimit;
+use super::resets::{self, Resets};
 use super::{Core, Handle, Incoming, contain};
 use crate::config::ServerConfig;
 use crate::error::ConnectionError;
-use crate::proto::version;
+use crate::proto::{self, version};
 use crate::qlog::{self, Trace, VantagePoint};
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,11 +39,14 @@ impl Core {
             (!incoming.is_validated()).then(|| Box::new(AmplificationLimit::new(incoming.len)));
         self.forget_ids();
         let mut buf = Vec::new();
-        let accepted = qlog::with_log(log.clone(), || {
-            let inner = *incoming.inner;
-            contain::attempt(|| {
-                let accepted = self.endpoint.accept(inner, now, &mut buf, config);
-                accepted.map_err(Box::new)
+        let resets = Resets::of(&kept, proto::Side::Server);
+        let accepted = resets::announced(resets.as_deref(), || {
+            qlog::with_log(log.clone(), || {
+                let inner = *incoming.inner;
+                contain::attempt(|| {
+                    let accepted = self.endpoint.accept(inner, now, &mut buf, config);
+                    accepted.map_err(Box::new)
+                })
             })
         });
         self.clients.accepted += 1;
@@ -52,6 +56,8 @@ impl Core {
                 let handle = self.insert(now, made, &original, &kept, log);
                 if let Some(live) = self.connections.get_mut(handle.0) {
                     live.amplification = amplification;
+                    live.resets = resets;
+                    live.settle_resets();
                 }
                 Ok(handle)
             }

@@ -7,6 +7,7 @@ use super::event::{self, Event};
 use super::handle::Handle;
 use super::ids::Ids;
 use super::migration::{FramesReceived, Migration};
+use super::resets::Resets;
 use super::staged::Staged;
 use super::tuning::Tuning;
 use crate::error::ConnectionError;
@@ -49,6 +50,8 @@ pub(super) struct Live {
     pub(super) migration: Option<Box<Migration>>,
     /// Servers, until the client's address is validated.
     pub(super) amplification: Option<Box<AmplificationLimit>>,
+    /// Set if the connection announced `RESET_STREAM_AT`.
+    pub(super) resets: Option<Box<Resets>>,
 }
 
 /// Handshake state reported to the application.
@@ -94,6 +97,11 @@ impl Live {
             && let Some(event) = self.proto.poll()
         {
             let event = event::from_engine(handle, event);
+            if let Event::Finished(_, stream) | Event::Stopped(_, stream, _) = &event
+                && let Some(resets) = &mut self.resets
+            {
+                resets.forget_head(*stream);
+            }
             if matches!(event, Event::Connected(_)) {
                 self.confirmation = Confirmation::Pending;
             }
@@ -214,6 +222,13 @@ impl Live {
     /// Passes staged bytes to the engine; whether all of `stream`'s are passed.
     pub(super) fn flush(&mut self, stream: Option<proto::StreamId>) -> bool {
         self.staged.flush(&mut self.proto, stream)
+    }
+
+    /// Looks at what the engine did with a datagram.
+    pub(super) fn settle_resets(&mut self) {
+        if let Some(resets) = &mut self.resets {
+            resets.settle(&mut self.proto);
+        }
     }
 
     /// Sets the log's time.

@@ -26,6 +26,8 @@
 //! | `live` | state of each connection, and the queues of those to look at |
 //! | `staged` | small writes, merged into one chunk |
 //! | `migration` | probes of a client that migrated |
+//! | `outcome` | what reads and writes come to |
+//! | `resets` | resets that deliver a stream's first bytes |
 //! | `tuning` | windows that adapt to a connection |
 //! | `amplification` | limit on what is sent to an unvalidated address |
 
@@ -40,6 +42,8 @@ mod handshakes;
 mod ids;
 mod live;
 mod migration;
+mod outcome;
+mod resets;
 mod staged;
 mod tuning;
 
@@ -53,6 +57,7 @@ use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
 use live::{Confirmation, End, FirstPacket, Live, Loss, Queues};
+use resets::Resets;
 use ringloop::embed::Deadlines;
 use ringloop::embed::slab::Slab;
 use std::collections::VecDeque;
@@ -63,10 +68,11 @@ use std::time::Instant;
 use tuning::Tuning;
 
 pub use crate::message::{BatchMemory, Datagram, Transmit};
-pub use connection::{Connection, Handshake, Read, Written};
+pub use connection::{Connection, Handshake};
 pub use datagrams::DatagramRefusal;
 pub use event::{Event, Incoming};
 pub use handle::Handle;
+pub use outcome::{Read, Written};
 
 /// What a connection has to send.
 enum Next {
@@ -219,13 +225,17 @@ impl Core {
             qlog.open(now, &trace)
         });
         self.forget_ids();
-        let begun = qlog::with_log(log.clone(), || {
-            contain::attempt(|| self.endpoint.connect(now, engine, remote, server_name))
+        let resets = Resets::of(&config.kept, proto::Side::Client);
+        let begun = resets::announced(resets.as_deref(), || {
+            qlog::with_log(log.clone(), || {
+                contain::attempt(|| self.endpoint.connect(now, engine, remote, server_name))
+            })
         });
         let (key, proto) = begun.map_err(|lost| ConnectError::Failed(lost.to_string()))??;
         let handle = self.insert(now, (key, proto), &id, &config.kept, log);
         if let Some(live) = self.connections.get_mut(handle.0) {
             live.first_packet = FirstPacket::Awaited;
+            live.resets = resets;
             self.unanswered_count += 1;
         }
         Ok(handle)
@@ -297,6 +307,7 @@ impl Core {
                     keys::take_handshake_opened();
                     contain::step(&mut self.endpoint, live, |_, live| {
                         live.proto.handle_event(event);
+                        live.settle_resets();
                     });
                     if let Some(amplification) = &mut live.amplification {
                         amplification.is_over |= keys::take_handshake_opened();
@@ -364,6 +375,7 @@ impl Core {
             loss: Loss::None,
             is_broken: false,
             amplification: None,
+            resets: None,
         });
         let handle = self.connections.insert(live);
         if self.by_key.len() <= key.0 {
@@ -490,6 +502,9 @@ impl Core {
         live.datagrams.feed(&mut live.proto, now);
         let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
         let segments_max = segments_max.min(fitting).max(1);
+        if let Some(resets) = &live.resets {
+            resets.make_room();
+        }
         if live.end == End::NotYet
             && let Some(transmit) = live.next_message(now, segments_max, buf)
         {

@@ -13,14 +13,14 @@ fn number(value: u64) -> [u8; 8] {
 }
 
 /// A frame: its type and integers.
-fn frame(kind: u8, numbers: &[u64]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, numbers: &[u64]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(numbers.iter().flat_map(|&value| number(value)));
     bytes
 }
 
 /// A STREAM frame with offset and length; `fin` ends the stream.
-fn stream(id: u64, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
+pub(super) fn stream(id: u64, offset: u64, data: &[u8], fin: bool) -> Vec<u8> {
     let mut bytes = frame(0x0e | u8::from(fin), &[id, offset, data.len() as u64]);
     bytes.extend_from_slice(data);
     bytes
@@ -35,7 +35,7 @@ fn new_id(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
 }
 
 /// Makes an end send these frames in one packet, and the other receive it.
-fn send(net: &mut Net, from: usize, frames: &[u8]) {
+pub(super) fn send(net: &mut Net, from: usize, frames: &[u8]) {
     // A packet that is long enough; its contents are replaced.
     let filling = Bytes::from(vec![0; PACKET_LEN]);
     net.connection(from).unwrap().send_datagram(filling, true).unwrap();
@@ -50,7 +50,7 @@ fn send(net: &mut Net, from: usize, frames: &[u8]) {
 }
 
 /// The code with which an end closed its connection.
-fn verdict(net: &mut Net, end: usize) -> Option<u64> {
+pub(super) fn verdict(net: &mut Net, end: usize) -> Option<u64> {
     let mut code = None;
     while let Some(event) = net.ends[end].core.next_event() {
         if let Event::Lost(_, ConnectionError::Transport { code: given, .. }) = event {
@@ -61,7 +61,7 @@ fn verdict(net: &mut Net, end: usize) -> Option<u64> {
 }
 
 /// The client sends this; the code with which the server ends the connection.
-fn judged(frames: &[&[u8]]) -> Option<u64> {
+pub(super) fn judged(frames: &[&[u8]]) -> Option<u64> {
     let mut net = Net::new();
     net.connect();
     net.run(|_| {});
@@ -74,11 +74,11 @@ fn judged(frames: &[&[u8]]) -> Option<u64> {
     code
 }
 
-const FLOW_CONTROL: u64 = 0x3;
-const STREAM_LIMIT: u64 = 0x4;
-const STREAM_STATE: u64 = 0x5;
-const FINAL_SIZE: u64 = 0x6;
-const FRAME_ENCODING: u64 = 0x7;
+pub(super) const FLOW_CONTROL: u64 = 0x3;
+pub(super) const STREAM_LIMIT: u64 = 0x4;
+pub(super) const STREAM_STATE: u64 = 0x5;
+pub(super) const FINAL_SIZE: u64 = 0x6;
+pub(super) const FRAME_ENCODING: u64 = 0x7;
 const CONNECTION_ID_LIMIT: u64 = 0x9;
 const VIOLATION: u64 = 0xa;
 const CRYPTO_BUFFER: u64 = 0xd;
@@ -86,8 +86,8 @@ const CRYPTO_BUFFER: u64 = 0xd;
 const UNEXPECTED: u64 = 0x10a;
 
 /// The default stream window.
-const STREAM_WINDOW: u64 = crate::limits::STREAM_RECEIVE_WINDOW;
-const STREAMS: u64 = crate::limits::STREAMS_MAX;
+pub(super) const STREAM_WINDOW: u64 = crate::limits::STREAM_RECEIVE_WINDOW;
+pub(super) const STREAMS: u64 = crate::limits::STREAMS_MAX;
 
 /// What the client sends, with a name, and the code for it.
 type Case<'a> = (&'a str, &'a [&'a [u8]], u64);

@@ -10,6 +10,8 @@ pub(crate) mod ids;
 pub(crate) mod keys;
 mod limits_of;
 mod logged;
+pub(crate) mod reader;
+pub(crate) mod reset_at;
 pub(crate) mod session;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tamper;

@@ -11,6 +11,7 @@ use super::concluded::{Agreed, Concluded, PeerCertificates, server_name};
 use super::exporter::{self, ExporterKeyLog};
 use super::keys::{Header, initial_keys, long_keys, packet_key};
 use super::logged::{Logged, To};
+use super::reset_at::{self, Shared, Translated};
 use super::version::{self, V1, V2};
 use crate::qlog::{self, Log};
 use crate::tls::integrity;
@@ -123,6 +124,9 @@ impl crypto::ServerConfig for ServerSessions {
 fn encoded(params: &TransportParameters) -> Vec<u8> {
     let mut bytes = Vec::new();
     params.write(&mut bytes);
+    if reset_at::current().is_some() {
+        reset_at::announce(&mut bytes);
+    }
     #[cfg(any(test, fuzzing))]
     let bytes = super::tamper::parameters(bytes);
     if let Some(log) = qlog::current() {
@@ -181,6 +185,7 @@ struct Session {
     tls: Tls,
     suite: Suite,
     log: Option<Arc<Log>>,
+    resets: Option<Arc<Shared>>,
 }
 
 impl Session {
@@ -193,7 +198,21 @@ impl Session {
             tls: Tls::Running(Box::new(Running { connection, own, exporter })),
             suite,
             log: qlog::current(),
+            resets: reset_at::current(),
         }
+    }
+
+    /// A key of 1-RTT or 0-RTT packets.
+    fn translated(&self, key: Box<dyn PacketKey>) -> Box<dyn PacketKey> {
+        let key = self.logged(key);
+        match &self.resets {
+            Some(shared) => Box::new(Translated { key, shared: Arc::clone(shared) }),
+            None => key,
+        }
+    }
+
+    fn translated_pair(&self, keys: KeyPair<Box<dyn PacketKey>>) -> KeyPair<Box<dyn PacketKey>> {
+        KeyPair { local: self.translated(keys.local), remote: self.translated(keys.remote) }
     }
 
     fn logged(&self, key: Box<dyn PacketKey>) -> Box<dyn PacketKey> {
@@ -267,7 +286,10 @@ impl crypto::Session for Session {
             return None;
         };
         let keys = running.connection.zero_rtt_keys()?;
-        Some((Box::new(Header(keys.header)), self.logged(packet_key(keys.packet, self.version))))
+        Some((
+            Box::new(Header(keys.header)),
+            self.translated(packet_key(keys.packet, self.version)),
+        ))
     }
 
     fn early_data_accepted(&self) -> Option<bool> {
@@ -325,6 +347,9 @@ impl crypto::Session for Session {
         if let Some(log) = &self.log {
             log.parameters(false, bytes);
         }
+        if let Some(resets) = &self.resets {
+            resets.read_parameters(bytes)?;
+        }
         Ok(Some(TransportParameters::read(side, &mut bytes)?))
     }
 
@@ -342,14 +367,15 @@ impl crypto::Session for Session {
             KeyChange::OneRtt { keys, next } => {
                 self.next = Some(next);
                 // Short headers are the same in both versions.
-                self.logged_keys(long_keys(keys, Version::V1))
+                let keys = long_keys(keys, Version::V1);
+                Keys { header: keys.header, packet: self.translated_pair(keys.packet) }
             }
         })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.next.as_mut()?.next_packet_keys();
-        Some(self.logged_pair(KeyPair {
+        Some(self.translated_pair(KeyPair {
             local: packet_key(keys.local, Version::V1),
             remote: packet_key(keys.remote, Version::V1),
         }))

@@ -3,6 +3,7 @@
 //! Called by: [`super::Log`]. Not validated: what does not parse ends the list, and the engine
 //! reports it.
 
+use crate::proto::reader::Reader;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -18,31 +19,6 @@ pub(super) struct Frames {
     pub is_in_flight: bool,
     /// PING and padding only: an MTU probe.
     pub is_probe: bool,
-}
-
-/// The remaining bytes of a packet.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    /// RFC 9000 §16.
-    fn number(&mut self) -> Option<u64> {
-        let first = *self.0.first()?;
-        let size = 1usize << (first >> 6);
-        let bytes = self.take(size)?;
-        let rest = bytes[1..].iter();
-        Some(rest.fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte)))
-    }
-
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let taken = self.0.get(..count)?;
-        self.0 = &self.0[count..];
-        Some(taken)
-    }
-
-    fn take_counted(&mut self) -> Option<&'a [u8]> {
-        let count = self.number()?;
-        self.take(usize::try_from(count).ok()?)
-    }
 }
 
 impl Frames {
@@ -166,6 +142,7 @@ fn other(reader: &mut Reader<'_>, kind: u64) -> Option<String> {
         0x1b => ("path_response", &[]),
         0x1e => ("handshake_done", &[]),
         0x1f => ("immediate_ack", &[]),
+        0x24 => ("reset_stream_at", &["stream_id", "error_code", "final_size", "reliable_size"]),
         0xaf => (
             "ack_frequency",
             &[
