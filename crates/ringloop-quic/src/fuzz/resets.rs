@@ -368,7 +368,7 @@ fn reset_that_comes_with_all_its_bytes_is_reported_behind_them() {
     assert_eq!((first, &bytes[..]), (Ok(Read::Some(3)), &b"abc"[..]));
     assert_eq!(read(&mut path.net, SERVER, StreamId(0)).1, Some(Err(StreamError::Reset(CODE))));
     assert_eq!(path.counts(SERVER), [0; 8]);
-    // And one that was read before the reset came.
+    // A stream that was read before its reset arrives.
     send(&mut path.net, CLIENT, &stream(4, 0, b"abc", false));
     path.net.connection(SERVER).unwrap().accept(Direction::Bi).unwrap();
     assert_eq!(read(&mut path.net, SERVER, StreamId(4)), (b"abc".to_vec(), None));

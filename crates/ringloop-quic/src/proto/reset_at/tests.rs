@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One frame of each type that the engine reads, without those that reach to the packet's end.
+/// One frame of each type; [`LAST_FRAMES`] has the others.
 const FRAMES: &[&[u8]] = &[
     &[0x00, 0x00],
     &[0x01],
