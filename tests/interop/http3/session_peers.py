@@ -39,6 +39,13 @@ def pywebtransport() -> Peer:
     return program("pywebtransport", *programs.installed(folder, "pywebtransport"))
 
 
+def aiopquic() -> Peer:
+    """aiopquic, from PyPI, as a client: its server takes sessions at one path."""
+    package = programs.package("aiopquic")
+    peer = program("aiopquic", package.command[0], package.version)
+    return dataclasses.replace(peer, roles=("client",))
+
+
 def web_transport_quinn() -> Peer:
     """web-transport-quinn, by its binding from PyPI."""
     folder = programs.python_environment(programs.QUINN_PACKAGES, "-quinn", programs.QUINN_PYTHONS)
@@ -55,6 +62,7 @@ def program(name: str, python: str, version: str) -> Peer:
 PEERS: dict[str, Callable[[], Peer]] = {
     "peregrine-server": peregrine,
     "pywebtransport": pywebtransport,
+    "aiopquic": aiopquic,
     "web-transport-quinn": web_transport_quinn,
 }
 
@@ -72,6 +80,12 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
         (role, case): "it speaks draft 15 and later alone, which require RESET_STREAM_AT"
         for role in ("server", "client")
         for case in SESSION_CASES
+    },
+    "aiopquic": {
+        (
+            "client",
+            "server-close",
+        ): "it tells its application nothing of it, with web-transport-quinn's server neither",
     },
     "web-transport-quinn": {
         ("server", "reject"): "0.11 closes the connection before its answer is sent",
