@@ -224,4 +224,5 @@ def test_defaults_are_those_of_aiopquic(tmp_path: Any) -> None:
     assert configuration.idle_timeout == 30.0
     assert configuration.max_datagram_frame_size == 65535
     assert configuration.stream_ring_cap == 4 << 20
+    assert configuration.max_connections == 256
     assert configuration.quic_logger is not None

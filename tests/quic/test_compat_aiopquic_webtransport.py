@@ -308,6 +308,19 @@ def test_close_is_told_to_both_ends(run: Run, certificates: Certificates) -> Non
     run(main())
 
 
+def test_connection_of_a_client_ends_with_its_session(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            connection = client._session.connection
+            server.close(5, b"bye")
+            await within(client.wait_closed())
+            await within(connection.wait_closed())
+            assert client._session_close_event.error_code == 5
+            assert bytes(client._session_close_event.reason) == b"bye"
+
+    run(main())
+
+
 def test_open_session_is_waited_for_in_vain(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, _):

@@ -69,6 +69,10 @@ class WebTransportSession:
         self._session = state
         self._session_closed = asyncio.Event()
         self._is_closed_here = False
+        # aiopquic's names: programs look here for code and reason, behind `wait_closed`; and for the
+        # end of a client's connection.
+        self._cnx_closed = asyncio.Event()
+        self._session_close_event: WebTransportSessionClosed | None = None
         # What is to be told before what native code has.
         self._told: deque[QuicEvent] = deque()
         self._news = asyncio.Event()
@@ -472,8 +476,7 @@ class WebTransportSession:
         if self._session is not None and self.is_client:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    # Its connection is the session's own.
-                    await self._session.__aexit__(None, None, None)
+                    await self._cnx_closed.wait()
 
     async def detach(self) -> None:
         """End what waits for the session; to be called behind `aclose`."""
@@ -483,21 +486,27 @@ class WebTransportSession:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, session: Session) -> None:
-        """Tell of the end that the peer has brought about, or the network."""
+        """Tell of the end that the peer has brought about, or the network; close the connection."""
         try:
             code, reason, _ = await session.wait_closed()
         except QuicError as error:
             code, reason = getattr(error, "code", 0) or 0, getattr(error, "reason", "")
         self._over(code, reason.encode())
+        if self.is_client:
+            # Its connection is the session's own.
+            await session.__aexit__(None, None, None)
+            self._cnx_closed.set()
 
     def _over(self, code: int, reason: bytes) -> None:
         if self.session_closed:
             return
+        event = WebTransportSessionClosed(error_code=code, reason=memoryview(bytes(reason)))
+        self._session_close_event = event
         self._session_closed.set()
-        self._tell(WebTransportSessionClosed(error_code=code, reason=memoryview(bytes(reason))))
+        self._tell(event)
         self._datagram_room.set()
-        for event in self._drain_events.values():
-            event.set()
+        for drained in self._drain_events.values():
+            drained.set()
         self._drained.set()
 
     def _open(self) -> Session:

@@ -37,6 +37,8 @@ class QuicConfiguration(configuration.QuicConfiguration):
     `BufferError`."""
     tx_max_queued_bytes: int | None = None
     """The same for all streams together."""
+    max_connections: int | None = 256
+    """Servers: connections at a time; more are refused. `None`: no bound."""
     event_ring_capacity: int | None = None
     """Not used: there is no thread that events would come from."""
     qlog_dir: str | None = None
