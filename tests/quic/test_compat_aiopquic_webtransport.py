@@ -311,12 +311,12 @@ def test_close_is_told_to_both_ends(run: Run, certificates: Certificates) -> Non
 def test_connection_of_a_client_ends_with_its_session(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
-            connection = client._session.connection
+            session: Any = client._session
             server.close(5, b"bye")
             await within(client.wait_closed())
-            await within(connection.wait_closed())
-            assert client._session_close_event.error_code == 5
-            assert bytes(client._session_close_event.reason) == b"bye"
+            await within(session.connection.wait_closed())
+            told: Any = client._session_close_event
+            assert (told.error_code, bytes(told.reason)) == (5, b"bye")
 
     run(main())
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ringloop._native import quic as _quic
 from ringloop.quic._certificate import _as_certified
+from ringloop.quic._der import elements
 
 if TYPE_CHECKING:
     from ringloop.serve._settings import Address
@@ -65,28 +66,10 @@ class DevCertificate:
     @property
     def pin(self) -> str:
         """SHA-256 of the public key in Base64, for Chromium's command line."""
-        key = _elements(_elements(self.der)[0])[_KEY_INDEX]
-        return base64.b64encode(hashlib.sha256(key).digest()).decode()
-
-
-def _elements(der: bytes) -> list[bytes]:
-    """Return the elements of a sequence, each with its head."""
-    at = _content(der, 0)[0]
-    found = []
-    while at < len(der):
-        _, end = _content(der, at)
-        found.append(der[at:end])
-        at = end
-    return found
-
-
-def _content(der: bytes, at: int) -> tuple[int, int]:
-    """Return where the contents of the element at `at` begin and end (X.690 §8.1.3)."""
-    length, start = der[at + 1], at + 2
-    if length & 0x80:
-        count = length & 0x7F
-        length, start = int.from_bytes(der[start : start + count]), start + count
-    return start, start + length
+        (whole,) = elements(self.der)
+        signed, *_ = elements(whole.content)
+        key = elements(signed.content)[_KEY_INDEX]
+        return base64.b64encode(hashlib.sha256(key.whole).digest()).decode()
 
 
 def hint(made: DevCertificate, tcp: Address | None, quic: Address) -> str:

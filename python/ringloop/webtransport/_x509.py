@@ -7,7 +7,12 @@ does: verify a signature; the hash stands for that.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ringloop.quic._der import elements
+
+if TYPE_CHECKING:
+    from ringloop.quic._der import Element
 
 __all__ = ["Facts", "facts_of", "unmet_rule"]
 
@@ -27,7 +32,6 @@ _KEYS: Final = {
 _UTC_TIME: Final = 0x17
 _VERSION: Final = 0xA0
 _X509_V3: Final = 2
-_LONG_LENGTH: Final = 0x80
 # UTCTime has two digits: from 50 on they are of the last century (RFC 5280 §4.1.2.5.1).
 _CENTURY_PIVOT: Final = "50"
 
@@ -68,42 +72,26 @@ def _unmet_time(facts: Facts, now: datetime) -> str | None:
 def facts_of(certificate: bytes) -> Facts:
     """Read a certificate in DER (RFC 5280 §4.1); ValueError where it is none."""
     try:
-        ((_, whole),) = _items(certificate)
-        fields = _items(_items(whole)[0][1])
+        (whole,) = elements(certificate)
+        fields = elements(elements(whole.content)[0].content)
         is_v3 = False
-        if fields[0][0] == _VERSION:
-            is_v3 = int.from_bytes(_items(fields.pop(0)[1])[0][1]) == _X509_V3
-        _serial, _signature, _issuer, (_, validity), _subject, (_, key), *_ = fields
-        not_before, not_after = map(_time, _items(validity))
-        (_, algorithm), _ = _items(key)
-        (_, identifier), *parameters = _items(algorithm)
+        if fields[0].tag == _VERSION:
+            (version,) = elements(fields.pop(0).content)
+            is_v3 = int.from_bytes(version.content) == _X509_V3
+        _serial, _signature, _issuer, validity, _subject, key, *_ = fields
+        not_before, not_after = map(_time, elements(validity.content))
+        algorithm, _ = elements(key.content)
+        named, *parameters = elements(algorithm.content)
     except IndexError as error:
         raise ValueError("a field is missing") from error
-    if identifier == _EC and parameters:
-        identifier = parameters[0][1]
+    if named.content == _EC and parameters:
+        named = parameters[0]
+    identifier = named.content
     return Facts(is_v3, not_before, not_after, _KEYS.get(identifier, identifier.hex()))
 
 
-def _items(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the elements that stand in a row: tag and content (X.690 §8.1)."""
-    found = []
-    while data:
-        if len(data) < 2:  # noqa: PLR2004  # tag and length
-            raise ValueError("an element is cut off")
-        tag, length, begin = data[0], data[1], 2
-        if length >= _LONG_LENGTH:
-            begin += length - _LONG_LENGTH
-            length = int.from_bytes(data[2:begin])
-        if begin + length > len(data):
-            raise ValueError("an element is cut off")
-        found.append((tag, data[begin : begin + length]))
-        data = data[begin + length :]
-    return found
-
-
-def _time(element: tuple[int, bytes]) -> datetime:
-    tag, content = element
-    text = content.decode("ascii")
-    if tag == _UTC_TIME:
+def _time(element: Element) -> datetime:
+    text = element.content.decode("ascii")
+    if element.tag == _UTC_TIME:
         text = ("19" if text >= _CENTURY_PIVOT else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
