@@ -105,6 +105,11 @@ class Relay(asyncio.DatagramProtocol):
         """Open a client's socket."""
         await self.loop.create_datagram_endpoint(lambda: way, remote_addr=self.server)
 
+    def send(self, data: bytes, client: _Address) -> None:
+        """Pass on what the server has sent."""
+        if not self.transport.is_closing():
+            self.transport.sendto(data, client)
+
     def close(self) -> None:
         """Close all sockets."""
         self.transport.close()
@@ -133,9 +138,9 @@ class Way(asyncio.DatagramProtocol):
             self.transport.sendto(data)
 
     def datagram_received(self, data: bytes, _: _Address) -> None:
-        """Pass on what the server has sent."""
+        """Have what the server has sent passed on."""
         if not is_lost():
-            self.relay.loop.call_later(DELAY, self.relay.transport.sendto, data, self.client)
+            self.relay.loop.call_later(DELAY, self.relay.send, data, self.client)
 
 
 def is_lost() -> bool:
