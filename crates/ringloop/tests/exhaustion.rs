@@ -117,12 +117,12 @@ fn descriptors_without_room_are_reported_and_the_bytes_arrive() {
             leave_room_for(1);
             let (count, bytes, fds) = other.recv_descriptors(Vec::with_capacity(4)).await;
             assert_eq!((count.unwrap(), &bytes[..]), (4, &b"with"[..]));
-            assert!(fds.len() < 3 && fds.is_cut(), "{fds:?}");
+            assert!(fds.list.len() < 3 && fds.is_cut, "{fds:?}");
             drop((three, fds));
             leave_room_for(8);
             let (count, bytes, fds) = other.recv_descriptors(Vec::with_capacity(8)).await;
             assert_eq!((count.unwrap(), &bytes[..]), (5, &b"whole"[..]));
-            assert!(fds.len() == 3 && !fds.is_cut(), "{fds:?}");
+            assert!(fds.list.len() == 3 && !fds.is_cut, "{fds:?}");
         };
         runtime.block_on(main).unwrap();
     });

@@ -89,7 +89,8 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             let (sent, bytes, back) = one.send_descriptors(b"two".to_vec(), passed).await;
             assert_eq!((sent.unwrap(), &bytes[..], back.len()), (3, &b"two"[..], 2));
             drop(back);
-            let (count, bytes, mut fds) = other.recv_descriptors(Vec::with_capacity(8)).await;
+            let (count, bytes, received) = other.recv_descriptors(Vec::with_capacity(8)).await;
+            let mut fds = received.list;
             assert_eq!((count.unwrap(), &bytes[..], fds.len()), (3, &b"two"[..], 2));
             let mut writer = std::io::PipeWriter::from(fds.pop().unwrap());
             let mut reader = std::io::PipeReader::from(fds.pop().unwrap());
@@ -103,7 +104,7 @@ fn descriptors_pass_through_a_unix_stream_and_a_dropped_receive_closes_them() {
             // Without descriptors it is a plain send and receive.
             one.send_descriptors(b"none".to_vec(), Vec::new()).await.0.unwrap();
             let (_, bytes, fds) = other.recv_descriptors(Vec::with_capacity(8)).await;
-            assert_eq!((&bytes[..], fds.len()), (&b"none"[..], 0));
+            assert_eq!((&bytes[..], fds.list.len()), (&b"none"[..], 0));
             let (nothing, ..) = one.send_descriptors(Vec::new(), Vec::new()).await;
             assert_eq!(nothing.unwrap_err().raw_os_error(), Some(libc::EINVAL));
             // Dropped before and while they arrive.

@@ -111,8 +111,12 @@ impl File {
         self
     }
 
-    async fn read_from(&self, buf: Vec<u8>, offset: Option<u64>) -> (io::Result<usize>, Vec<u8>) {
-        self.read_buf(buf.into(), offset).await
+    fn read_from(
+        &self,
+        buf: Vec<u8>,
+        offset: Option<u64>,
+    ) -> impl Future<Output = (io::Result<usize>, Vec<u8>)> {
+        self.read_buf(buf.into(), offset)
     }
 
     pub(super) async fn read_buf(
@@ -206,7 +210,8 @@ impl File {
     }
 
     async fn write_to(&self, bytes: Vec<u8>, offset: Option<u64>) -> (io::Result<usize>, Vec<u8>) {
-        let (result, buf) = self.write_buf(bytes.into(), offset).await;
+        let write = Write { fd: self.on_loop(), buf: bytes.into(), offset };
+        let (result, buf) = Op::new(write).await;
         (result, buf.into_vec().unwrap_or_default())
     }
 

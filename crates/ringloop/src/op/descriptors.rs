@@ -7,7 +7,6 @@ use crate::sys::interest::Interest;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{OwnedFd, RawFd};
 
 /// Sends bytes and descriptors; a stream needs at least one byte. The result is the number of bytes
@@ -27,44 +26,14 @@ struct Outgoing {
     header: libc::msghdr,
 }
 
-/// Received descriptors, in the order in which they were sent; derefs to a [`Vec`].
+/// Received descriptors.
 #[derive(Debug, Default)]
 pub struct Descriptors {
-    list: Vec<OwnedFd>,
-    is_cut: bool,
-}
-
-impl Descriptors {
-    /// True if there were more, which were closed: the process had no room for them
-    /// (`RLIMIT_NOFILE`), or they did not fit in one message.
-    ///
-    /// See recvmsg(2), `MSG_CTRUNC`.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-}
-
-impl Deref for Descriptors {
-    type Target = Vec<OwnedFd>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.list
-    }
-}
-
-impl DerefMut for Descriptors {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.list
-    }
-}
-
-impl IntoIterator for Descriptors {
-    type Item = OwnedFd;
-    type IntoIter = std::vec::IntoIter<OwnedFd>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.list.into_iter()
-    }
+    /// In the order in which they were sent.
+    pub list: Vec<OwnedFd>,
+    /// There were more, which were closed: the process had no room for them (`RLIMIT_NOFILE`), or
+    /// they did not fit in one message. See recvmsg(2), `MSG_CTRUNC`.
+    pub is_cut: bool,
 }
 
 /// Receives bytes, and the descriptors that came with them. The result is the number of bytes.

@@ -5,7 +5,7 @@
 
 use super::place::{Place, has_share, next_turn};
 use super::semaphore::{PERMITS_MAX, Permits, Woken};
-use super::waiters::Ticket;
+use super::waiters::{Ticket, keep};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -202,10 +202,7 @@ impl<T, P: Place> Receiver<T, P> {
             if state.senders == 0 || state.closed {
                 return Some((Poll::Ready(None), Woken::default()));
             }
-            match &mut state.receiver {
-                Some(known) => known.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+            keep(&mut state.receiver, cx.waker());
             Some((Poll::Pending, Woken::default()))
         });
         let Some((value, woken)) = polled else {

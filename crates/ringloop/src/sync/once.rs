@@ -3,6 +3,7 @@
 //! Owns: the value, in one shared cell.
 
 use super::place::Place;
+use super::waiters::keep;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -109,10 +110,7 @@ impl<T, P: Place> Future for Receiver<T, P> {
         // It may have been sent between the two locks, from another thread.
         let waits = P::with(&this.state, |state| match state {
             OneshotState::Waiting(waiter) => {
-                match waiter {
-                    Some(known) => known.clone_from(cx.waker()),
-                    none => *none = Some(cx.waker().clone()),
-                }
+                keep(waiter, cx.waker());
                 true
             }
             OneshotState::Sent(_) | OneshotState::Over => false,

@@ -10,6 +10,14 @@
 
 use std::task::Waker;
 
+/// Keeps the waker of the only waiter.
+pub(super) fn keep(kept: &mut Option<Waker>, waker: &Waker) {
+    match kept {
+        Some(known) => known.clone_from(waker),
+        None => *kept = Some(waker.clone()),
+    }
+}
+
 /// A waiter's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u32);

@@ -415,20 +415,22 @@ fn begin(local: &Local, step: Step, waker: &Waker) -> Flight {
 
 /// Submits a link to the ring; runs it in sequence if there is none that can.
 fn submit(local: &Local, steps: Vec<Step>, waker: &Waker) -> State {
-    let limited_count = steps.iter().filter(|step| step.limit.is_some()).count();
-    let requests = steps.iter().map(|step| &step.request);
     let mut engine = local.engine();
-    let Some(ring) = engine.driver_mut().linker(requests, steps.len() + limited_count) else {
-        drop(engine);
+    let limited_count = steps.iter().filter(|step| step.limit.is_some()).count();
+    let entry_count = steps.len() + limited_count;
+    let requests = steps.iter().map(|step| &step.request);
+    let Some(ring) = engine.driver_mut().linker(requests, entry_count) else {
         return State::Sequence(local.clone(), Sequence::new(steps));
     };
-    let is_limited: Vec<_> = steps.iter().map(|step| step.limit.is_some()).collect();
-    // Each is followed by its time-out.
-    let requests = steps.into_iter().flat_map(|step| {
-        let limit = step.limit.map(|limit| Request::Timeout(Timeout::of_link(limit)));
-        std::iter::once(step.request).chain(limit)
-    });
-    let mut keys = ring.submit_linked(requests.collect(), waker).into_iter();
+    let mut requests = Vec::with_capacity(entry_count);
+    let mut is_limited = Vec::with_capacity(steps.len());
+    for step in steps {
+        is_limited.push(step.limit.is_some());
+        requests.push(step.request);
+        // Behind the operation that it limits.
+        requests.extend(step.limit.map(|limit| Request::Timeout(Timeout::of_link(limit))));
+    }
+    let mut keys = ring.submit_linked(requests, waker).into_iter();
     let flights = is_limited.into_iter().filter_map(|is_limited| {
         let (key, outcome) = (keys.next()?, None);
         let timer = if is_limited { keys.next() } else { None };

@@ -88,11 +88,6 @@ impl Cqe {
         }
     }
 
-    /// True if the socket holds more bytes than this receive took.
-    pub const fn sock_nonempty(&self) -> bool {
-        self.flags & IORING_CQE_F_SOCK_NONEMPTY != 0
-    }
-
     /// True if the kernel continues to fill the buffer that it used.
     pub const fn buffer_more(&self) -> bool {
         self.flags & IORING_CQE_F_BUF_MORE != 0

@@ -135,7 +135,6 @@ fn a_completion_is_read_as_the_crate_reads_it() {
             let cqe = Cqe { flags, ..Cqe::default() };
             assert_eq!(cqe.more(), cqueue::more(flags));
             assert_eq!(cqe.buffer(), cqueue::buffer_select(flags));
-            assert_eq!(cqe.sock_nonempty(), cqueue::sock_nonempty(flags));
             assert_eq!(cqe.notification(), cqueue::notif(flags));
         }
     }
