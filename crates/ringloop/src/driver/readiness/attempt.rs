@@ -15,8 +15,11 @@ pub(in crate::driver) fn attempt(request: &mut Request) -> Option<i32> {
 
 /// A result in the kernel's form; `None` is "would block".
 pub(super) fn outcome(result: io::Result<u32>) -> Option<i32> {
-    let blocks = result.as_ref().is_err_and(would_block);
-    (!blocks).then(|| raw_of(result))
+    match result {
+        Ok(count) => Some(count as i32),
+        Err(error) if would_block(&error) => None,
+        error => Some(raw_of(error)),
+    }
 }
 
 /// The direction known to block after a try: the one that did, or reading after a receive that left
