@@ -10,6 +10,7 @@
 //!    a backend whose kernel does not say so keeps a set.
 //! 2. *Level*: every wait reports the descriptor as long as the condition holds. *Edge*: once for
 //!    each change; the reader drains until `EAGAIN`. An `add` and a `modify` count as a change: a
+//!    condition that holds already is reported.
 //! 3. Errors and hang-ups are reported as both directions, whatever was asked for, even for
 //!    [`Interest::NONE`]. Delete the registration to stop reports.
 //! 4. At most one report per descriptor and wait: both directions are merged into it (kqueue has
