@@ -5,7 +5,7 @@
 
 use super::place::{Place, has_share, next_turn};
 use super::semaphore::{PERMITS_MAX, Permits, Woken};
-use super::waiters::{Ticket, keep};
+use super::waiters::{Ticket, keep, wake};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -91,9 +91,7 @@ impl<T, P: Place> Sender<T, P> {
             state.queue.push_back(value);
             Ok(state.receiver.take())
         })?;
-        if let Some(receiver) = receiver {
-            receiver.wake();
-        }
+        wake(receiver);
         Ok(())
     }
 
@@ -119,9 +117,7 @@ impl<T, P: Place> Drop for Sender<T, P> {
             }
             state.receiver.take()
         });
-        if let Some(receiver) = receiver {
-            receiver.wake();
-        }
+        wake(receiver);
     }
 }
 
@@ -162,13 +158,7 @@ impl<T, P: Place> Future for Send<'_, T, P> {
         let Some(sent) = sent else {
             return next_turn(cx);
         };
-        sent.map(|sent| {
-            sent.map(|receiver| {
-                if let Some(receiver) = receiver {
-                    receiver.wake();
-                }
-            })
-        })
+        sent.map(|sent| sent.map(wake))
     }
 }
 

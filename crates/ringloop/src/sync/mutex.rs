@@ -17,7 +17,7 @@
 //! 2. The word becomes `AWAITED`, and is changed from it, under the line's cell only.
 
 use super::place::{AnyThread, Place};
-use super::waiters::{Ticket, Waiters};
+use super::waiters::{Ticket, Waiters, wake};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
@@ -154,9 +154,7 @@ impl<T, P: Place> Mutex<T, P> {
             }
             next
         });
-        if let Some(waker) = next {
-            waker.wake();
-        }
+        wake(next);
     }
 }
 

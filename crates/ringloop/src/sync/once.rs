@@ -3,7 +3,7 @@
 //! Owns: the value, in one shared cell.
 
 use super::place::Place;
-use super::waiters::keep;
+use super::waiters::{keep, wake};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -54,9 +54,7 @@ impl<T, P: Place> Sender<T, P> {
             }
             OneshotState::Sent(_) | OneshotState::Over => Err(value),
         })?;
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        wake(waiter);
         Ok(())
     }
 
@@ -76,9 +74,7 @@ impl<T, P: Place> Drop for Sender<T, P> {
             }
             OneshotState::Sent(_) | OneshotState::Over => None,
         });
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        wake(waiter);
     }
 }
 

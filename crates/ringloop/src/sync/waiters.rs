@@ -10,6 +10,13 @@
 
 use std::task::Waker;
 
+/// Wakes a waiter, if there is one.
+pub(super) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
 /// Keeps the waker of the only waiter.
 pub(super) fn keep(kept: &mut Option<Waker>, waker: &Waker) {
     match kept {
