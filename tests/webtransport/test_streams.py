@@ -155,6 +155,62 @@ def test_codes_of_resets_and_stops_are_the_programs(
     run(main())
 
 
+@pytest.mark.parametrize("opens", ["client", "server"])
+def test_stream_that_is_reset_at_once_reaches_its_session(
+    run: Run, certificates: Certificates, opens: str
+) -> None:
+    count = 50
+
+    async def reset_many(session: Session) -> None:
+        for code in range(count):
+            stream = await session.open_unidirectional_stream()
+            stream.write(b"x" * 2000)
+            stream.reset(code)
+        assert (await session.wait_closed()).code == 3
+
+    async def take_many(session: Session) -> None:
+        codes = set()
+        for _ in range(count):
+            stream = await session.accept_unidirectional_stream()
+            with pytest.raises(quic.StreamResetError) as reset:
+                await stream.read()
+            codes.add(reset.value.code)
+        assert codes == set(range(count))
+        session.close(3)
+
+    async def main() -> None:
+        handler, own = (take_many, reset_many) if opens == "client" else (reset_many, take_many)
+        async with both(certificates, handler) as session:
+            await within(own(session))
+
+    run(main())
+
+
+@pytest.mark.parametrize("without", [None, "client", "server"])
+def test_newest_dialect_needs_reset_stream_at_of_both_ends(
+    run: Run, certificates: Certificates, without: str | None
+) -> None:
+    tokens = []
+
+    async def accepts(request: h3.Request) -> Session:
+        tokens.append(request.protocol)
+        return await webtransport.accept(request)
+
+    async def main() -> None:
+        server: dict[str, Any] = {"accepts": accepts}
+        client: dict[str, Any] = {}
+        if without is not None:
+            (client if without == "client" else server)["reset_stream_at"] = False
+        async with both(certificates, echo, server=server, **client) as session:
+            stream = await within(session.open_stream())
+            await stream.send(b"ping")
+            stream.finish()
+            assert await within(stream.read()) == b"ping"
+
+    run(main())
+    assert tokens == ["webtransport" if without else "webtransport-h3"]
+
+
 @pytest.mark.parametrize("code", [-1, 1 << 32, 1 << 62])
 def test_code_that_webtransport_cannot_carry_is_refused(
     run: Run, certificates: Certificates, code: int

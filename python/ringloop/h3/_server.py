@@ -185,6 +185,8 @@ async def serve(
     refuse_unknown(serve, keywords)
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
+        if webtransport:
+            keywords.setdefault("reset_stream_at", True)
 
     def make(sock: socket.socket, server: _quic.ServerConfig, settings: dict[str, Any]) -> Server:
         return Server(

@@ -142,6 +142,13 @@ class TransportKeywords(TypedDict, total=False):
 
     draft-ietf-quic-ack-frequency.
     """
+    reset_stream_at: bool
+    """Whether a reset of a stream may deliver its first bytes, where the peer knows how. Default:
+    False; True for servers and clients of `ringloop.webtransport`, and for `ringloop.h3.serve` with
+    `webtransport=True`. A server with `early_data` must not switch it off while its tickets are valid.
+
+    draft-ietf-quic-reliable-stream-reset.
+    """
     max_data_grown: int
     """Bytes that `max_data` grows to where readers take all within a round trip: 0 to 2^62 - 1; not
     above `max_data`: it stays as it is. Default: 67108864 (64 MiB).

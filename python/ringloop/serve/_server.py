@@ -132,7 +132,10 @@ class Server:
         configuration = _quic.ServerConfig(
             **self._certificates.keywords(),
             alpn=["h3"],
-            **{name: value for name, value in given.items() if name not in of_endpoint},
+            **{
+                "reset_stream_at": True,
+                **{name: value for name, value in given.items() if name not in of_endpoint},
+            },
         )
         self._certificates.add(configuration)
         return await h3.serve(

@@ -91,6 +91,7 @@ async def open_session(
     hashes = _checked_hashes(certificate_hashes)
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
+        keywords.setdefault("reset_stream_at", True)
         if hashes:
             keywords["verify"] = False
     native = (limits or SessionLimits())._native()

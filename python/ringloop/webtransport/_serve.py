@@ -87,6 +87,7 @@ async def serve(
     refuse_unknown(serve, keywords)
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
+        keywords.setdefault("reset_stream_at", True)
     step = accepts or _Step(paths, origins, protocols)
 
     async def handle(request: Request) -> None:

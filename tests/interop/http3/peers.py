@@ -44,12 +44,17 @@ def aioquic() -> Peer:
 def quic_go() -> Peer:
     """A Go module."""
     binary = CACHE / "quic-go-http3-peer"
+    version = built_go("http3", binary, "quic-go/quic-go")
+    return Program("quic-go", (str(binary),), version, cannot=CANNOT.get("quic-go", {}))
+
+
+def built_go(program: str, binary: Path, module: str) -> str:
+    """Build a program of the Go module beside; return the version of what it is a program of."""
     CACHE.mkdir(parents=True, exist_ok=True)
     folder = HERE.parent / "quic-go"
-    run(["go", "build", "-o", str(binary), "./http3"], cwd=folder)
+    run(["go", "build", "-o", str(binary), f"./{program}"], cwd=folder)
     lines = (folder / "go.mod").read_text().splitlines()
-    version = next(line.split()[-1] for line in lines if "quic-go/quic-go " in line)
-    return Program("quic-go", (str(binary),), version, cannot=CANNOT.get("quic-go", {}))
+    return next(line.split()[-1] for line in lines if f"{module} " in line)
 
 
 def h3_quinn() -> Peer:

@@ -2,9 +2,13 @@ module ringloop/tests/interop/quic-go
 
 go 1.26.0
 
-require github.com/quic-go/quic-go v0.62.0
+require (
+	github.com/quic-go/quic-go v0.62.0
+	github.com/quic-go/webtransport-go v0.13.0
+)
 
 require (
+	github.com/dunglas/httpsfv v1.1.1 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/net v0.56.0 // indirect

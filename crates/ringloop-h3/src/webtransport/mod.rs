@@ -70,8 +70,9 @@
 //! be answered, or clients to send SETTINGS, in time sets its own timer and calls [`Sessions::abort`].
 //!
 //! # Resets
-//! A stream that is reset before its first bytes are acknowledged may never reach its session at the peer. Without
-//! `RESET_STREAM_AT` the caller delays its reset until they are.
+//! A stream that is reset before its first bytes are acknowledged may never reach its session at the peer. With
+//! `RESET_STREAM_AT` the caller has QUIC deliver the bytes that [`Sessions::open`] returns; without it, a delay of the reset
+//! until they are acknowledged helps only peers that have read them by then.
 
 mod capsules;
 pub mod codes;

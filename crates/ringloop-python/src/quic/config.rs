@@ -39,7 +39,7 @@ pub struct ClientConfig {
 #[pymethods]
 impl ClientConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, password=None, keylog=None, sessions=True, token_store=None, early_data=True, version=1, idle_timeout=30.0, handshake_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, alpn=(), verify=True, ca_file=None, ca_path=None, ca_data=None, system_roots=None, certificate=None, private_key=None, password=None, keylog=None, sessions=True, token_store=None, early_data=True, version=1, idle_timeout=30.0, handshake_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, reset_stream_at=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ClientConfig", keywords)?;
         let made = Self::made(py, &keywords);
@@ -115,7 +115,7 @@ pub struct ServerConfig {
 #[pymethods]
 impl ServerConfig {
     #[new]
-    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, password=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, preferred_address=(), token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, handshake_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
+    #[pyo3(signature = (**keywords), text_signature = "(*, certificate=None, private_key=None, password=None, sni=None, alpn=(), client_auth='none', ca_file=None, ca_path=None, ca_data=None, system_roots=None, keylog=None, sessions=True, early_data=False, migration=True, preferred_address=(), token_secret=None, retry_lifetime=15.0, tokens=2, incoming_max=1024, idle_timeout=30.0, handshake_timeout=30.0, keep_alive=None, max_streams_bidi=100, max_streams_uni=100, max_data=25165824, max_stream_data=16777216, send_window=16777216, congestion='cubic', datagram_receive_buffer=1048576, datagram_send_buffer=262144, initial_mtu=1200, mtu_max=1452, initial_rtt=0.333, ack_frequency=False, reset_stream_at=False, max_data_grown=67108864, send_window_min=1048576, qlog=None)")]
     fn new(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let keywords = Keywords::new(py, "ServerConfig", keywords)?;
         let made = Self::made(py, &keywords);
@@ -326,6 +326,7 @@ fn transport(keywords: &Keywords<'_>) -> PyResult<Transport> {
         to.initial_rtt = rtt;
     }
     to.ack_frequency = keywords.take_or("ack_frequency", to.ack_frequency)?;
+    to.reset_stream_at = keywords.take_or("reset_stream_at", to.reset_stream_at)?;
     let grown = 0..=limits::NUMBER_MAX;
     to.receive_window_max = keywords.take_in("max_data_grown", to.receive_window_max, grown)?;
     to.send_window_min = keywords.take_in("send_window_min", to.send_window_min, windows)?;

@@ -184,6 +184,11 @@ impl<'a> Connection<'a> {
         resets.is_some_and(|resets| resets.keep_head(stream, len))
     }
 
+    /// Whether this end has announced that it takes `RESET_STREAM_AT`.
+    pub fn announces_reset_stream_at(&self) -> bool {
+        self.live.resets.is_some()
+    }
+
     /// Whether both ends take `RESET_STREAM_AT`; known once the handshake is complete.
     pub fn takes_reset_stream_at(&self) -> bool {
         self.live.resets.as_ref().is_some_and(|resets| resets.is_taken_by_peer())

@@ -48,7 +48,10 @@ impl State {
         let role = if is_client { Role::Client } else { Role::Server };
         let datagrams = connection.takes_datagrams();
         let opened = session.attached.opened[index_of(Direction::Uni)];
-        let webtransport = session.attached.webtransport.take();
+        let mut webtransport = session.attached.webtransport.take();
+        if let Some(wanted) = &mut webtransport {
+            wanted.has_reset_stream_at = connection.announces_reset_stream_at();
+        }
         let driver = Driver::new(handle, role, opened, datagrams, webtransport.as_deref());
         session.attached.http = Some(Box::new(driver));
     }

@@ -260,6 +260,10 @@ impl Driver {
         let header = self
             .with_sessions(|sessions, http| sessions.open(http, in_http(session), in_http(stream)));
         let header = header?;
+        // A reset has to tell the peer which session the stream is of.
+        if let Some((mut connection, _)) = state.sessions.both(self.handle) {
+            connection.keep_head(stream, header.len());
+        }
         state.write_bytes(self.handle, stream, header)?;
         if let Some(hosted) = &mut self.webtransport {
             let handed = Handed { session, data: Bytes::new(), fin: false };
