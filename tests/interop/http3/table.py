@@ -91,6 +91,11 @@ own session; tests/interop/http3/programs/session_contract.py says what they do.
 """
 
 SESSIONS_FOUND = """### What was found on the way in WebTransport
+
+- webtransport-go's client closes the connection of a session behind the session itself, and the
+  capsule with code and reason may not be sent before. Its program owns the connection.
+- pywebtransport speaks drafts from 15 on alone, and does not announce `RESET_STREAM_AT`, which these
+  require. `ringloop.webtransport` sends it the setting all the same, and takes plain resets.
 """
 
 PARTS = (
