@@ -243,6 +243,6 @@ def _check_certificate(connection: Connection, hashes: tuple[bytes, ...]) -> Non
         )
     if (cause := unmet_rule(certificate)) is not None:
         raise ConnectError(
-            f"the server's certificate is of certificate_hashes, but {cause}: it keeps not the rules"
-            " of serverCertificateHashes (certificate_for_browsers() makes one that does)"
+            f"the server's certificate is one of certificate_hashes, but {cause}: the rules of"
+            " serverCertificateHashes refuse it (certificate_for_browsers() makes one that they allow)"
         )
