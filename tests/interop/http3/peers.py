@@ -7,6 +7,8 @@ with the reason.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,14 +19,14 @@ from tests.interop.http3.processes import Peer, Program, Started, free_port, sta
 from tests.interop.installing import CACHE, CHECKOUT, UnavailableError, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from tests.interop.http3.processes import Files
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 # A build of a peer from its sources.
-BUILD_SECONDS_MAX = 400
+BUILD_SECONDS_MAX = 900
 
 
 def ours() -> Peer:
@@ -58,14 +60,43 @@ def built_go(program: str, binary: Path, module: str) -> str:
 
 
 def h3_quinn() -> Peer:
-    """A crate, built apart from the workspace."""
-    folder, target = HERE.parent / "h3-quinn", CACHE / "h3-quinn"
+    """h3 on quinn."""
+    return crate("h3-quinn", CANNOT["h3-quinn"])
+
+
+def quiche() -> Peer:
+    """quiche with its BoringSSL."""
+    return crate("quiche", CANNOT.get("quiche", {}), boringssl_needs())
+
+
+def crate(
+    name: str, cannot: Mapping[tuple[str, str], str], needs: Mapping[str, str] | None = None
+) -> Peer:
+    """A crate, built apart from the workspace: minutes, the first time."""
+    folder, target = HERE.parent / name, CACHE / name
     command = ["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)]
-    run(command, cwd=folder, seconds=BUILD_SECONDS_MAX)
+    run(command, cwd=folder, seconds=BUILD_SECONDS_MAX, env={**os.environ, **(needs or {})})
     lock = (folder / "Cargo.lock").read_text()
-    version = lock.split('name = "h3-quinn"\nversion = "')[1].split('"')[0]
-    binary = target / "debug" / "h3-quinn-peer"
-    return Program("h3-quinn", (str(binary),), version, cannot=CANNOT["h3-quinn"])
+    version = lock.split(f'name = "{name}"\nversion = "')[1].split('"')[0]
+    binary = target / "debug" / f"{name}-peer"
+    return Program(name, (str(binary),), version, cannot=cannot)
+
+
+def boringssl_needs() -> dict[str, str]:
+    """The environment of a build of BoringSSL: cmake and libclang, Debian's if need be."""
+    needs: dict[str, str] = {}
+    if shutil.which("cmake") is None:
+        found = debian.unpacked("cmake", ("cmake",))
+        path = f"{found.folder / 'usr' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        needs |= {"PATH": path, **found.environment}
+    if "LIBCLANG_PATH" not in os.environ:
+        folder = debian.unpacked("libclang", ("libclang1",)).folder
+        library = next(folder.glob("usr/lib/llvm-*/lib/libclang*.so*"))
+        # It comes without the headers of its compiler; those of the machine's do.
+        headers = run(["cc", "-print-file-name=include"]).strip()
+        needs["LIBCLANG_PATH"] = str(library.parent)
+        needs["BINDGEN_EXTRA_CLANG_ARGS"] = f"-isystem {headers}"
+    return needs
 
 
 def curl() -> Peer:

@@ -7,6 +7,7 @@ programs/session_contract.py, started as contract.py says.
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,16 @@ def web_transport_quinn() -> Peer:
     """web-transport-quinn, by its binding from PyPI."""
     folder = programs.python_environment(programs.QUINN_PACKAGES, "-quinn", programs.QUINN_PYTHONS)
     name = "web-transport-quinn"
-    return program(name, *programs.installed(folder, name, "web_transport"))
+    python, version = programs.installed(folder, name, "web_transport")
+    # What a wheel is made of.
+    made = next(folder.glob("lib/*/site-packages/web_transport_quinn-*/sboms/*.json")).read_text()
+    crates = {one["name"]: one["version"] for one in json.loads(made)["components"]}
+    return program(name, python, f"{crates[name]} (binding {version})")
+
+
+def wtransport() -> Peer:
+    """A crate, built apart from the workspace."""
+    return peers.crate("wtransport", CANNOT["wtransport"])
 
 
 def webtransport_go() -> Peer:
@@ -71,7 +81,10 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "aiopquic": aiopquic,
     "web-transport-quinn": web_transport_quinn,
     "webtransport-go": webtransport_go,
+    "wtransport": wtransport,
 }
+
+_CLOSES_CONNECTION = "it closes the connection with the code as it is, in place of the session"
 
 # What a peer lacks, by its role and the case.
 CANNOT: dict[str, dict[tuple[str, str], str]] = {
@@ -91,6 +104,12 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
             "client",
             "server-close",
         ): "it tells its application nothing of it, with web-transport-quinn's server neither",
+    },
+    "wtransport": {
+        ("server", "protocol"): "it has none",
+        ("client", "protocol"): "it has none",
+        ("server", "server-close"): _CLOSES_CONNECTION,
+        ("client", "close"): _CLOSES_CONNECTION,
     },
     "web-transport-quinn": {
         ("server", "reject"): "0.11 closes the connection before its answer is sent",

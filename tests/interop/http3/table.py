@@ -81,6 +81,8 @@ FOUND = """### What was found on the way in HTTP/3
 - curl opens a second connection when a hundred requests are under way on the first.
 - hypercorn sends trailers only where `te: trailers` asks for them, and the stream never ends
   then; of a response whose application has failed it sends no more, and does not say so.
+- What peregrine-server lacks was seen with aioquic's and quic-go's clients, too: no GOAWAY comes on
+  its control stream, and the response of an application that has failed neither ends nor is reset.
 """
 
 SESSIONS_HEAD = """`make interop-http3` runs `ringloop.webtransport` against others, both ways, and
@@ -96,6 +98,14 @@ SESSIONS_FOUND = """### What was found on the way in WebTransport
   capsule with code and reason may not be sent before. Its program owns the connection.
 - pywebtransport speaks drafts from 15 on alone, and does not announce `RESET_STREAM_AT`, which these
   require. `ringloop.webtransport` sends it the setting all the same, and takes plain resets.
+- Our client closed its connection with the session's code and reason in the same breath, and
+  web-transport-quinn's server told its application neither: quinn drops at a close what was not
+  read. The end of the server's side is waited for now, at most a quarter of a second.
+- aioquic's client shows what the peers' sessions end with: our capsule and the end of the stream,
+  peregrine-server's end without a capsule, and no answer of web-transport-quinn's server to a
+  session that its application rejects.
+- aiopquic's client reads no close of ours, nor one of web-transport-quinn's server. Its server takes
+  sessions at one path, and has no column.
 """
 
 PARTS = (
