@@ -75,7 +75,7 @@ def asgi(name: str, *arguments: str) -> Contestant:
     """A server of hypercorn's family."""
     certificate = ("--certfile", "CERT", "--keyfile", "KEY")
     bind = ("--bind", "127.0.0.1:PORT", "--quic-bind", "127.0.0.1:PORT")
-    command = ("PYTHON", "-m", name, *certificate, *bind, *arguments, "app:app")
+    command = ("PYTHON", "-m", name, *certificate, *bind, *arguments, "app:patient")
     return Contestant(name, command, PLAIN, (name,))
 
 

@@ -23,6 +23,18 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
             await session(scope, receive, send)
 
 
+async def patient(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The same for hypercorn's family, which fails when a response overtakes the end of its request.
+
+    The end comes in a packet of its own when the client is busy; `H3Protocol.handle` has forgotten
+    the stream by then, and its KeyError ends the connection's other requests too.
+    """
+    if scope["type"] == "http" and scope["method"] != "POST":
+        while (await receive()).get("more_body", False):
+            pass
+    await app(scope, receive, send)
+
+
 async def respond(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Answer a request."""
     if scope["method"] == "POST":

@@ -62,8 +62,7 @@ async def serve_quic(port: int, settings: dict[str, Any]) -> None:
     counts = Counts()
 
     async def handle(stream: Any) -> None:
-        await answer(pieces(stream), stream.send, counts)
-        stream.finish()
+        await exchange(stream, counts)
 
     await quic.serve(
         None, "127.0.0.1", port, stream_handler=handle, alpn=["bench-streams"], **settings
@@ -76,8 +75,7 @@ async def serve_webtransport(port: int, settings: dict[str, Any]) -> None:
     counts = Counts()
 
     async def respond(stream: Any) -> None:
-        await answer(pieces(stream), stream.send, counts)
-        stream.finish()
+        await exchange(stream, counts)
 
     async def datagrams(session: Any) -> None:
         while True:
@@ -92,6 +90,15 @@ async def serve_webtransport(port: int, settings: dict[str, Any]) -> None:
             counting.cancel()
 
     await webtransport.serve(handle, "127.0.0.1", port, **settings)
+
+
+async def exchange(stream: Any, counts: Counts) -> None:
+    """Answer one stream, and read it to its end: it would be stopped before the client ends it."""
+    request = pieces(stream)
+    await answer(request, stream.send, counts)
+    stream.finish()
+    async for _ in request:
+        pass
 
 
 async def pieces(stream: Any) -> Any:
