@@ -84,6 +84,73 @@ def test_scope_is_as_the_specification_has_it(run: Run, certificates: Certificat
     run(main())
 
 
+def test_fields_of_a_trusted_proxy_replace_client_and_scheme(
+    run: Run, certificates: Certificates
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        seen.append(scope)
+        await respond(send)
+
+    async def main() -> None:
+        proxied = [("x-forwarded-for", "192.0.2.7"), ("x-forwarded-proto", "http")]
+        async with both(certificates, http(application)) as client:
+            await fetched(client, "GET", "/", headers=proxied)
+            await fetched(client, "GET", "/")
+        first, second = seen
+        assert (first["client"][0], first["scheme"]) == ("192.0.2.7", "http")
+        assert (second["client"][0], second["scheme"]) == ("127.0.0.1", "https")
+
+    run(main())
+
+
+def test_scopes_of_two_requests_share_nothing_that_applications_change(
+    run: Run, certificates: Certificates
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        seen.append({name: dict(scope[name]) for name in ("asgi", "state", "extensions")})
+        scope["asgi"]["changed"] = scope["state"]["changed"] = True
+        scope["extensions"]["changed"] = {}
+        scope["extensions"]["http.response.trailers"]["changed"] = True
+        scope["path"] = "/changed"
+        await respond(send)
+
+    async def main() -> None:
+        async with both(certificates, http(application)) as client:
+            for _ in range(2):
+                await fetched(client, "GET", "/")
+        first, second = seen
+        assert first["extensions"].pop("http.response.trailers") == {"changed": True}
+        assert second["extensions"].pop("http.response.trailers") == {"changed": True}
+        assert first == second
+        assert "changed" not in second["extensions"]
+
+    run(main())
+
+
+def test_response_fields_of_lists_replace_the_defaults(
+    run: Run, certificates: Certificates
+) -> None:
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        headers = [[b"Server", b"another"], (b"X-One", b"1"), (b"x-one", b"2")]
+        await send({**START, "headers": headers})
+        await send({"type": "http.response.body", "body": bytearray(b"bytes"), "more_body": True})
+        await send({"type": "http.response.body", "body": memoryview(b" of any kind")})
+
+    async def main() -> None:
+        async with both(certificates, http(application)) as client:
+            response = await within(client.request("GET", "/"))
+            assert await within(response.read()) == b"bytes of any kind"
+            fields = response.headers or []
+            assert [value for name, value in fields if name == b"server"] == [b"another"]
+            assert [value for name, value in fields if name == b"x-one"] == [b"1", b"2"]
+
+    run(main())
+
+
 def test_lifespan_is_one_for_both_protocols(run: Run, certificates: Certificates) -> None:
     told: list[Any] = []
 

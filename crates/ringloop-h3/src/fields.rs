@@ -50,12 +50,25 @@ enum Kind {
     Trailers,
 }
 
+/// The fields of a message that are kept once they have been checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    All,
+    /// `host`, `content-length` and `priority`: the caller gets the raw fields.
+    Own,
+}
+
+fn is_own(name: &HeaderName) -> bool {
+    *name == header::HOST || *name == header::CONTENT_LENGTH || name == "priority"
+}
+
 /// Reads a request; `:protocol` is permitted if we have announced it.
 pub(crate) fn read_request(
     fields: Vec<Field>,
     extended_connect: bool,
+    kept: Kept,
 ) -> Result<request::Parts, Malformed> {
-    let mut section = Section::read(fields, Kind::Request)?;
+    let mut section = Section::read(fields, Kind::Request, kept)?;
     let method = section.method.take().ok_or(Malformed("no :method"))?;
     let method = Method::from_bytes(&method).map_err(|_| Malformed("a wrong :method"))?;
     let protocol = section.protocol.take();
@@ -82,8 +95,8 @@ pub(crate) fn read_request(
 }
 
 /// Reads a response, interim or final.
-pub(crate) fn read_response(fields: Vec<Field>) -> Result<response::Parts, Malformed> {
-    let section = Section::read(fields, Kind::Response)?;
+pub(crate) fn read_response(fields: Vec<Field>, kept: Kept) -> Result<response::Parts, Malformed> {
+    let section = Section::read(fields, Kind::Response, kept)?;
     let status = section.status.ok_or(Malformed("no :status"))?;
     let status = StatusCode::from_bytes(&status).map_err(|_| Malformed("a wrong :status"))?;
     // RFC 9114 §4.5.
@@ -99,7 +112,7 @@ pub(crate) fn read_response(fields: Vec<Field>) -> Result<response::Parts, Malfo
 
 /// Reads trailers.
 pub(crate) fn read_trailers(fields: Vec<Field>) -> Result<HeaderMap, Malformed> {
-    Section::read(fields, Kind::Trailers).map(|section| section.headers)
+    Section::read(fields, Kind::Trailers, Kept::All).map(|section| section.headers)
 }
 
 /// The length that a message declares; several fields have to agree (RFC 9110 §8.6).
@@ -122,9 +135,11 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malform
 }
 
 impl Section {
-    fn read(fields: Vec<Field>, kind: Kind) -> Result<Self, Malformed> {
+    fn read(fields: Vec<Field>, kind: Kind, kept: Kept) -> Result<Self, Malformed> {
         let mut section = Self::default();
-        let _ = section.headers.try_reserve(fields.len());
+        if kept == Kept::All {
+            let _ = section.headers.try_reserve(fields.len());
+        }
         let mut has_regular = false;
         let mut cookies = Vec::new();
         for field in fields {
@@ -141,6 +156,9 @@ impl Section {
             }
             has_regular = true;
             let (name, value) = regular(field)?;
+            if kept == Kept::Own && !is_own(&name) {
+                continue;
+            }
             if name == header::COOKIE && kind == Kind::Request {
                 cookies.push(value);
                 continue;

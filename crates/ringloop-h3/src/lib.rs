@@ -27,4 +27,4 @@ pub use event::{Event, Transmit};
 pub use fields::Protocol;
 pub use priority::Priority;
 pub use settings::Settings;
-pub use stream_id::{Role, StreamId};
+pub use stream_id::{Role, StreamHasher, StreamId, StreamMap};

@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 from ringloop._native import quic as _quic
 
 __all__ = [
+    "AsgiRequest",
     "Connection",
     "Exchange",
     "drive",
@@ -162,8 +163,8 @@ class Exchange:
     def _datagram_waiter(self) -> _quic.Waiter:
         """What to await for the moment when a datagram has come."""
     def _end_waiter(self) -> _quic.Waiter:
-        """What to await for the moment when all that was sent has arrived, or the peer wants no more
-        of it.
+        """What to await for the moment when all that was sent has arrived, or the peer wants no
+        more of it.
         """
     def _send_priority(self, urgency: int, incremental: bool) -> None:
         """Change the priority of a client's request (RFC 9218 §7.1): `urgency` is 0 to 7, least
@@ -171,6 +172,10 @@ class Exchange:
         """
     def cancel(self, code: int = 268) -> None:
         """Give up both messages. Nothing happens where they are complete."""
+    def _scope(self, template: dict[str, Any]) -> dict[str, Any]:
+        """Make the scope of ASGI for the request: a copy of `template` with the request's own
+        entries.
+        """
     def _has_head(self) -> bool:
         """Whether the request or the final response has come; raises where it will not come."""
     def _take(self, count: int) -> bytes | None:
@@ -181,6 +186,33 @@ class Exchange:
         """What to await for the moment when more has come."""
     def _drain_waiter(self) -> _quic.Waiter | None:
         """What to await for the moment when all that was sent has found room; None where it has."""
+
+@disjoint_base
+class AsgiRequest(Exchange):
+    """A request that an application of ASGI answers."""
+    def __new__(
+        cls,
+        connection: _quic.Connection,
+        stream_id: int,
+        default_headers: _Pairs,
+        logs_access: bool,
+    ) -> Self: ...
+    @property
+    def _is_forwarded(self) -> bool:
+        """Whether a proxy has added fields about its client: `x-forwarded-for` and others."""
+    @property
+    def _phase(self) -> str:
+        """What the application is to send next: "start", "body", "trailers", or nothing:
+        "complete".
+        """
+    def _complete(self) -> None:
+        """Nothing more is to be sent."""
+    def _receive(self) -> dict[str, Any] | None:
+        """The next message with a part of the request's body; None where none has come."""
+    def _send(self, message: dict[str, Any]) -> Awaitable[None] | None:
+        """Take a message of the application. Returns None, or what to await: for room in the send
+        window, or of `_send_other`, which has to take the message.
+        """
 
 def drive(connection: _quic.Connection) -> None:
     """Have a connection's HTTP/3 driven natively once its handshake has agreed on it; before that

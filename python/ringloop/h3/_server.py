@@ -19,7 +19,7 @@ from ringloop.quic.keywords import ServeKeywords
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ringloop.quic._connection import Connection
     from ringloop.quic._workers import Worker
@@ -69,7 +69,11 @@ class Server(Endpoint):
     def _take_streams(self, key: int) -> None:
         connection = self._connections[key]
         for stream_id in _h3.take_ready(connection):
-            self._start(self._handle_request(Request(connection, stream_id)))
+            self._start(self._handling(connection, stream_id))
+
+    def _handling(self, connection: Connection, stream_id: int) -> Coroutine[Any, Any, None]:
+        """Return what handles the request of a stream."""
+        return self._handle_request(Request(connection, stream_id))
 
     async def _handle_request(self, request: Request) -> None:
         try:

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
 
     from ringloop.serve._settings import Application
 
-__all__ = ["access", "called", "checked_headers", "log", "unexpected"]
+__all__ = [
+    "access",
+    "called",
+    "check_returned",
+    "checked_headers",
+    "log",
+    "report",
+    "unexpected",
+]
 
 log = logging.getLogger("uvicorn.error")
 access = logging.getLogger("uvicorn.access")
@@ -28,16 +36,26 @@ async def called(
     `told` returns the error that has told it of the client's end: what comes of that is no failure.
     """
     try:
-        result = await application(scope, receive, send)
-    except Exception as error:
-        if _is_disconnect(error, told()):
-            log.debug("The client was gone before the application had ended.", exc_info=error)
-        else:
-            log.exception("Exception in ASGI application\n")
+        returned = await application(scope, receive, send)
+    except Exception as error:  # noqa: BLE001  # it is logged
+        report(error, told())
         return False
-    if result is not None:
-        log.error("ASGI callable should return None, but returned %r.", result)
+    check_returned(returned)
     return True
+
+
+def report(error: Exception, told: ConnectionError | None) -> None:
+    """Log what an application has raised; `told` is as that of `called` returns it."""
+    if _is_disconnect(error, told):
+        log.debug("The client was gone before the application had ended.", exc_info=error)
+    else:
+        log.error("Exception in ASGI application\n", exc_info=error)
+
+
+def check_returned(returned: object) -> None:
+    """Log that an application has returned something."""
+    if returned is not None:
+        log.error("ASGI callable should return None, but returned %r.", returned)
 
 
 def unexpected(message: Any, wanted: str) -> RuntimeError:

@@ -1,44 +1,42 @@
-"""Scopes of ASGI, made of requests of HTTP/3."""
+"""Scopes of ASGI: what all requests of a server have; native code adds what is a request's own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from ringloop.h3 import Request
+    from collections.abc import Iterable
 
-__all__ = ["address", "made", "place"]
+__all__ = ["address", "place", "template"]
 
 _SPEC_VERSION = "2.4"
 
 
-def made(
-    request: Request,
+def template(
     kind: str,
+    extensions: Iterable[str],
     root_path: str,
     server: tuple[str, int],
     state: dict[str, Any],
 ) -> dict[str, Any]:
-    """Make the scope of a request to `server`: what all kinds have.
+    """Make what all scopes of a kind have: those of requests are copies, with entries of their own.
 
-    As uvicorn's: `path` is decoded and begins with `root_path`, `raw_path` is not decoded.
+    None stands for these.
     """
-    raw, _, query = (request.path or "").partition("?")
     return {
         "type": kind,
         "asgi": {"version": "3.0", "spec_version": _SPEC_VERSION},
         "http_version": "3",
         "scheme": "https",
         "root_path": root_path,
-        "path": root_path + (unquote(raw) if "%" in raw else raw),
-        "raw_path": (root_path + raw).encode(),
-        "query_string": query.encode(),
-        "headers": _headers(request),
-        "client": address(request.connection.remote_address),
+        "path": None,
+        "raw_path": None,
+        "query_string": None,
+        "headers": None,
+        "client": None,
         "server": server,
-        "state": state.copy(),
-        "extensions": {},
+        "state": state,
+        "extensions": dict.fromkeys(extensions),
     }
 
 
@@ -52,16 +50,3 @@ def place(scope: dict[str, Any]) -> str:
 def address(of_socket: tuple[Any, ...]) -> tuple[str, int]:
     """Return host and port; those of IPv4 as such, though the socket is of both families."""
     return of_socket[0].removeprefix("::ffff:"), of_socket[1]
-
-
-def _headers(request: Request) -> list[tuple[bytes, bytes]]:
-    """Return the fields with `host` first, from `:authority`, and one cookie (RFC 9114 §4.2.1)."""
-    fields = request.headers or []
-    cookies = [value for name, value in fields if name == b"cookie"]
-    if len(cookies) > 1:
-        fields = [pair for pair in fields if pair[0] != b"cookie"]
-        fields.append((b"cookie", b"; ".join(cookies)))
-    if request.authority is None:
-        return fields
-    host = (b"host", request.authority.encode())
-    return [host, *(pair for pair in fields if pair[0] != b"host")]

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ringloop import h3
 from ringloop._native import quic as _quic
@@ -19,16 +20,25 @@ from ringloop.serve import _http, _websocket, _webtransport
 from ringloop.serve._certificates import Certificates
 from ringloop.serve._failures import log
 from ringloop.serve._listen import bound
-from ringloop.serve._scope import address, made
+from ringloop.serve._scope import address, template
 from ringloop.webtransport import is_session_request, offered_protocols
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Coroutine
+
+    from ringloop.quic import Connection
     from ringloop.serve._listen import Listeners
     from ringloop.serve._settings import Address, Application, Settings
 
 __all__ = ["Server", "StartupError"]
 
 _NOT_IMPLEMENTED = 501
+_EXTENSIONS = {
+    "http": _http.EXTENSIONS,
+    "websocket": _websocket.EXTENSIONS,
+    "webtransport": _webtransport.EXTENSIONS,
+}
 
 
 class StartupError(Exception):
@@ -79,6 +89,14 @@ class Server:
                 listeners.close()
             raise
         self._app: Any = config.loaded_app
+        # It looks for fields of a proxy, which most requests have not.
+        is_wrapped = type(self._app) is ProxyHeadersMiddleware
+        self._app_unproxied: Any = self._app.app if is_wrapped else self._app
+        common = (settings.root_path, self._quic_address, self._lifespan.state)
+        self._templates = {
+            kind: template(kind, extensions, *common) for kind, extensions in _EXTENSIONS.items()
+        }
+        self._templates["http"]["method"] = None
         self._tcp_sockets = [] if tcp is None else [tcp]
         self._uvicorn = uvicorn.Server(config)
         self._uvicorn.lifespan = _Started(self._lifespan.state)  # type: ignore[assignment]
@@ -86,7 +104,7 @@ class Server:
         # The date of responses, now and then each second.
         await self._uvicorn.on_tick(0)
         self._ticking = asyncio.get_running_loop().create_task(self._uvicorn.main_loop())
-        self._http = await self._serve_quic(listeners)
+        self._http = self._serve_quic(listeners)
         self._log_addresses()
 
     async def _start_application(self) -> None:
@@ -125,7 +143,7 @@ class Server:
         config.ssl = self._certificates.context
         return config
 
-    async def _serve_quic(self, listeners: Listeners) -> h3.Server:
+    def _serve_quic(self, listeners: Listeners) -> h3.Server:
         """Serve HTTP/3, with the settings' keywords parted in those of TLS and those of the socket."""
         of_endpoint = EndpointKeywords.__annotations__
         given = self._settings.quic
@@ -138,30 +156,37 @@ class Server:
             },
         )
         self._certificates.add(configuration)
-        return await h3.serve(
-            self._handle,
-            configuration=configuration,
-            webtransport=True,
-            sock=listeners.quic,
-            worker=listeners.worker,
-            **{name: value for name, value in given.items() if name in of_endpoint},  # type: ignore[arg-type]
-        )
+        try:
+            return _Http3(
+                listeners.quic,
+                self,
+                server=configuration,
+                worker=listeners.worker,
+                webtransport=True,
+                **{name: value for name, value in given.items() if name in of_endpoint},
+            )
+        except BaseException:
+            listeners.quic.close()
+            raise
 
     # Requests of HTTP/3.
 
+    def _answering(self, connection: Connection, stream_id: int) -> Coroutine[Any, Any, None]:
+        """Return what answers the request of a stream."""
+        headers, logs = self._uvicorn.server_state.default_headers, self._settings.access_log
+        request = _http.Request(connection, stream_id, headers, logs)
+        if request.method == "CONNECT":
+            return self._http._handle_request(request)
+        application = self._app if request._is_forwarded else self._app_unproxied
+        return request.run(application, self._templates["http"])
+
     async def _handle(self, request: h3.Request) -> None:
-        settings = self._settings
+        """Handle a request of another scope than `http`."""
         match request.protocol:
-            case None if request.method != "CONNECT":
-                scope = self._scope(request, "http", _http.EXTENSIONS)
-                scope["method"] = request.method
-                headers = self._uvicorn.server_state.default_headers
-                exchange = _http.Exchange(request, scope, headers, logs_access=settings.access_log)
-                await exchange.run(self._app)
             case "websocket":
-                scope = self._scope(request, "websocket", _websocket.EXTENSIONS)
+                scope = request._scope(self._templates["websocket"])
                 scope.update(scheme="wss", subprotocols=_websocket.subprotocols(request))
-                opened = _websocket.WebSocket(request, scope, settings.websocket_bytes_max)
+                opened = _websocket.WebSocket(request, scope, self._settings.websocket_bytes_max)
                 self._open.add(opened)
                 try:
                     await opened.run(self._app)
@@ -173,7 +198,7 @@ class Server:
                 request.start(_NOT_IMPLEMENTED, end=True)
 
     async def _handle_session(self, request: h3.Request) -> None:
-        scope = self._scope(request, "webtransport", _webtransport.EXTENSIONS)
+        scope = request._scope(self._templates["webtransport"])
         scope["subprotocols"] = offered_protocols(request)
         opened = _webtransport.WebTransport(request, scope)
         # Its stream is the session's from then on.
@@ -183,12 +208,6 @@ class Server:
             await opened.run(self._app)
         finally:
             self._open.discard(opened)
-
-    def _scope(self, request: h3.Request, kind: str, extensions: dict[str, Any]) -> dict[str, Any]:
-        root_path, state = self._settings.root_path, self._lifespan.state
-        scope = made(request, kind, root_path, self._quic_address, state)
-        scope["extensions"] = {name: {} for name in extensions}
-        return scope
 
     # What is known of it.
 
@@ -266,6 +285,14 @@ class Server:
         if self._ending is None:
             self.shut_down()
         await self.wait_closed()
+
+
+class _Http3(h3.Server):
+    """HTTP/3 of a server: of its requests those of CONNECT alone are for the handler."""
+
+    def __init__(self, sock: socket.socket, asgi: Server, **keywords: Any) -> None:
+        super().__init__(sock, asgi._handle, **keywords)
+        self._handling = asgi._answering  # type: ignore[method-assign]
 
 
 class _Started:

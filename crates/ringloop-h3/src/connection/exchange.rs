@@ -13,7 +13,7 @@ mod sending;
 use super::shared::Shared;
 use crate::error::{Code, ConnectionError};
 use crate::event::Event;
-use crate::fields::{self, Malformed};
+use crate::fields::{self, Kept, Malformed};
 use crate::frame::{self, Item, Reader};
 use crate::priority::Priority;
 use crate::qpack::{self, Decoded, Field, Line};
@@ -300,7 +300,7 @@ impl Exchange {
         let taken = match (self.receiving, cx.role) {
             (Receiving::Body, _) => self.trailers(fields),
             (_, Role::Server) => self.request(cx, fields),
-            (_, Role::Client) => self.response(fields),
+            (_, Role::Client) => self.response(cx, fields),
         };
         let event = match taken {
             Ok(event) => event,
@@ -315,7 +315,7 @@ impl Exchange {
     }
 
     fn request(&mut self, cx: &mut Shared, fields: Vec<Field>) -> Result<Event, Malformed> {
-        let parts = fields::read_request(fields, cx.config.settings.extended_connect)?;
+        let parts = fields::read_request(fields, cx.config.settings.extended_connect, kept(cx))?;
         self.is_bodiless = parts.method == Method::HEAD;
         self.is_connect = parts.method == Method::CONNECT;
         self.body.is_tunnel = self.is_connect;
@@ -328,8 +328,8 @@ impl Exchange {
         Ok(Event::Request { stream, parts })
     }
 
-    fn response(&mut self, fields: Vec<Field>) -> Result<Event, Malformed> {
-        let parts = fields::read_response(fields)?;
+    fn response(&mut self, cx: &Shared, fields: Vec<Field>) -> Result<Event, Malformed> {
+        let parts = fields::read_response(fields, kept(cx))?;
         let stream = self.id;
         let status = parts.status;
         if status.is_informational() {
@@ -532,6 +532,10 @@ impl Held {
         }
         Ok(())
     }
+}
+
+fn kept(cx: &Shared) -> Kept {
+    if cx.config.raw_fields { Kept::Own } else { Kept::All }
 }
 
 /// The first value of a field; empty where there is none.

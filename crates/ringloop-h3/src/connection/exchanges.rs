@@ -5,14 +5,13 @@ use super::shared::Shared;
 use crate::error::{Code, ConnectionError, StreamError};
 use crate::event::Event;
 use crate::priority::Priority;
-use crate::stream_id::{Role, StreamId};
+use crate::stream_id::{Role, StreamId, StreamMap};
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// Request streams, and bidirectional streams whose kind has not arrived. One whose sides have both ended is forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Exchanges(HashMap<StreamId, Exchange>);
+pub(super) struct Exchanges(StreamMap<StreamId, Exchange>);
 
 impl Exchanges {
     pub(super) fn count(&self) -> usize {

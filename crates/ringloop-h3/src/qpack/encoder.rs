@@ -10,8 +10,9 @@ use super::integer::{self, Stop};
 use super::static_table::{self, Match};
 use super::{Error, Field, Line, string};
 use crate::limits::{FIELDS_REMEMBERED, SECTIONS_UNACKNOWLEDGED_MAX, TABLE_BYTES_MAX};
+use crate::stream_id::StreamMap;
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Compresses the fields that this end sends; one a connection.
 #[derive(Default)]
@@ -24,7 +25,7 @@ pub struct Encoder {
     /// Insertions that the peer is known to have received.
     known_received_count: u64,
     /// Sections with references that are not acknowledged, by stream, the oldest first.
-    unacknowledged: HashMap<u64, VecDeque<Section>>,
+    unacknowledged: StreamMap<u64, VecDeque<Section>>,
     unacknowledged_count: usize,
     /// How many of these refer to no entry before this one.
     lowest_references: BTreeMap<u64, u32>,

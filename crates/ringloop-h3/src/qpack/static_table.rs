@@ -142,7 +142,8 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> Option<Match> {
     let mut found = None;
     let mut index = *BY_NAME_LEN.first.get(name.len())?;
     while let Some((known, its_value)) = ENTRIES.get(usize::from(index)) {
-        if known.as_bytes() == name {
+        // Most names of one length differ in their last byte.
+        if known.as_bytes().last() == name.last() && known.as_bytes() == name {
             if its_value.as_bytes() == value {
                 return Some(Match::Whole(index.into()));
             }

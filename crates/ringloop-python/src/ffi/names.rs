@@ -55,6 +55,7 @@ names! {
     "stream_id" "sys" "task_wakeup" "time" "tobytes" "transport" "type" "types" "uid" "unblocked"
     "unclosed transport %r" "unexpected_of" "unwrap" "warn" "warning" "warnings" "webtransport"
     "wrap_bio" "write" "write_eof"
+    "_log" "_send_other" "asgi" "body" "client" "complete" "extensions" "http.request" "http.response.body" "http.response.start" "method" "more_body" "path" "query_string" "raw_path" "root_path" "state" "status" "trailers" "unquote" "urllib.parse"
 }
 
 static INTERNED: PyOnceLock<[Py<PyString>; NAMES.len()]> = PyOnceLock::new();

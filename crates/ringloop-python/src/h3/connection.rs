@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use ringloop_h3::qpack::Line;
 use ringloop_h3::{
     Code, Config, Connection as Http3, ConnectionError, Event, LocalStreams, Role, Settings,
     StreamError, StreamId, Transmit, settings,
@@ -144,8 +145,9 @@ impl Connection {
     ) -> PyResult<Refusal> {
         ffi::spare()?;
         let fields = fields(headers)?;
+        let lines: Vec<Line<'_>> = lines(&fields).collect();
         let http = &mut self.lock().http;
-        let sent = http.send_request_fields(StreamId(stream_id), &lines(&fields), end_stream);
+        let sent = http.send_request_fields(StreamId(stream_id), &lines, end_stream);
         Ok(refusal(sent))
     }
 
@@ -158,8 +160,9 @@ impl Connection {
     ) -> PyResult<Refusal> {
         ffi::spare()?;
         let fields = fields(headers)?;
+        let lines: Vec<Line<'_>> = lines(&fields).collect();
         let http = &mut self.lock().http;
-        let sent = http.send_fields(StreamId(stream_id), &lines(&fields), end_stream);
+        let sent = http.send_fields(StreamId(stream_id), &lines, end_stream);
         Ok(refusal(sent))
     }
 

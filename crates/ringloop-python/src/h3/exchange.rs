@@ -11,7 +11,8 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use ringloop_h3::qpack::Line;
 use ringloop_h3::webtransport::Error as SessionError;
 use ringloop_h3::{Code as HttpCode, Priority, StreamError, StreamId as HttpStreamId};
 use ringloop_quic::session::{Wait, Wake};
@@ -19,6 +20,7 @@ use ringloop_quic::{Bytes, StreamId};
 
 use super::fields::{checked, lines, pairs};
 use super::requests::{ended_by_peer, is_full, refused, with_http};
+use super::scope;
 use crate::ffi::{self, Fallible, IntoObject as _, Raise as _, intern};
 use crate::quic::http::{Driver, Ending, Section, SharedReceived, Taken, lock};
 use crate::quic::numbers::{self, AtMost, Code};
@@ -47,24 +49,7 @@ impl Exchange {
         stream_id: u64,
         has_ended: bool,
     ) -> PyResult<Self> {
-        let stream = StreamId(stream_id);
-        let route = &connection.get().route;
-        let received = {
-            let mut state = route.shared.state(py);
-            let session = state.sessions.get(route.handle);
-            let driver = session.and_then(|session| session.attached.http.as_ref());
-            driver.and_then(|driver| driver.received(stream))
-        };
-        let received = received.ok_or_else(|| {
-            PyValueError::raise(format!("no exchange waits on the stream {stream_id}"))
-        })?;
-        Ok(Self {
-            connection: connection.clone().unbind(),
-            stream,
-            received,
-            has_ended: AtomicBool::new(has_ended),
-            is_session: AtomicBool::new(false),
-        })
+        Self::of(py, connection, stream_id, has_ended)
     }
 
     /// The connection that it is on.
@@ -80,6 +65,17 @@ impl Exchange {
     }
 
     // The peer's message.
+
+    /// Make the scope of ASGI for the request: a copy of `template` with the request's own entries.
+    #[pyo3(name = "_scope")]
+    fn scope<'py>(
+        &self,
+        py: Python<'py>,
+        template: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let client = self.connection.get().client(py)?;
+        scope::made(py, template, &self.head().unwrap_or_default(), client)
+    }
 
     /// Whether the request or the final response has come; raises where it will not come.
     #[pyo3(name = "_has_head")]
@@ -178,13 +174,17 @@ impl Exchange {
 
     /// Whether all of the peer's message was read.
     #[getter]
-    fn is_read(&self) -> bool {
+    pub(super) fn is_read(&self) -> bool {
         lock(&self.received).is_read()
     }
 
     /// What has come of the body, at most `count` bytes; `b""` at the end, None where there is nothing now.
     #[pyo3(name = "_take")]
-    fn take<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(super) fn take<'py>(
+        &self,
+        py: Python<'py>,
+        count: AtMost,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         ffi::arm();
         let mut pieces: Vec<Bytes> = Vec::new();
         let taken = lock(&self.received).take(count.0, |piece| pieces.push(piece));
@@ -251,11 +251,8 @@ impl Exchange {
     #[pyo3(signature = (headers, end=false))]
     fn send_headers(&self, py: Python<'_>, headers: &Bound<'_, PyAny>, end: bool) -> PyResult<()> {
         let fields = checked(headers)?;
-        let lines = lines(&fields);
-        self.send_with(py, end, |driver, stream| {
-            driver.send_fields(StreamId(stream.0), &lines, end)
-        })?;
-        Ok(())
+        let lines: Vec<Line<'_>> = lines(&fields).collect();
+        self.send_lines(py, &lines, end)
     }
 
     /// Send the fields behind the body; they end the message.
@@ -340,11 +337,38 @@ impl Exchange {
 }
 
 impl Exchange {
+    /// The exchange that waits on a stream.
+    pub(super) fn of(
+        py: Python<'_>,
+        connection: &Bound<'_, Connection>,
+        stream_id: u64,
+        has_ended: bool,
+    ) -> PyResult<Self> {
+        let stream = StreamId(stream_id);
+        let route = &connection.get().route;
+        let received = {
+            let mut state = route.shared.state(py);
+            let session = state.sessions.get(route.handle);
+            let driver = session.and_then(|session| session.attached.http.as_ref());
+            driver.and_then(|driver| driver.received(stream))
+        };
+        let received = received.ok_or_else(|| {
+            PyValueError::raise(format!("no exchange waits on the stream {stream_id}"))
+        })?;
+        Ok(Self {
+            connection: connection.clone().unbind(),
+            stream,
+            received,
+            has_ended: AtomicBool::new(has_ended),
+            is_session: AtomicBool::new(false),
+        })
+    }
+
     fn route(&self) -> &Route {
         &self.connection.get().route
     }
 
-    fn head(&self) -> Option<Arc<Section>> {
+    pub(super) fn head(&self) -> Option<Arc<Section>> {
         lock(&self.received).head.clone()
     }
 
@@ -406,7 +430,7 @@ impl Exchange {
     }
 
     /// Sends something; whether it waits for room in the send window.
-    fn send_with(
+    pub(super) fn send_with(
         &self,
         py: Python<'_>,
         end: bool,
@@ -433,6 +457,13 @@ impl Exchange {
             self.has_ended.store(true, Ordering::Relaxed);
         }
         Ok(is_full)
+    }
+
+    pub(super) fn send_lines(&self, py: Python<'_>, lines: &[Line<'_>], end: bool) -> PyResult<()> {
+        let send = |driver: &mut Driver, stream: HttpStreamId| {
+            driver.send_fields(StreamId(stream.0), lines, end)
+        };
+        self.send_with(py, end, send).map(drop)
     }
 
     /// Ends something of the exchange; that it has ended already, or the connection, is no error.

@@ -1,16 +1,18 @@
 //! HTTP/3 for Python: `ringloop._native.h3`.
 //!
 //! Owns: [`exchange`], requests and responses on a connection whose HTTP/3 is driven natively
-//! (`crate::quic::http`); [`connection`], the state of HTTP/3 beside a QUIC connection that Python
-//! drives. Called by: `ringloop.h3`; `ringloop.quic.h3`.
+//! (`crate::quic::http`); [`asgi`] and [`scope`], requests as ASGI has them; [`connection`], the state of HTTP/3 beside a QUIC connection that Python
+//! drives. Called by: `ringloop.h3`, `ringloop.serve`; `ringloop.quic.h3`.
 
+mod asgi;
 mod connection;
 mod exchange;
 mod fields;
 mod requests;
+mod scope;
 
 pub use exchange::Exchange;
-pub use fields::{checked, pairs};
+pub use fields::{Pair, checked, pairs};
 pub use requests::{refused, with_http};
 
 use pyo3::prelude::*;
@@ -23,6 +25,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let h3 = PyModule::new(py, "ringloop._native.h3")?;
     h3.add_class::<connection::Connection>()?;
     h3.add_class::<exchange::Exchange>()?;
+    h3.add_class::<asgi::AsgiRequest>()?;
     h3.add_function(wrap_pyfunction!(requests::drive, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::open_exchange, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::take_ready, &h3)?)?;

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use ringloop_h3::qpack::Line;
 use ringloop_h3::{Code, ConnectionError, StreamError, StreamId as HttpStreamId};
 use ringloop_quic::error::StreamError as QuicStreamError;
 use ringloop_quic::session::{Phase, Wake};
@@ -38,12 +39,13 @@ pub fn open_exchange(
 ) -> PyResult<Fallible<Option<u64>>> {
     ffi::spare()?;
     let fields = checked(headers)?;
+    let lines: Vec<Line<'_>> = lines(&fields).collect();
     let route = &connection.get().route;
     let mut woken = Vec::new();
     let (opened, is_complete) = {
         let mut state = route.shared.state(py);
         let opened = with_http(&mut state, route, &mut woken, |driver, state, _| {
-            Ok(open(driver, state, route, &fields, end))
+            Ok(open(driver, state, route, &lines, end))
         });
         let session = state.sessions.get(route.handle);
         let phase = session.map(|session| session.phase);
@@ -73,7 +75,7 @@ fn open(
     driver: &mut Driver,
     state: &mut State,
     route: &Route,
-    fields: &[[Vec<u8>; 2]],
+    fields: &[Line<'_>],
     end: bool,
 ) -> Result<Option<StreamId>, Refusal> {
     if driver.go_away.is_some() {
@@ -84,7 +86,7 @@ fn open(
         return Ok(None);
     };
     let http = &mut driver.connection;
-    if let Err(error) = http.send_request_fields(HttpStreamId(stream.0), &lines(fields), end) {
+    if let Err(error) = http.send_request_fields(HttpStreamId(stream.0), fields, end) {
         let code = Code::H3_REQUEST_CANCELLED.0;
         drop(state.reset(route.handle, stream, code));
         drop(state.stop(route.handle, stream, code));

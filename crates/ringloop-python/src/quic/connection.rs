@@ -1,6 +1,7 @@
 //! `Connection`: operations on one connection of an endpoint.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -20,12 +21,14 @@ use super::route::Route;
 use super::state::PeerStreams;
 use super::stats::Stats;
 use super::waiter::Waiter;
-use crate::ffi::{self, Fallible, Raise as _};
+use crate::ffi::{self, Fallible, IntoObject as _, Raise as _};
 
 /// A connection of an endpoint, by its key. Several objects of one key are the same connection.
 #[pyclass(frozen, subclass, weakref, dict, module = "ringloop._native.quic")]
 pub struct Connection {
     pub route: Route,
+    /// The peer's address as [`Connection::client`] has made it last.
+    client: Mutex<Option<(SocketAddr, Py<PyAny>)>>,
 }
 
 pub fn direction(unidirectional: bool) -> Direction {
@@ -45,7 +48,8 @@ impl Connection {
         let (end, untaken) = kept.ok_or_else(|| {
             PyValueError::raise(format!("the endpoint has no connection with the key {key}"))
         })?;
-        Ok(Self { route: Route { shared: Arc::clone(shared), handle, end, untaken } })
+        let route = Route { shared: Arc::clone(shared), handle, end, untaken };
+        Ok(Self { route, client: Mutex::default() })
     }
 
     /// Its number in the endpoint, which is not given again.
@@ -63,11 +67,7 @@ impl Connection {
     /// The peer's address now.
     #[getter]
     fn remote_address<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let address = match self.route.end.last_address() {
-            Some(address) => address,
-            None => self.route.look(py, |connection, _| connection.remote_address())?,
-        };
-        address::to_python(py, address)
+        address::to_python(py, self.route.remote_address(py)?)
     }
 
     /// Servers: the address that the client has connected to, where it is known.
@@ -362,5 +362,31 @@ impl Connection {
             _ => return Err(PyValueError::raise(format!("nobody tells {what:?}"))),
         };
         self.route.wait_for(py, wait)
+    }
+}
+
+impl Connection {
+    /// The peer's address as `(host, port)`, of IPv4 as such; the same object as long as it is the
+    /// same address.
+    pub fn client<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let address = self.route.remote_address(py)?;
+        let known = |known: &Option<(SocketAddr, Py<PyAny>)>| {
+            let (of, made) = known.as_ref()?;
+            (*of == address).then(|| made.clone_ref(py))
+        };
+        let found = known(&self.client.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(found) = found {
+            return Ok(found.into_bound(py));
+        }
+        let canonical = address::canonical(address);
+        let made = (canonical.ip().to_string(), canonical.port()).into_object(py)?;
+        let new = Some((address, made.clone().unbind()));
+        // Dropped after the lock is released.
+        let old = {
+            let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *client, new)
+        };
+        drop(old);
+        Ok(made)
     }
 }

@@ -1,5 +1,6 @@
 //! `Route`: a connection as its objects refer to it, with access to it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -47,6 +48,14 @@ impl Route {
             .map(|(mut connection, session)| look(&mut connection, session));
         drop(state);
         seen.ok_or_else(|| errors::connection(py, &self.end))
+    }
+
+    /// The peer's address, even after the connection's end.
+    pub fn remote_address(&self, py: Python<'_>) -> PyResult<SocketAddr> {
+        match self.end.last_address() {
+            Some(address) => Ok(address),
+            None => self.look(py, |connection, _| connection.remote_address()),
+        }
     }
 
     /// Operates on the connection; something may have to be sent.

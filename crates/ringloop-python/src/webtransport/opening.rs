@@ -8,7 +8,7 @@ use ringloop_h3::webtransport::{Config, Error, Limits};
 use ringloop_quic::{Bytes, Direction, StreamId};
 
 use crate::ffi::{self, Fallible, Raise as _};
-use crate::h3::{Exchange, checked, refused as refused_by_http, with_http};
+use crate::h3::{Exchange, Pair, checked, refused as refused_by_http, with_http};
 use crate::quic::http::{OpenError, Section};
 use crate::quic::{Connection, Endpoint, Route, State, errors, exception};
 
@@ -104,7 +104,7 @@ pub fn open_session(
         wanted.push(protocol?.extract::<String>()?);
     }
     let protocols: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    let section = section(authority, path, fields);
+    let section = section(authority, path, &fields);
     let route = &connection.get().route;
     let mut woken = Vec::new();
     let opened = {
@@ -138,7 +138,7 @@ fn give_up(state: &mut State, route: &Route, stream: StreamId) {
 }
 
 /// The request as the session shows it.
-fn section(authority: &str, path: &str, fields: Vec<[Vec<u8>; 2]>) -> Section {
+fn section(authority: &str, path: &str, fields: &[Pair<'_>]) -> Section {
     let field = |name: &[u8], value: &[u8]| Field {
         name: Bytes::copy_from_slice(name),
         value: Bytes::copy_from_slice(value),
@@ -172,7 +172,7 @@ pub fn accept(
     })
 }
 
-fn header_map(fields: &[[Vec<u8>; 2]]) -> PyResult<HeaderMap> {
+fn header_map(fields: &[Pair<'_>]) -> PyResult<HeaderMap> {
     let mut headers = HeaderMap::new();
     for [name, value] in fields {
         let parsed = HeaderName::from_bytes(name).ok().zip(HeaderValue::from_bytes(value).ok());

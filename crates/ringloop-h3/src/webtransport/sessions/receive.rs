@@ -66,7 +66,7 @@ impl Sessions {
         if self.by_id.contains_key(&stream) {
             let event = match self.role {
                 Role::Client => {
-                    let parts = fields::read_response(fields).ok()?;
+                    let parts = fields::read_response(fields, fields::Kept::All).ok()?;
                     if parts.status.is_informational() {
                         return None;
                     }
@@ -78,7 +78,8 @@ impl Sessions {
         }
         let is_request = fields.iter().any(|field| field.name == b":method"[..]);
         let is_extended = fields.iter().any(|field| field.name == b":protocol"[..]);
-        let parts = is_extended.then(|| fields::read_request(fields.clone(), true).ok());
+        let parts =
+            is_extended.then(|| fields::read_request(fields.clone(), true, fields::Kept::All).ok());
         match parts.flatten() {
             Some(parts) if is_webtransport(&parts) => self.on_session_request(h3, stream, parts),
             _ if is_request => {

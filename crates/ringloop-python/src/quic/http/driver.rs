@@ -1,11 +1,11 @@
 //! The state of a connection's HTTP/3, and what its events mean. Touches no QUIC: `transfer` does.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::mem;
 
 use ringloop_h3::{
     Code, Config, Connection, ConnectionError, Event, LocalStreams, Priority, Role, Settings,
-    StreamId as HttpStreamId,
+    StreamId as HttpStreamId, StreamMap,
 };
 use ringloop_quic::core::Handle;
 use ringloop_quic::session::{Wait, Wake};
@@ -24,7 +24,7 @@ pub struct Driver {
     pub(super) handle: Handle,
     pub(super) role: Role,
     pub connection: Connection,
-    pub(super) exchanges: HashMap<StreamId, SharedReceived>,
+    pub(super) exchanges: StreamMap<StreamId, SharedReceived>,
     /// Requests with a head that the application has not taken.
     ready: VecDeque<StreamId>,
     /// The peer's unidirectional streams that are read here.
@@ -86,7 +86,7 @@ impl Driver {
             handle,
             role,
             connection: Connection::new(role, config, local),
-            exchanges: HashMap::new(),
+            exchanges: StreamMap::default(),
             ready: VecDeque::new(),
             unidirectional: HashSet::new(),
             unblocked: Vec::new(),
