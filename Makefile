@@ -155,7 +155,7 @@ http3: check-tools ## our HTTP/3 with aioquic's, both ways
 
 # PEERS="curl nginx" instead of all, WRITE=1 to update docs/interop.md. What does not install here is skipped.
 .PHONY: interop-http3
-interop-http3: venv ## our HTTP/3 and WebTransport with aioquic, quic-go, curl, nginx, web-transport-quinn and others
+interop-http3: venv ## our HTTP/3 and WebTransport with aioquic, quic-go, quiche, curl, nginx, web-transport-quinn and others
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m tests.interop.http3 $(if $(PEERS),--peers "$(PEERS)") $(if $(WRITE),--write) $(ARGS)
 

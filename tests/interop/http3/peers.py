@@ -224,6 +224,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "aioquic": aioquic,
     "quic-go": quic_go,
     "h3-quinn": h3_quinn,
+    "quiche": quiche,
     "ngtcp2": ngtcp2,
     "curl": curl,
     "nginx": nginx,
