@@ -74,6 +74,11 @@ impl Partial {
         None
     }
 
+    /// Bytes that the integer still needs: 1 where its first byte, which tells, has not been taken.
+    pub fn missing(&self) -> usize {
+        if self.len == 0 { 1 } else { (1 << (self.bytes[0] >> 6)) - usize::from(self.len) }
+    }
+
     /// True if no byte of an integer has been taken.
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -5,7 +5,7 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use ringloop_h3::{Code, Config, Role, StreamId};
+use ringloop_h3::{Code, Config, Event, Role, StreamId};
 
 #[test]
 fn cancelled_requests_are_limited() {
@@ -80,4 +80,42 @@ fn streams_without_a_type_are_limited() {
     let mut open = |index: u64| server.receive(StreamId(2 + index * 4), Bytes::new(), false);
     let failed = (0..1000).find_map(|index| open(index).err().map(|error| (index, error.code)));
     assert_eq!(failed, Some((256, Code::H3_EXCESSIVE_LOAD)));
+}
+
+#[test]
+fn header_of_a_unidirectional_stream_is_known_before_what_follows_is_read() {
+    let config = Config { raw_streams: true, ..Config::default() };
+    let stream = StreamId(2);
+    for (header, is_raw) in
+        [(&b"\x40\x54\x04"[..], true), (b"\x40\x54\x80\0\0\x04", true), (b"\0", false)]
+    {
+        let mut server = connection(Role::Server, config.clone());
+        let mut rest = header;
+        while let Some(missing) = server.header_bytes_missing(stream) {
+            if is_raw {
+                assert!(missing <= rest.len(), "{missing} of {rest:?}");
+            }
+            let (now, later) = rest.split_at(missing.min(rest.len()));
+            rest = later;
+            server.receive(stream, Bytes::copy_from_slice(now), false).unwrap();
+            if !server.is_reading(stream) {
+                break;
+            }
+        }
+        assert_eq!(rest, b"");
+        assert_eq!(server.is_reading(stream), !is_raw);
+        let is_handed_out =
+            matches!(server.poll_event(), Some(Event::Raw { data, .. }) if data.is_empty());
+        assert_eq!(is_handed_out, is_raw);
+    }
+}
+
+#[test]
+fn refused_streams_are_not_to_be_read_any_further() {
+    let mut server = connection(Role::Server, Config::default());
+    let (unknown, malformed) = (StreamId(2), StreamId(0));
+    server.receive(unknown, Bytes::from_static(b"\x21"), false).unwrap();
+    assert!(!server.is_reading(unknown));
+    server.receive(malformed, Bytes::from_static(b"\x01\x03\0\0\xd9"), false).unwrap();
+    assert!(!server.is_reading(malformed));
 }

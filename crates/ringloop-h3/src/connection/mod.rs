@@ -106,6 +106,24 @@ impl Connection {
         })
     }
 
+    /// Bytes that the header of a unidirectional stream of the peer still needs at least; `None` once it is complete.
+    ///
+    /// A caller that reads no more at a time leaves all that follows a stream's header to QUIC: neither the bytes nor the
+    /// stream's end are read before the application of WebTransport wants them, and the peer gets no credit for either.
+    pub fn header_bytes_missing(&self, stream: StreamId) -> Option<usize> {
+        self.peer.header_bytes_missing(stream)
+    }
+
+    /// False before anything was delivered of a stream of the peer, or of a request stream, and once no more is to be: a
+    /// [`Transmit::Stop`] or an [`Event::Raw`] of it waits for the caller, or it has ended.
+    pub fn is_reading(&self, stream: StreamId) -> bool {
+        if stream.is_bidirectional() {
+            self.exchanges.get(stream).is_some()
+        } else {
+            self.peer.is_reading(stream)
+        }
+    }
+
     /// Takes `RESET_STREAM`.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ const PUSH: u64 = 0x1;
 pub(super) const QPACK_ENCODER: u64 = 0x2;
 pub(super) const QPACK_DECODER: u64 = 0x3;
 const WEBTRANSPORT: u64 = 0x54;
+/// The shortest header of a stream of WebTransport: its type takes two bytes, the session's id one or more.
+const RAW_HEADER_BYTES_MIN: usize = 3;
 
 /// What the peer has opened and said beside requests.
 #[derive(Debug, Default)]
@@ -119,6 +121,20 @@ impl Peer {
             _ => self.receive_control(shared, exchanges, data)?,
         }
         if fin { Err(CLOSED_CRITICAL) } else { Ok(()) }
+    }
+
+    /// See [`crate::Connection::header_bytes_missing`].
+    pub(super) fn header_bytes_missing(&self, stream: StreamId) -> Option<usize> {
+        match self.streams.get(&stream) {
+            None => Some(RAW_HEADER_BYTES_MIN),
+            Some(UniStream::Untyped(partial) | UniStream::Raw(partial)) => Some(partial.missing()),
+            Some(_) => None,
+        }
+    }
+
+    /// See [`crate::Connection::is_reading`].
+    pub(super) fn is_reading(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
     }
 
     /// `RESET_STREAM` of a unidirectional stream of the peer.

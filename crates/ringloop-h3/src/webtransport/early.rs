@@ -69,6 +69,15 @@ impl Early {
         refused
     }
 
+    pub(super) fn has_stream(&self, stream: StreamId) -> bool {
+        self.streams.iter().any(|early| early.stream == stream)
+    }
+
+    /// Streams, datagrams, and bytes of both.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.streams.len(), self.datagrams.len(), self.bytes)
+    }
+
     /// Keeps a datagram; the oldest ones are dropped for it.
     pub(super) fn keep_datagram(&mut self, session: StreamId, data: Bytes) {
         while self.datagrams.len() >= self.datagrams_max || self.bytes + data.len() > self.bytes_max

@@ -66,7 +66,8 @@
 //! # Bounds
 //! Sessions, pending or open; streams, datagrams and capsules that are here before their session is; ended sessions that
 //! the peer does not end: [`Config`] and [`crate::limits`]. A stream costs one entry in its session until
-//! [`Sessions::stream_ended`]; how many there are QUIC limits. There is no clock here: a server that wants pending sessions to
+//! [`Sessions::stream_ended`]; how many there are QUIC limits, if what follows a stream's header is left to QUIC until the
+//! application reads it ([`Connection::header_bytes_missing`](crate::Connection::header_bytes_missing)). There is no clock here: a server that wants pending sessions to
 //! be answered, or clients to send SETTINGS, in time sets its own timer and calls [`Sessions::abort`].
 //!
 //! # Resets

@@ -31,6 +31,10 @@ pub(super) enum State {
 pub(super) struct Counts {
     pub(super) received: u64,
     pub(super) read: u64,
+    /// How many the peer has sent in all, once that is known.
+    final_size: Option<u64>,
+    /// The application is done with the stream.
+    is_left: bool,
 }
 
 #[derive(Debug)]
@@ -119,6 +123,25 @@ impl Session {
         release(flow, Resource::Data, len)
     }
 
+    /// How many bytes of a stream the peer has sent in all: true if the stream is over with that.
+    pub(super) fn note_final_size(&mut self, stream: StreamId, final_size: u64) -> bool {
+        let Some(counts) = self.streams.get_mut(&stream) else {
+            return false;
+        };
+        counts.final_size.get_or_insert(final_size);
+        counts.is_left
+    }
+
+    /// The application is done with a stream: true if the stream is over with that.
+    pub(super) fn leave(&mut self, stream: StreamId, is_peers: bool) -> bool {
+        let is_received = is_peers || stream.is_bidirectional();
+        let Some(counts) = self.streams.get_mut(&stream).filter(|_| is_received) else {
+            return true;
+        };
+        counts.is_left = true;
+        self.flow.is_none() || counts.final_size.is_some()
+    }
+
     /// A stream is over: limits to announce.
     pub(super) fn remove_stream(
         &mut self,
@@ -132,7 +155,7 @@ impl Session {
         let Some(flow) = &mut self.flow else {
             return Ok(Vec::new());
         };
-        let total = final_size.unwrap_or(0).max(counts.received);
+        let total = final_size.or(counts.final_size).unwrap_or(0).max(counts.received);
         flow.receive(Resource::Data, total - counts.received)?;
         let mut announced: Vec<Bytes> =
             release(flow, Resource::Data, total - counts.read).into_iter().collect();

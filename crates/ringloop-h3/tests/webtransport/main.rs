@@ -5,6 +5,7 @@ mod hostile;
 mod noise;
 mod pair;
 mod sequences;
+mod sizes;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};

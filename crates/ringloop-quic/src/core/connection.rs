@@ -342,6 +342,12 @@ impl<'a> Connection<'a> {
         result.map_err(|_| StreamError::Closed)
     }
 
+    /// Reports the final size of each stream of the peer by [`Event::FinalSize`](super::Event), from the
+    /// next datagram on; for a reset or stopped stream too, and again where its frame is repeated.
+    pub fn watch_final_sizes(&mut self) {
+        self.live.final_sizes.get_or_insert_default();
+    }
+
     /// Sends a datagram without copying it. With `drops_oldest`, the oldest queued ones make room.
     pub fn send_datagram(
         &mut self,

@@ -43,6 +43,9 @@ pub enum Event {
     Finished(Handle, StreamId),
     /// The peer stopped a stream, with its application's code.
     Stopped(Handle, StreamId, u64),
+    /// The peer ended or reset a stream, of which it counts so many bytes
+    /// ([`Connection::watch_final_sizes`](super::Connection::watch_final_sizes)).
+    FinalSize(Handle, StreamId, u64),
     /// Datagrams arrived.
     DatagramReceived(Handle),
     /// Datagrams may be sent again.
@@ -143,6 +146,7 @@ impl Event {
             | Self::Writable(handle, _)
             | Self::Finished(handle, _)
             | Self::Stopped(handle, ..)
+            | Self::FinalSize(handle, ..)
             | Self::DatagramReceived(handle)
             | Self::DatagramsUnblocked(handle)
             | Self::IdIssued(handle, _)

@@ -10,9 +10,11 @@ use super::migration::{FramesReceived, Migration};
 use super::resets::Resets;
 use super::staged::Staged;
 use super::tuning::Tuning;
+use crate::StreamId;
 use crate::error::ConnectionError;
 use crate::message::Transmit;
 use crate::proto;
+use crate::proto::final_sizes::FinalSize;
 use crate::proto::varint;
 use crate::qlog::Log;
 use bytes::Bytes;
@@ -46,6 +48,8 @@ pub(super) struct Live {
     pub(super) loss: Loss,
     /// The engine panicked in it, and is not called for it any more ([`super::contain`]).
     pub(super) is_broken: bool,
+    /// Final sizes of the peer's streams that were not reported, if the application wants them.
+    pub(super) final_sizes: Option<VecDeque<FinalSize>>,
     /// Clients that migrated, until the server answers.
     pub(super) migration: Option<Box<Migration>>,
     /// Servers, until the client's address is validated.
@@ -114,6 +118,9 @@ impl Live {
                 self.log_loss(error);
                 return Some(event);
             }
+        }
+        if let Some((stream, size)) = self.final_sizes.as_mut().and_then(VecDeque::pop_front) {
+            return Some(Event::FinalSize(handle, StreamId(stream), size));
         }
         if self.confirmation == Confirmation::Pending && !self.is_broken && self.is_confirmed() {
             self.confirmation = Confirmation::Reported;

@@ -50,7 +50,7 @@ mod tuning;
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
-use crate::proto::{self, keys, varint, version};
+use crate::proto::{self, final_sizes, keys, varint, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
 use crate::stats::EndpointStats;
 use bytes::Bytes;
@@ -305,10 +305,16 @@ impl Core {
                     live.log_now(now);
                     self.unanswered_count -= usize::from(live.note_answered());
                     keys::take_handshake_opened();
+                    if live.final_sizes.is_some() {
+                        final_sizes::watch();
+                    }
                     contain::step(&mut self.endpoint, live, |_, live| {
                         live.proto.handle_event(event);
                         live.settle_resets();
                     });
+                    if let Some(sizes) = &mut live.final_sizes {
+                        sizes.extend(final_sizes::take());
+                    }
                     if let Some(amplification) = &mut live.amplification {
                         amplification.is_over |= keys::take_handshake_opened();
                     }
@@ -371,6 +377,7 @@ impl Core {
             confirmation: Confirmation::Incomplete,
             first_packet: FirstPacket::Received,
             migration: None,
+            final_sizes: None,
             handshake_deadline: kept.handshake_timeout.and_then(|timeout| now.checked_add(timeout)),
             loss: Loss::None,
             is_broken: false,

@@ -4,6 +4,7 @@
 //! type bits in long headers; and whether a Handshake packet was opened. Called by: `session`,
 //! `core`. Keys are derived by rustls.
 
+use super::final_sizes;
 use super::limits_of::limits_of;
 use super::version;
 use bytes::BytesMut;
@@ -124,6 +125,7 @@ impl PacketKey for Packet {
         if version::is_handshake(header) {
             HANDSHAKE_OPENED.set(true);
         }
+        final_sizes::look(payload);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod concluded;
 mod exporter;
+pub(crate) mod final_sizes;
 pub(crate) mod ids;
 pub(crate) mod keys;
 mod limits_of;

@@ -123,7 +123,11 @@ pub fn wakes(event: &Event, early_rejected: bool) -> impl Iterator<Item = Wake> 
         }
         Event::DatagramReceived(handle) => one(handle, Wait::DatagramIn),
         Event::DatagramsUnblocked(handle) => one(handle, Wait::DatagramOut),
-        Event::Incoming(_) | Event::Drained(_) | Event::IdIssued(..) | Event::IdRetired(..) => none,
+        Event::Incoming(_)
+        | Event::Drained(_)
+        | Event::FinalSize(..)
+        | Event::IdIssued(..)
+        | Event::IdRetired(..) => none,
     };
     woken.into_iter().flatten()
 }

@@ -285,6 +285,33 @@ impl Sessions {
         }
     }
 
+    /// The application is done with a stream, which it may have stopped or seen reset: as [`Sessions::stream_ended`] once
+    /// [`Sessions::final_size`] was called too, where there is flow control and the peer sends on the stream.
+    pub fn leave_stream(&mut self, h3: &mut Connection, session: StreamId, stream: StreamId) {
+        let is_peers = stream.initiator() != self.role;
+        let live = self.by_id.get_mut(&session);
+        if live.is_some_and(|live| live.leave(stream, is_peers)) {
+            self.stream_ended(h3, session, stream, None);
+        }
+    }
+
+    /// With flow control: QUIC's final size of the receiving side of a stream, which both ends count against the session's
+    /// limit whatever of it was read (draft-ietf-webtrans-http3-16 §5.4). False if the stream is not in a session, or not yet:
+    /// call again at its [`Event::Stream`](super::super::Event).
+    pub fn final_size(&mut self, h3: &mut Connection, stream: StreamId, size: u64) -> bool {
+        let of = self.by_id.iter_mut().find(|(_, live)| live.streams.contains_key(&stream));
+        let Some((&session, live)) = of else {
+            return false;
+        };
+        let is_ours = stream.initiator() == self.role;
+        // Both signals are of two bytes.
+        let header_len = if is_ours { 0 } else { 2 + varint::len(session.0) as u64 };
+        if live.note_final_size(stream, size.saturating_sub(header_len)) {
+            self.stream_ended(h3, session, stream, None);
+        }
+        true
+    }
+
     /// With flow control: `len` bytes of a stream have arrived behind those of [`Event::Stream`](super::super::Event).
     pub fn received(&mut self, h3: &mut Connection, session: StreamId, stream: StreamId, len: u64) {
         if let Some(live) = self.by_id.get_mut(&session)

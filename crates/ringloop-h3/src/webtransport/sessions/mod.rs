@@ -81,6 +81,19 @@ impl Sessions {
         self.count() < self.sessions_max()
     }
 
+    /// True if a stream waits for its session.
+    pub fn is_early(&self, stream: StreamId) -> bool {
+        self.early.has_stream(stream)
+    }
+
+    /// What is kept now, for tests of what remains: sessions that are not forgotten, their streams, and what waits for a
+    /// session: streams, datagrams, and bytes of both.
+    pub fn kept(&self) -> [usize; 5] {
+        let streams = self.by_id.values().map(|session| session.streams.len()).sum();
+        let (early_streams, early_datagrams, early_bytes) = self.early.counts();
+        [self.by_id.len(), streams, early_streams, early_datagrams, early_bytes]
+    }
+
     /// Their ids, in no order.
     pub fn ids(&self) -> impl Iterator<Item = StreamId> {
         let live = self.by_id.iter().filter(|(_, session)| !session.is_ended());
