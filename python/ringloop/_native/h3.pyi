@@ -12,6 +12,7 @@ __all__ = [
     "drive",
     "go_away",
     "is_going_away",
+    "kept",
     "open_exchange",
     "request_count",
     "take_ready",
@@ -237,6 +238,11 @@ def is_going_away(connection: _quic.Connection) -> bool:
 
 def request_count(connection: _quic.Connection) -> int:
     """How many exchanges of the connection are not complete."""
+
+def kept(connection: _quic.Connection) -> list[int]:
+    """Count what the connection's HTTP/3 keeps, for tests of what remains: entries of its tables,
+    in a fixed order.
+    """
 
 def unacknowledged_count(connection: _quic.Connection) -> int:
     """Count our messages that the peer has not acknowledged to their end."""

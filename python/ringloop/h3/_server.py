@@ -12,6 +12,7 @@ from ringloop._native import webtransport as _webtransport
 from ringloop.h3._exchange import Request
 from ringloop.h3._limits import SessionLimits
 from ringloop.quic._endpoint import Endpoint, _is_all
+from ringloop.quic._failures import Failures
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._serve import begun
 from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
@@ -28,6 +29,9 @@ __all__ = ["Server", "serve"]
 
 _NO_ERROR = 0x100
 _INTERNAL_ERROR = 0x102
+# The codes with which connections end because of their clients (RFC 9114 §8.1, RFC 9204 §6, RFC 9297
+# §5.2).
+_VIOLATIONS = frozenset([0x33, 0x101, *range(0x103, 0x10B), *range(0x200, 0x203)])
 # How long a client that does not answer keeps others from their limit.
 _ANNOUNCEMENT_SECONDS = 1.0
 # How long a client that has all responses may take to read them, and close.
@@ -44,6 +48,9 @@ class Server(Endpoint):
     connection with the default `max_streams_bidi` of 100; beyond that QUIC's windows hold what the
     client sends: `max_stream_data` a stream, `max_data` (`max_data_grown`) a connection, 64 MiB by
     default. A server of many clients that it does not trust sets these lower.
+
+    A client that breaks the rules loses its connection; that is logged (`ringloop.quic`), ten a second
+    at most.
     """
 
     _drives_http = True
@@ -58,6 +65,7 @@ class Server(Endpoint):
     ) -> None:
         self._request_handler = handler
         super().__init__(sock, **keywords)
+        self._violations = Failures(self._loop, None, _ignored, "connection")
         if webtransport:
             limits = SessionLimits() if webtransport is True else webtransport
             _webtransport.host(self._native, *limits._native())
@@ -92,6 +100,22 @@ class Server(Endpoint):
                 with suppress(ConnectionError):
                     await _finish(request)
 
+    def _forgotten(self, connection: Connection) -> None:
+        error = connection.error
+        if not isinstance(error, ConnectionClosed) or error.by_peer:
+            return
+        if error.code in _VIOLATIONS:
+            self._violations.log(connection.remote_address, error)
+
+    async def wait_closed(self, *, linger: bool = False) -> None:
+        """Wait for handlers to end, tell all peers, close the socket; as any endpoint."""
+        try:
+            await super().wait_closed(linger=linger)
+        finally:
+            for connection in self._connections.values():
+                self._forgotten(connection)
+            self._violations.close()
+
     async def shut_down(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # a grace period
         """Refuse new clients, announce the end to the others, wait for requests, and close.
 
@@ -120,6 +144,10 @@ class Server(Endpoint):
     def close(self, code: int = _NO_ERROR, reason: str = "") -> None:
         """Close all connections, and take no more; then `wait_closed()`."""
         super().close(code, reason)
+
+
+def _ignored(error: BaseException) -> None:
+    """Take the errors of a callback that is not there."""
 
 
 async def _go_away(connection: Connection) -> None:

@@ -169,13 +169,18 @@ class Endpoint:
             if key in self._connections:
                 self._guarded(self._take_streams, key)
         for key in gone:
-            self._connections.pop(key, None)
+            connection = self._connections.pop(key, None)
             self._waiting.pop(key, None)
+            if connection is not None:
+                self._forgotten(connection)
         if gone and self._is_private and not self._connections:
             self._driver.close()
         if self._changed:
             self._wake_changed()
         return self._has_queued
+
+    def _forgotten(self, connection: Connection) -> None:
+        """Nothing of a connection may come any more."""
 
     def _guarded(self, tell: Callable[[int], None], key: int) -> None:
         """Tell of one connection; an error in it does not keep the others from their news.

@@ -1,4 +1,4 @@
-"""Clients that do not get in: who is told, and how much of it is logged.
+"""Clients that do not get in, or break the rules: who is told, and how much of it is logged.
 
 Owns: the log's budget, the program's callback. Called by: endpoints of both shapes, with their news.
 Never does: count; native code does, and `stats()` tells.
@@ -33,15 +33,20 @@ _LOGGER = logging.getLogger("ringloop.quic")
 
 
 class Failures:
-    """Takes an endpoint's failed handshakes, logs some and tells the program of all."""
+    """Takes an endpoint's failed handshakes, logs some and tells the program of all.
+
+    Another one logs connections that were ended because of what their peers did: `what` failed.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         callback: _OnFailed | None,
         report: Callable[[BaseException], None],
+        what: str = "handshake",
     ) -> None:
         self._loop = loop
+        self._what = what
         self._callback = callback
         self._report = report
         self._window: asyncio.TimerHandle | None = None
@@ -52,7 +57,7 @@ class Failures:
         """Report handshakes that have failed since; returns whether the program was told of any."""
         failures = native.take_failures()
         for address, error in failures:
-            self._log(address, error)
+            self.log(address, error)
             if self._callback is None:
                 continue
             try:
@@ -63,7 +68,8 @@ class Failures:
                 self._report(raised)
         return self._callback is not None and bool(failures)
 
-    def _log(self, address: Any, error: ConnectionClosed) -> None:
+    def log(self, address: Any, error: ConnectionClosed) -> None:
+        """Log one within the budget."""
         if self._window is None:
             self._left = LOGGED_PER_WINDOW
             self._window = self._loop.call_later(WINDOW_SECONDS, self._window_over)
@@ -73,16 +79,15 @@ class Failures:
         self._left -= 1
         host, port = address[:2]
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        _LOGGER.warning("the handshake with %s failed: %s", where, _line(str(error)))
+        _LOGGER.warning("the %s with %s failed: %s", self._what, where, _line(str(error)))
 
     def _window_over(self) -> None:
         self._window = None
         count, self._unlogged = self._unlogged, 0
         if count:
+            told = ": on_handshake_failed is told of each" if self._what == "handshake" else ""
             _LOGGER.warning(
-                "%d more handshakes failed within %g s: on_handshake_failed is told of each",
-                count,
-                WINDOW_SECONDS,
+                "%d more %ss failed within %g s%s", count, self._what, WINDOW_SECONDS, told
             )
 
     def close(self) -> None:

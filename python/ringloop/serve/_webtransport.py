@@ -29,7 +29,8 @@ __all__ = ["EXTENSIONS", "WebTransport"]
 EXTENSIONS: dict[str, dict[str, Any]] = {"webtransport": {}}
 
 _READ_BYTES = 64 << 10
-# Messages that wait for the application before streams are no longer read: 2 MiB.
+# Messages that wait for the application before streams are no longer read: 2 MiB, and one more for each
+# stream that was being read.
 _MESSAGES_MAX = 32
 
 # How long a close waits for streams in flight.
@@ -67,6 +68,8 @@ class WebTransport:
         self._changed = asyncio.Event()
         self._is_over = False
         self._told: ConnectionError | None = None
+        # Ends with a request that its client gives up.
+        self._asking: asyncio.Task[Any]
         # Open streams: either side may still send.
         self._streams: dict[int, Stream] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -76,6 +79,8 @@ class WebTransport:
     async def run(self, application: Application) -> None:
         """Have an application handle it; its failure is logged, and closes it."""
         code = _FAILED
+        assert self._request is not None, "it is not accepted"  # noqa: S101
+        self._asking = self._start(self._tasks, self._watch_request(self._request))
         try:
             if await called(application, self._scope, self.receive, self.send, lambda: self._told):
                 code = 0
@@ -131,9 +136,12 @@ class WebTransport:
         self._changed.clear()
         await self._changed.wait()
 
-    async def _put(self, message: dict[str, Any]) -> None:
+    async def _room(self) -> None:
         while len(self._messages) >= _MESSAGES_MAX:
             await self._change()
+
+    async def _put(self, message: dict[str, Any]) -> None:
+        await self._room()
         self._messages.append(message)
         self._changed.set()
 
@@ -149,10 +157,21 @@ class WebTransport:
 
     # The client.
 
-    def _start(self, tasks: set[asyncio.Task[Any]], work: Coroutine[Any, Any, Any]) -> None:
+    def _start(
+        self, tasks: set[asyncio.Task[Any]], work: Coroutine[Any, Any, Any]
+    ) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
+
+    async def _watch_request(self, request: Request) -> None:
+        """Wait for the end of a request that was not answered: its client has given it up."""
+        try:
+            await request.read()
+        except ConnectionError as error:
+            self._told = self._told or error
+            self._disconnect(0, str(error))
 
     async def _watch(self, session: webtransport.Session) -> None:
         """Take streams and datagrams until the session is closed."""
@@ -184,6 +203,8 @@ class WebTransport:
         try:
             ended = False
             while not ended:
+                # What is read to its end lets the client open another stream.
+                await self._room()
                 data = await stream.read(_READ_BYTES)
                 ended = stream.at_eof()
                 await self._put(
@@ -241,6 +262,7 @@ class WebTransport:
                 self._session = await webtransport.accept(
                     request, protocol=protocol, headers=headers
                 )
+                self._asking.cancel()
                 self._request = None
                 self._phase = _Phase.OPEN
                 self._log("[accepted]")
@@ -249,6 +271,7 @@ class WebTransport:
                 # Before it is accepted, a code in the range of HTTP is the status.
                 code = message.get("code") or 0
                 status = code if 400 <= code <= 599 else _FORBIDDEN  # noqa: PLR2004
+                self._asking.cancel()
                 self._phase = _Phase.CLOSED
                 self._log(status)
                 request.start(status, end=True)

@@ -32,6 +32,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     h3.add_function(wrap_pyfunction!(requests::go_away, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::is_going_away, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::request_count, &h3)?)?;
+    h3.add_function(wrap_pyfunction!(requests::kept, &h3)?)?;
     h3.add_function(wrap_pyfunction!(requests::unacknowledged_count, &h3)?)?;
     h3.gil_used(false)?;
     module.add("h3", &h3)?;

@@ -137,6 +137,22 @@ pub fn request_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fall
     Fallible(count.unwrap_or_default())
 }
 
+/// Count what the connection's HTTP/3 keeps, for tests of what remains: entries of its tables, in a
+/// fixed order.
+#[pyfunction]
+pub fn kept(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<Vec<usize>> {
+    let route = &connection.get().route;
+    let mut state = route.shared.state(py);
+    let session = state.sessions.get(route.handle);
+    let kept = session.and_then(|session| {
+        let attached = &session.attached;
+        let mut kept = vec![attached.queued.len(), attached.limited.len()];
+        kept.extend(attached.http.as_ref()?.kept());
+        Some(kept)
+    });
+    Fallible(kept.unwrap_or_default())
+}
+
 /// Count our messages that the peer has not acknowledged to their end.
 #[pyfunction]
 pub fn unacknowledged_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<usize> {

@@ -84,6 +84,8 @@ pub struct Attached {
     pub writable: Vec<StreamId>,
     /// HTTP/3 is driven here if the handshake agrees on it.
     pub wants_http: bool,
+    /// HTTP/3's own streams, whose bytes go before those of all others.
+    pub first: Option<[StreamId; 3]>,
     /// Streams of sessions of WebTransport that have flow control, with their sessions.
     pub limited: HashMap<StreamId, StreamId>,
     /// With WebTransport.
@@ -214,6 +216,7 @@ impl State {
         bytes: &[u8],
         mut room: Vec<u8>,
     ) -> Result<bool, StreamError> {
+        self.pour_first(handle);
         let (mut connection, session) = self.sessions.open(handle)?;
         if !session.attached.queued.is_empty()
             && let Some(queued) = session.attached.queued.get_mut(&stream)
@@ -258,6 +261,7 @@ impl State {
         stream: StreamId,
         bytes: Bytes,
     ) -> Result<bool, StreamError> {
+        self.pour_first(handle);
         let (mut connection, session) = self.sessions.open(handle)?;
         let all = &mut session.attached.queued;
         if let Some(queued) = all.get_mut(&stream) {
@@ -282,6 +286,7 @@ impl State {
         stream: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
+        self.pour_first(handle);
         let (connection, session) = self.sessions.open(handle)?;
         if session.attached.queued.contains_key(&stream) {
             return Ok(0);
@@ -529,8 +534,25 @@ impl State {
         std::mem::take(&mut self.notifications)
     }
 
+    /// Passes on what waits of HTTP/3's own streams. A field section may refer to what is sent on
+    /// them: if bodies used up the peer's credit before, it would wait for ever (RFC 9204 §2.1.3).
+    fn pour_first(&mut self, handle: Handle) {
+        let Some((mut connection, session)) = self.sessions.both(handle) else {
+            return;
+        };
+        let attached = &mut session.attached;
+        let Some(first) = attached.first.filter(|_| !attached.queued.is_empty()) else {
+            return;
+        };
+        let opened = attached.opened[index_of(Direction::Uni)];
+        for stream in first.into_iter().filter(|stream| number_of(*stream) < opened) {
+            pour(&mut connection, &mut attached.queued, stream);
+        }
+    }
+
     /// The stream is writable again; whether nothing of it is queued now.
     pub fn pour(&mut self, handle: Handle, stream: StreamId) -> bool {
+        self.pour_first(handle);
         let Some((mut connection, session)) = self.sessions.both(handle) else {
             return false;
         };

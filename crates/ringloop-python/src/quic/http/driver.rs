@@ -23,6 +23,8 @@ pub const ALPN: &[u8] = b"h3";
 pub struct Driver {
     pub(super) handle: Handle,
     pub(super) role: Role,
+    /// The control stream and those of QPACK.
+    pub(super) own: [StreamId; 3],
     pub connection: Connection,
     pub(super) exchanges: StreamMap<StreamId, SharedReceived>,
     /// Requests with a head that the application has not taken.
@@ -36,6 +38,8 @@ pub struct Driver {
     /// The stream ends behind them.
     pub(super) is_at_end: bool,
     pub(super) webtransport: Option<Box<WebTransport>>,
+    /// With flow control of sessions: final sizes of streams whose session is not known.
+    pub(super) final_sizes: HashMap<StreamId, u64>,
     /// Sessions whose limit on sent bytes has been raised.
     pub(super) unlimited: Vec<StreamId>,
     /// The peer's GOAWAY.
@@ -68,6 +72,7 @@ impl Driver {
         let [control, encoder, decoder] =
             [0, 1, 2].map(|number| HttpStreamId((opened + number) << 2 | 2 | by_server));
         let local = LocalStreams { control, encoder, decoder };
+        let own = [control, encoder, decoder].map(in_quic);
         let default = Config::default();
         let mut config = Config {
             settings: Settings {
@@ -85,6 +90,7 @@ impl Driver {
         Self {
             handle,
             role,
+            own,
             connection: Connection::new(role, config, local),
             exchanges: StreamMap::default(),
             ready: VecDeque::new(),
@@ -93,6 +99,7 @@ impl Driver {
             pieces: VecDeque::new(),
             is_at_end: false,
             webtransport,
+            final_sizes: HashMap::new(),
             unlimited: Vec::new(),
             go_away: None,
             is_eventful: false,
@@ -117,6 +124,12 @@ impl Driver {
         if self.connection.is_blocked(in_http(stream)) {
             return 0;
         }
+        if stream.direction() == Direction::Uni && self.webtransport.is_some() {
+            // The rest of a session's stream, and its end, stay with QUIC until the application reads:
+            // streams that it does not take keep the peer from opening others.
+            let missing = self.connection.header_bytes_missing(in_http(stream));
+            return missing.unwrap_or(H3_READ_BYTES);
+        }
         let received = self.exchanges.get(&stream);
         let room = received.map_or(usize::MAX, |received| lock(received).room());
         room.min(H3_READ_BYTES)
@@ -140,6 +153,11 @@ impl Driver {
             if taken.is_err() || handled.is_err() {
                 self.pieces.clear();
                 return taken.and(handled);
+            }
+            if !self.connection.is_reading(in_http(stream)) {
+                // Refused, over, or a session's: what follows would pass for a new stream.
+                self.unidirectional.remove(&stream);
+                self.pieces.clear();
             }
         }
         Ok(())
@@ -264,8 +282,14 @@ impl Driver {
             return false;
         };
         self.ready.remove(index);
-        self.exchanges.remove(&stream);
+        self.remove(stream);
         true
+    }
+
+    /// Forgets what has arrived of an exchange, or of a stream that is none.
+    pub(super) fn remove(&mut self, stream: StreamId) -> Option<SharedReceived> {
+        self.final_sizes.remove(&stream);
+        self.exchanges.remove(&stream)
     }
 
     /// Forgets an exchange of which the application will not know: it ended before its head.
@@ -275,8 +299,24 @@ impl Driver {
             !received.is_taken && !received.is_ready
         };
         if self.exchanges.get(&stream).is_some_and(is_unknown) {
-            self.exchanges.remove(&stream);
+            self.remove(stream);
         }
+    }
+
+    /// Entries of each table.
+    pub fn kept(&self) -> Vec<usize> {
+        let mut kept = vec![
+            self.connection.request_count(),
+            self.exchanges.len(),
+            self.ready.len(),
+            self.unidirectional.len(),
+            self.unblocked.len(),
+            self.final_sizes.len(),
+        ];
+        if let Some(hosted) = &self.webtransport {
+            kept.extend(hosted.kept());
+        }
+        kept
     }
 
     // --- the application ------------------------------------------------------------------------

@@ -100,6 +100,21 @@ impl Driver {
         self.webtransport.as_ref().is_some_and(|hosted| hosted.sessions.has_flow_control())
     }
 
+    /// The peer sends so many bytes on a stream in all, of which each counts against its session's
+    /// limit.
+    pub(super) fn note_final_size(&mut self, stream: StreamId, size: u64) {
+        let http_stream = in_http(stream);
+        let found = self.with_sessions(|sessions, http| {
+            let is_counted = sessions.final_size(http, http_stream, size);
+            Ok((is_counted, sessions.is_early(http_stream)))
+        });
+        if let Ok((false, is_early)) = found
+            && (is_early || self.reads(stream))
+        {
+            self.final_sizes.insert(stream, size);
+        }
+    }
+
     /// The application has read `read` bytes of a stream, of which `arrived` were not counted yet.
     pub fn note_read(&mut self, session: StreamId, stream: StreamId, arrived: u64, read: u64) {
         let (session, stream) = (in_http(session), in_http(stream));

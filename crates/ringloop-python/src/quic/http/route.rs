@@ -33,7 +33,7 @@ impl State {
     /// A server does so before its handshake is complete: requests may come in early data, and its
     /// SETTINGS may leave. A client's streams would be lost if early data was rejected.
     fn start_http(&mut self, handle: Handle, event: &Event) {
-        let Some((connection, session)) = self.sessions.both(handle) else {
+        let Some((mut connection, session)) = self.sessions.both(handle) else {
             return;
         };
         let is_client = connection.is_client();
@@ -51,8 +51,12 @@ impl State {
         let mut webtransport = session.attached.webtransport.take();
         if let Some(wanted) = &mut webtransport {
             wanted.has_reset_stream_at = connection.announces_reset_stream_at();
+            if wanted.flow_control.is_some() {
+                connection.watch_final_sizes();
+            }
         }
         let driver = Driver::new(handle, role, opened, datagrams, webtransport.as_deref());
+        session.attached.first = Some(driver.own);
         session.attached.http = Some(Box::new(driver));
     }
 

@@ -93,6 +93,9 @@ impl Driver {
                 hosted.update(handle, session, wait, woken, |state| {
                     state.streams.push_back(stream);
                 });
+                if let Some(size) = self.final_sizes.remove(&stream) {
+                    self.note_final_size(stream, size);
+                }
             }
             Of::Datagram { session, data } => {
                 let id = in_quic(session);
@@ -192,6 +195,7 @@ impl Driver {
         let hosted = self.webtransport.as_mut().ok_or(Error::NotSupported)?;
         let http = &mut self.connection;
         hosted.sessions.accept(http, in_http(stream), headers, protocol)?;
+        self.final_sizes.remove(&stream);
         let received = self.exchanges.remove(&stream);
         let request = received.and_then(|received: SharedReceived| lock(&received).head.clone());
         let state = SessionState {
@@ -281,7 +285,7 @@ impl Driver {
     pub fn forget_stream(&mut self, session: StreamId, stream: StreamId) {
         if let Some(hosted) = &mut self.webtransport {
             let (sessions, http) = (&mut hosted.sessions, &mut self.connection);
-            sessions.stream_ended(http, in_http(session), in_http(stream), None);
+            sessions.leave_stream(http, in_http(session), in_http(stream));
         }
     }
 

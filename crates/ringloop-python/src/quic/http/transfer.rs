@@ -46,6 +46,10 @@ impl Driver {
                 // What is queued is dropped, and a writer woken, as with any stream.
                 false
             }
+            Event::FinalSize(_, stream, size) => {
+                self.note_final_size(*stream, *size);
+                true
+            }
             Event::DatagramReceived(_) => {
                 self.receive_datagrams(state, woken)?;
                 true
@@ -86,7 +90,8 @@ impl Driver {
                 return Ok(());
             }
             match read {
-                Ok(Read::Some(_)) => {}
+                Ok(Read::Some(_)) if self.connection.is_reading(in_http(stream)) => {}
+                Ok(Read::Some(_)) => return Ok(()),
                 Err(StreamError::Reset(code)) => {
                     let http = &mut self.connection;
                     let taken = http.receive_reset(in_http(stream), Code(code));
@@ -122,6 +127,7 @@ impl Driver {
     /// Nothing more is read of a stream.
     fn note_read_end(&mut self, stream: StreamId) {
         self.unidirectional.remove(&stream);
+        self.final_sizes.remove(&stream);
         if let Some(hosted) = &mut self.webtransport {
             hosted.note_read_end(stream);
         }
@@ -153,7 +159,7 @@ impl Driver {
     /// The application has dropped its object. What it has not ended is cancelled; of a request that
     /// was answered no more is read (RFC 9114 §4.1).
     pub fn forget(&mut self, state: &mut State, stream: StreamId, has_ended: bool) {
-        self.exchanges.remove(&stream);
+        self.remove(stream);
         let code = match self.role {
             Role::Client => Code::H3_REQUEST_CANCELLED,
             Role::Server if has_ended => Code::H3_NO_ERROR,
@@ -256,6 +262,7 @@ impl Driver {
                 continue;
             };
             let stream = in_quic(stream);
+            self.final_sizes.remove(&stream);
             if let Some(hosted) = &mut self.webtransport {
                 hosted.discard(stream);
             }

@@ -116,6 +116,11 @@ impl WebTransport {
         }
     }
 
+    /// Entries of each table.
+    pub(super) fn kept(&self) -> impl Iterator<Item = usize> {
+        [self.known.len(), self.handed.len()].into_iter().chain(self.sessions.kept())
+    }
+
     /// Whether a stream carries a session's CONNECT request.
     pub(super) fn is_session(&self, stream: StreamId) -> bool {
         self.known.contains_key(&stream)
