@@ -146,6 +146,19 @@ qpack: check-tools ## our QPACK with ls-qpack, both ways
 	@tools/make-venv .venv-qpack "$$(tools/pythons --default)" tests/interop/qpack-requirements.txt
 	@.venv-qpack/bin/python -m tests.interop.qpack $(TARGET)/debug/examples/qpack_lines $(ARGS)
 
+# REQUESTS and SESSIONS: how many.
+.PHONY: http3-state
+http3-state: venv ## 100,000 requests and 10,000 sessions leave the state of both ends as it was, on both drivers; 7 minutes
+	@tools/develop $(VENV) $(TESTED)
+	@RINGLOOP_STATE_REQUESTS=$(or $(REQUESTS),100000) RINGLOOP_STATE_SESSIONS=$(or $(SESSIONS),10000) \
+		RINGLOOP_TEST_LOOPS="ringloop-uring ringloop-epoll" \
+		$(VENV)/bin/python -m pytest -q -n 0 --durations=4 tests/memory/test_http3.py
+
+.PHONY: http3-figures
+http3-figures: venv ## memory of a server for each connection, request and session, on both drivers
+	@tools/develop $(VENV) $(TESTED)
+	@$(VENV)/bin/python -m tests.memory.http3_figures
+
 # ARGS="--runs 100" for longer.
 .PHONY: http3
 http3: check-tools ## our HTTP/3 with aioquic's, both ways
