@@ -6,6 +6,7 @@
 //! a connection that wants them. What the engine will refuse is read all the same: then the
 //! connection ends.
 
+use super::frames::{self, Frame};
 use std::cell::{Cell, RefCell};
 
 /// A stream's id and final size.
@@ -27,107 +28,26 @@ pub(crate) fn take() -> Vec<FinalSize> {
     FOUND.take()
 }
 
-/// Looks at the frames of a packet.
+/// Looks at the frames of a packet; what does not parse is for the engine to refuse.
 pub(super) fn look(payload: &[u8]) {
     if IS_WATCHED.get() {
-        FOUND.with_borrow_mut(|found| {
-            // What does not parse is for the engine to refuse.
-            let _whole = read(payload, found);
-        });
+        FOUND.with_borrow_mut(|found| read(payload, found));
     }
 }
 
-fn read(mut rest: &[u8], found: &mut Vec<FinalSize>) -> Option<()> {
-    let rest = &mut rest;
-    while !rest.is_empty() {
-        let kind = number(rest)?;
-        match kind {
-            // PADDING, PING, HANDSHAKE_DONE, IMMEDIATE_ACK.
-            0x00 | 0x01 | 0x1e | 0x1f => {}
-            0x02 | 0x03 => acknowledgement(rest, kind == 0x03)?,
-            0x04 => {
-                let [stream, _code, size] = [number(rest)?, number(rest)?, number(rest)?];
-                found.push((stream, size));
+fn read(payload: &[u8], found: &mut Vec<FinalSize>) {
+    let mut at = 0;
+    while let Some((frame, place)) = frames::next(payload, at) {
+        at = place.end;
+        match frame {
+            Frame::Stream { stream, offset, len, fin: true } => {
+                found.push((stream, offset.saturating_add(len)));
             }
-            // CRYPTO, NEW_TOKEN.
-            0x06 => skip_numbers(rest, 1).and_then(|()| skip_counted(rest))?,
-            0x07 => skip_counted(rest)?,
-            0x08..=0x0f => stream(rest, kind, found)?,
-            // MAX_DATA, MAX_STREAMS, DATA_BLOCKED, STREAMS_BLOCKED, RETIRE_CONNECTION_ID.
-            0x10 | 0x12..=0x14 | 0x16 | 0x17 | 0x19 => skip_numbers(rest, 1)?,
-            // STOP_SENDING, MAX_STREAM_DATA, STREAM_DATA_BLOCKED.
-            0x05 | 0x11 | 0x15 => skip_numbers(rest, 2)?,
-            0x18 => {
-                skip_numbers(rest, 2)?;
-                let len = usize::from(skip(rest, 1)?[0]);
-                skip(rest, len + RESET_TOKEN_LEN)?;
-            }
-            // PATH_CHALLENGE, PATH_RESPONSE.
-            0x1a | 0x1b => skip(rest, 8).map(|_| ())?,
-            0x31 => skip_counted(rest)?,
-            // ACK_FREQUENCY.
-            0xaf => skip_numbers(rest, 4)?,
-            // CONNECTION_CLOSE, a DATAGRAM up to the packet's end, and what we do not know.
-            _ => return None,
+            Frame::Reset { stream, final_size, .. } => found.push((stream, final_size)),
+            Frame::ResetAt(reset) => found.push((reset.stream, reset.final_size)),
+            _ => {}
         }
     }
-    Some(())
-}
-
-/// Bytes of a stateless reset token.
-const RESET_TOKEN_LEN: usize = 16;
-
-fn acknowledgement(rest: &mut &[u8], has_ecn: bool) -> Option<()> {
-    skip_numbers(rest, 2)?;
-    let range_count = number(rest)?;
-    skip_numbers(rest, 1)?;
-    for _ in 0..range_count {
-        skip_numbers(rest, 2)?;
-    }
-    skip_numbers(rest, if has_ecn { 3 } else { 0 })
-}
-
-fn stream(rest: &mut &[u8], kind: u64, found: &mut Vec<FinalSize>) -> Option<()> {
-    let stream = number(rest)?;
-    let offset = if kind & 4 == 0 { 0 } else { number(rest)? };
-    let len = match kind & 2 {
-        0 => std::mem::take(rest).len() as u64,
-        _ => {
-            let len = number(rest)?;
-            skip(rest, usize::try_from(len).ok()?)?;
-            len
-        }
-    };
-    if kind & 1 != 0 {
-        found.push((stream, offset.checked_add(len)?));
-    }
-    Some(())
-}
-
-/// RFC 9000 §16.
-fn number(rest: &mut &[u8]) -> Option<u64> {
-    let first = *rest.first()?;
-    let bytes = skip(rest, 1 << (first >> 6))?;
-    let start = u64::from(first & 0x3f);
-    Some(bytes[1..].iter().fold(start, |value, byte| value << 8 | u64::from(*byte)))
-}
-
-fn skip_numbers(rest: &mut &[u8], count: usize) -> Option<()> {
-    for _ in 0..count {
-        number(rest)?;
-    }
-    Some(())
-}
-
-fn skip_counted(rest: &mut &[u8]) -> Option<()> {
-    let len = number(rest)?;
-    skip(rest, usize::try_from(len).ok()?).map(|_| ())
-}
-
-fn skip<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (skipped, after) = rest.split_at_checked(count)?;
-    *rest = after;
-    Some(skipped)
 }
 
 #[cfg(test)]
@@ -144,19 +64,21 @@ mod tests {
     fn resets_and_ends_are_found_behind_other_frames() {
         let mut payload = vec![0x00, 0x01];
         // ACK of 9 and 5 with two ranges and ECN counts.
-        payload.extend([0x03, 9, 0, 1, 0, 2, 1, 1, 1, 1]);
+        payload.extend([0x03, 9, 0, 1, 0, 2, 0, 1, 1, 1]);
         // NEW_CONNECTION_ID with a long id.
         payload.extend([0x18, 1, 0, 4]);
         payload.extend([0x55; 4 + 16]);
         payload.extend([0x31, 2, b'd', b'g']);
         // RESET_STREAM of 3 at 16383.
         payload.extend([0x04, 3, 7, 0x7f, 0xff]);
+        // RESET_STREAM_AT of 19 at 9, of which 2 are delivered.
+        payload.extend([0x24, 19, 7, 9, 2]);
         // STREAM 7 with length and end, STREAM 11 without its end.
         payload.extend([0x0f, 7, 5, 2, b'a', b'b']);
         payload.extend([0x0a, 11, 1, b'c']);
         // STREAM 15 with its end, to the packet's end.
         payload.extend([0x09, 15, b'd', b'e', b'f']);
-        assert_eq!(found(&payload), [(3, 16383), (7, 7), (15, 3)]);
+        assert_eq!(found(&payload), [(3, 16383), (19, 9), (7, 7), (15, 3)]);
     }
 
     #[test]

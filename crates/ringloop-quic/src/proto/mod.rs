@@ -7,6 +7,7 @@
 pub(crate) mod concluded;
 mod exporter;
 pub(crate) mod final_sizes;
+mod frames;
 pub(crate) mod ids;
 pub(crate) mod keys;
 mod limits_of;

@@ -15,15 +15,14 @@
 //!    to that after each datagram.
 //! 4. The room in each packet changes only between calls of the engine's `poll_transmit`.
 
-mod frames;
 mod key;
 #[cfg(test)]
 mod tests;
 
 pub(super) use key::Translated;
 
+use crate::proto::frames::{self, Frame, RESET_STREAM_AT, ResetAt};
 use crate::proto::reader::Reader;
-use frames::{Frame, RESET_STREAM_AT, ResetAt};
 use quinn_proto::{Side, TransportError, TransportErrorCode};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -242,7 +241,7 @@ impl State {
                 Frame::Ack if !self.packets.is_empty() => {
                     frames::acknowledged(&payload[place], |numbers| self.on_acknowledged(&numbers));
                 }
-                Frame::Reset { stream, code } if self.contradicts(stream, code) => {
+                Frame::Reset { stream, code, .. } if self.contradicts(stream, code) => {
                     refuse(side, &mut payload[place]);
                 }
                 Frame::ResetAt(reset) => {
@@ -300,7 +299,7 @@ impl State {
         let mut at = 0;
         while let Some((frame, place)) = frames::next(payload, at) {
             at = place.end;
-            if let Frame::Stream { stream, offset, len } = frame
+            if let Frame::Stream { stream, offset, len, .. } = frame
                 && let Some(head) = self.heads.get(&stream)
             {
                 let bits = head.bits(offset, len) & !head.acknowledged;

@@ -1,6 +1,6 @@
 //! Walks the frames of a packet's payload.
 //!
-//! Called by: `reset_at`. Validates nothing: the engine reads the same bytes. A frame that does not
+//! Called by: `reset_at`, `final_sizes`. Validates nothing: the engine reads the same bytes. A frame that does not
 //! parse ends the walk.
 
 use crate::proto::reader::Reader;
@@ -18,10 +18,12 @@ pub(super) enum Frame {
         stream: u64,
         offset: u64,
         len: u64,
+        fin: bool,
     },
     Reset {
         stream: u64,
         code: u64,
+        final_size: u64,
     },
     ResetAt(ResetAt),
     Other,
@@ -54,9 +56,11 @@ fn read(reader: &mut Reader<'_>) -> Option<Frame> {
             return Some(Frame::Ack);
         }
         0x04 => {
-            let (stream, code) = (reader.number()?, reader.number()?);
-            reader.number()?;
-            return Some(Frame::Reset { stream, code });
+            return Some(Frame::Reset {
+                stream: reader.number()?,
+                code: reader.number()?,
+                final_size: reader.number()?,
+            });
         }
         0x06 => {
             reader.number()?;
@@ -121,7 +125,7 @@ fn stream(reader: &mut Reader<'_>, kind: u64) -> Option<Frame> {
         0 => std::mem::take(&mut reader.0),
         _ => reader.take_counted()?,
     };
-    Some(Frame::Stream { stream, offset, len: data.len() as u64 })
+    Some(Frame::Stream { stream, offset, len: data.len() as u64, fin: kind & 1 != 0 })
 }
 
 /// Passes the packet numbers that an ACK frame acknowledges to `each`.
