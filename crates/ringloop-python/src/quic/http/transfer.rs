@@ -91,7 +91,6 @@ impl Driver {
             }
             match read {
                 Ok(Read::Some(_)) if self.connection.is_reading(in_http(stream)) => {}
-                Ok(Read::Some(_)) => return Ok(()),
                 Err(StreamError::Reset(code)) => {
                     let http = &mut self.connection;
                     let taken = http.receive_reset(in_http(stream), Code(code));
@@ -104,7 +103,7 @@ impl Driver {
                     self.note_read_end(stream);
                     return Ok(());
                 }
-                Ok(Read::Blocked) | Err(_) => return Ok(()),
+                Ok(Read::Some(_) | Read::Blocked) | Err(_) => return Ok(()),
             }
         }
     }
