@@ -12,6 +12,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ringloop import h3, quic, webtransport
 from ringloop._native import h3 as _h3
 from ringloop.webtransport import SessionLimits
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from tests.support.tls import Certificates
 
     Run = Callable[[Any], Any]
+
+pytestmark = pytest.mark.one_thread("counts the objects and the memory of the process")
 
 REQUESTS = int(os.environ.get("RINGLOOP_STATE_REQUESTS", "2000"))
 SESSIONS = int(os.environ.get("RINGLOOP_STATE_SESSIONS", "300"))
