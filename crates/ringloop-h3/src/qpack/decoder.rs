@@ -33,8 +33,10 @@ impl std::fmt::Debug for Decoder {
 
 struct Blocked {
     stream: u64,
-    required_count: u64,
-    section: Bytes,
+    /// As of its arrival: what is on the wire is relative to the insertions so far (RFC 9204 §4.5.1.1).
+    prefix: Prefix,
+    /// What follows it.
+    lines: Bytes,
 }
 
 /// What has become of a section.
@@ -114,7 +116,7 @@ impl Decoder {
                 "more streams wait for insertions than SETTINGS_QPACK_BLOCKED_STREAMS",
             ));
         }
-        self.blocked.push(Blocked { stream, required_count: prefix.required_count, section });
+        self.blocked.push(Blocked { stream, prefix, lines: section.slice_ref(rest) });
         Ok(Decoded::Blocked)
     }
 
@@ -122,14 +124,9 @@ impl Decoder {
     pub fn next_unblocked(&mut self) -> Option<(u64, Result<Vec<Field>, Error>)> {
         let inserted_count = self.table.inserted_count();
         let mut blocked = self.blocked.iter();
-        let index = blocked.position(|blocked| blocked.required_count <= inserted_count)?;
-        let Blocked { stream, section, .. } = self.blocked.remove(index);
-        let mut rest = &section[..];
-        let fields = match self.prefix(&mut rest) {
-            Ok(prefix) => self.fields(stream, &prefix, rest),
-            Err(stop) => Err(of_section(stop)),
-        };
-        Some((stream, fields))
+        let index = blocked.position(|blocked| blocked.prefix.required_count <= inserted_count)?;
+        let Blocked { stream, prefix, lines } = self.blocked.remove(index);
+        Some((stream, self.fields(stream, &prefix, &lines)))
     }
 
     /// Forget a stream that was reset, or is read no more: the peer may evict what its sections refer to.
