@@ -39,7 +39,7 @@ pub struct Driver {
     pub(super) is_at_end: bool,
     pub(super) webtransport: Option<Box<WebTransport>>,
     /// With flow control of sessions: final sizes of streams whose session is not known.
-    pub(super) final_sizes: HashMap<StreamId, u64>,
+    pub(super) final_sizes: StreamMap<StreamId, u64>,
     /// Sessions whose limit on sent bytes has been raised.
     pub(super) unlimited: Vec<StreamId>,
     /// The peer's GOAWAY.
@@ -99,7 +99,7 @@ impl Driver {
             pieces: VecDeque::new(),
             is_at_end: false,
             webtransport,
-            final_sizes: HashMap::new(),
+            final_sizes: StreamMap::default(),
             unlimited: Vec::new(),
             go_away: None,
             is_eventful: false,
