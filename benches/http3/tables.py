@@ -28,6 +28,11 @@ def cpu(counted: str, scale: float) -> Callable[[Run], float | None]:
     return lambda run: run["server_cpu_s"] * scale / run[counted] if run[counted] else None
 
 
+def client_cpu(counted: str, scale: float) -> Callable[[Run], float | None]:
+    """The load generator's CPU time per operation or byte; it bounds the rates of all servers."""
+    return lambda run: run["client_cpu_s"] * scale / run[counted] if run[counted] else None
+
+
 def latency(name: str) -> Callable[[Run], float | None]:
     """A percentile of the client's latencies, in microseconds."""
     return lambda run: run[name] or None
@@ -47,6 +52,7 @@ REQUESTS = (
         less_is_better=True,
         goals={PEREGRINE: 0.5, HYPERCORN: 0.1},
     ),
+    Figure("CPU of the client", "µs", client_cpu("operations", 1e6), less_is_better=True),
     Figure("p50", "µs", latency("p50_us"), less_is_better=True),
     Figure("p99", "µs", latency("p99_us"), less_is_better=True),
 )
@@ -73,6 +79,7 @@ def bulk(goals: dict[str, float]) -> tuple[Figure, ...]:
     return (
         Figure("", "Mbit/s", rate("bytes", 8e-6), goals=goals),
         Figure("CPU of the server", "s/GB", cpu("bytes", 1e9), less_is_better=True),
+        Figure("CPU of the client", "s/GB", client_cpu("bytes", 1e9), less_is_better=True),
     )
 
 
