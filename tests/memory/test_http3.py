@@ -134,8 +134,8 @@ def test_requests_on_one_connection_leave_its_state_as_it_was(
             served(certificates, echo) as server,
             await opened(certificates, server) as client,
         ):
-            (there,) = server.connections
             await ask_all(client, 4 * REQUESTS_AT_ONCE)
+            (there,) = server.connections
             before = await settled(client.connection, there)
             objects = living()
             for _ in until_flat(REQUESTS):
