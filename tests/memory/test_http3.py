@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_thread("counts the objects and the memory of the process")
 
 REQUESTS = int(os.environ.get("RINGLOOP_STATE_REQUESTS", "2000"))
-SESSIONS = int(os.environ.get("RINGLOOP_STATE_SESSIONS", "300"))
+SESSIONS = int(os.environ.get("RINGLOOP_STATE_SESSIONS", "1000"))
 REQUESTS_AT_ONCE = 20
 REQUESTS_A_CONNECTION = 50
 SESSIONS_A_CONNECTION = 10
