@@ -45,7 +45,7 @@ LEFT_OUT = {
     "resets_and_stops_by_direction": "reads picoquic's qlog",
     "control_stream_freed": "counts in the C library",
     "reset_releases_queued": "its server says nothing when it closes, and it counts in the C library",
-    "both_codepoints": "reads picoquic's log; RESET_STREAM_AT is not there",
+    "both_codepoints": "reads picoquic's log",
     "codes_mapped_on_the_wire": "reads picoquic's qlog (our own tests have the codes)",
     "exit_fins_connect": "reads picoquic's qlog",
     "answers_a_server_close": "reads picoquic's qlog",
