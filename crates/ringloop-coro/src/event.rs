@@ -10,10 +10,10 @@ use crate::shared_fd::SharedFd;
 use crate::wait::block_on;
 use ringloop::embed::Op;
 use ringloop::embed::op::Poll;
+use ringloop::embed::sys::fd::{AsFd, OwnedFd};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, OwnedFd};
 
 pub use ringloop::embed::sys::interest::Interest;
 

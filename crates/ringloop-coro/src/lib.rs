@@ -36,6 +36,7 @@ pub mod net;
 mod offload;
 mod overflow;
 mod parked_op;
+pub mod process;
 mod runtime;
 mod scheduler;
 mod scope;
@@ -62,3 +63,12 @@ pub use offload::offload;
 pub use runtime::{Builder, Spawn, Spawner, name, spawn, spawn_local, spawner, start};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use wait::{block_on, is_coroutine, sleep, try_block_on, yield_now};
+
+/// The examples of the readme of the repository and of the guide are compiled with the tests.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../../../README.md")]
+    mod of_the_repository {}
+    #[doc = include_str!("../../../docs/coroutines.md")]
+    mod guide {}
+}

@@ -73,6 +73,8 @@ impl<K: Kind> ParkedOp<K> {
 }
 
 impl ParkedOpRef {
+    /// For a prefetch, on processors that have a stable intrinsic for it.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     #[inline(always)]
     pub fn address(self) -> *const i8 {
         self.0.as_ptr().cast_const().cast()

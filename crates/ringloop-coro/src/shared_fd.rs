@@ -16,9 +16,9 @@ use crate::atomics::locked;
 use ringloop::Error;
 use ringloop::Workers;
 use ringloop::embed::Local;
+use ringloop::embed::sys::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::fmt;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

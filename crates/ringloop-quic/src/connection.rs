@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection. Clones share it; it is closed with code 0 when the last of them and of its streams
 /// is dropped.
@@ -159,6 +159,21 @@ impl Connection {
     /// The smoothed round-trip time.
     pub fn rtt(&self) -> Duration {
         self.inner.with(|connection, _| connection.rtt())
+    }
+
+    /// How long the connection may be without packets before either end forgets it: the smaller of
+    /// both ends' limits (RFC 9000 §10.1), but never less than three probe timeouts. `None`: neither
+    /// has one, or the handshake is not complete.
+    ///
+    /// A packet that is sent close to that may find the peer without the connection: begin another one,
+    /// or ping in time ([`Transport::keep_alive`](crate::config::Transport::keep_alive)).
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.inner.with(|connection, _| connection.idle_timeout())
+    }
+
+    /// How long nothing has come from the peer.
+    pub fn idle_for(&self) -> Duration {
+        self.inner.with(|connection, _| connection.idle_for(Instant::now()))
     }
 
     /// The peer's current address.

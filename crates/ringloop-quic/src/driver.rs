@@ -10,16 +10,15 @@
 //! acknowledgements.
 
 use crate::core::Core;
-use crate::limits::SEGMENTS_MAX;
+use crate::limits::{REFUSED_PAUSE, SEGMENTS_MAX};
 use crate::receive::Receiver;
 use crate::sender::{Progress, Sender};
 use crate::shared::Shared;
 use crate::wakers::Waiting;
+use ringloop::embed::sys::fd::AsRawFd;
 use ringloop::net::UdpSocket;
-use ringloop::time::{Sleep, sleep_until};
+use ringloop::time::{Sleep, sleep, sleep_until};
 use std::future::{Future, poll_fn};
-use std::io;
-use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -48,7 +47,7 @@ struct Driver<'a> {
     socket: &'a UdpSocket,
     sender: Sender,
     /// While the socket is full.
-    writable: Option<Pin<Box<dyn Future<Output = io::Result<()>> + 'a>>>,
+    writable: Option<Pin<Box<dyn Future<Output = ()> + 'a>>>,
     timer: Option<(Instant, Sleep)>,
     woken: Vec<Waiting>,
     /// The last turn deferred sending to this one.
@@ -117,7 +116,12 @@ impl Driver<'_> {
         let progress = self.sender.transmit(now, core);
         if progress == Progress::Full {
             let socket = self.socket;
-            let mut writable = Box::pin(async move { socket.writable().await });
+            let mut writable = Box::pin(async move {
+                if socket.writable().await.is_err() {
+                    // The kernel cannot watch it now: it is tried again.
+                    sleep(REFUSED_PAUSE).await;
+                }
+            });
             if writable.as_mut().poll(cx).is_ready() {
                 return Progress::More;
             }

@@ -65,7 +65,7 @@ impl Endpoint {
     /// # Panics
     /// Outside of a runtime.
     pub fn client(address: SocketAddr, config: ClientConfig) -> io::Result<Self> {
-        let socket = UdpSocket::bind(address)?;
+        let socket = UdpSocket::bind_addr(address)?;
         Self::with_socket(socket, &EndpointConfig::default(), None, Some(config))
     }
 
@@ -74,7 +74,7 @@ impl Endpoint {
     /// # Panics
     /// Outside of a runtime.
     pub fn server(address: SocketAddr, config: ServerConfig) -> io::Result<Self> {
-        let socket = UdpSocket::bind(address)?;
+        let socket = UdpSocket::bind_addr(address)?;
         Self::with_socket(socket, &EndpointConfig::default(), Some(config), None)
     }
 

@@ -13,9 +13,10 @@
 use crate::core::{Core, Transmit};
 use crate::limits::{ANSWERS_PER_TURN, DATAGRAM_LEN_MIN, MESSAGE_BYTES_MAX, TRANSMITS_PER_TURN};
 use ringloop::embed::sys::datagram::{self, GsoBatch, NetworkError};
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::RawFd;
 use std::time::Instant;
 
 thread_local! {
@@ -189,9 +190,9 @@ mod tests {
     use super::*;
     use crate::config::EndpointConfig;
     use crate::limits::SEGMENTS_MAX;
+    use ringloop::embed::sys::fd::AsRawFd;
     use ringloop::embed::sys::socket::set_option_int;
     use std::net::{IpAddr, UdpSocket};
-    use std::os::fd::AsRawFd;
 
     /// Sends two datagrams as a GSO batch; returns how many bytes of them arrive, and the next
     /// batch's limit.

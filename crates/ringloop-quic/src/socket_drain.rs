@@ -7,12 +7,12 @@
 //! not count, since a pass may have many of them.
 
 use crate::limits::{LAST_READ_PAUSE, LAST_READS_MAX};
+use ringloop::embed::sys::fd::AsRawFd;
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::net::UdpSocket;
 use ringloop::time::{Sleep, sleep};
 use std::future::Future;
-use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 

@@ -12,11 +12,11 @@
 use crate::limits::{STORED_ENTRIES, STORED_LIFETIME, STORED_TOKENS};
 use crate::proto;
 use bytes::Bytes;
+use ringloop::embed::sys::private;
 use rustls::server::StoresServerSessions;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,14 +38,10 @@ const TOKEN: &str = "token-";
 /// Prefix of files being written or claimed.
 const OWN: &str = ".ringloop-";
 
-/// Mode bit: everybody may create, remove and replace files there.
-const WRITTEN_BY_OTHERS: u32 = 0o002;
-
 /// Creates and removes a file in a directory, to report early what would fail for every entry.
 pub(crate) fn try_to_write(directory: &Path) -> io::Result<()> {
     let path = directory.join(hex(OWN, &proto::first_id()));
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    drop(made?);
+    drop(private::create_new(&path)?);
     fs::remove_file(&path)
 }
 
@@ -76,14 +72,13 @@ impl Directory {
     /// and creating files in it.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        match made {
+        match private::create_directory(&path) {
             // If it exists but is no directory, reading it fails below.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         fs::read_dir(&path)?;
-        if fs::metadata(&path)?.permissions().mode() & WRITTEN_BY_OTHERS != 0 {
+        if private::is_open_to_all(&fs::metadata(&path)?) {
             let reason = "everybody may write to the directory of sessions and tokens";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
@@ -107,7 +102,7 @@ impl Directory {
 
     fn write(&self, name: &str, value: &[u8]) -> io::Result<()> {
         let own = self.own();
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
+        let mut file = private::create_new(&own)?;
         let written = file.write_all(value);
         drop(file);
         let placed = written.and_then(|()| fs::rename(&own, self.path.join(name)));
@@ -278,6 +273,8 @@ impl proto::TokenStore for OneConnectionsTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
     use std::time::Duration;
 

@@ -13,10 +13,10 @@
 use crate::limits::HANDED_MAX;
 use crate::message::Datagram;
 use crate::proto::worker::WorkerIds;
+use ringloop::embed::sys::fd::{AsFd, OwnedFd};
 use ringloop::net::{Instruction, UdpSocket};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;

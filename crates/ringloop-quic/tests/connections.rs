@@ -8,7 +8,8 @@ use ringloop_quic::config::{EndpointConfig, ServerConfig, Transport, Version};
 use ringloop_quic::error::{ConnectError, ConnectionError, StreamError};
 use ringloop_quic::{Connection, Endpoint};
 use ringloop_testing::quic::{
-    Pair, any, client_config, endpoint, on_both, pair, pair_as, pattern, server_config, server_tls,
+    Pair, any, client_config, endpoint, on_both, pair, pair_as, pair_with, pattern, server_config,
+    server_tls,
 };
 use std::time::{Duration, Instant};
 
@@ -339,10 +340,40 @@ fn idle_timeout_closes_and_keep_alive_prevents_it() {
 }
 
 #[test]
+fn idle_timeout_is_the_smaller_one_and_idle_time_ends_with_a_packet() {
+    let seconds = |count| Some(Duration::from_secs(count));
+    on_both(|| async move {
+        for (server, client, effective) in [
+            (seconds(40), seconds(70), seconds(40)),
+            (seconds(70), seconds(40), seconds(40)),
+            (None, seconds(50), seconds(50)),
+            (seconds(50), None, seconds(50)),
+            (None, None, None),
+        ] {
+            let [server, client] = [server, client]
+                .map(|idle_timeout| Transport { idle_timeout, ..Transport::default() });
+            let server = server_config().transport(&server).unwrap();
+            let client = client_config().transport(&client).unwrap();
+            let (ours, theirs, _ends) = pair_with(server, client, |address| address).await.parts();
+            assert_eq!((ours.idle_timeout(), theirs.idle_timeout()), (effective, effective));
+            ours.confirmed().await.unwrap();
+            while ours.idle_for() < Duration::from_millis(30) {
+                sleep(Duration::from_millis(10)).await;
+            }
+            let before = Instant::now();
+            let (mut send, _recv) = ours.open_bi().await.unwrap();
+            send.write_all(b"x").await.unwrap();
+            theirs.accept_bi().await.unwrap();
+            assert!(theirs.idle_for() <= before.elapsed());
+        }
+    });
+}
+
+#[test]
 fn restarted_server_resets_unknown_connections() {
     on_both(|| async {
         let config = EndpointConfig::default().reset_secret(&[7; 64]);
-        let socket = UdpSocket::bind(any()).unwrap();
+        let socket = UdpSocket::bind_addr(any()).unwrap();
         let again: UdpSocket =
             std::os::fd::AsFd::as_fd(&socket).try_clone_to_owned().unwrap().into();
         let server = Endpoint::with_socket(socket, &config, Some(server_config()), None).unwrap();
@@ -353,7 +384,7 @@ fn restarted_server_resets_unknown_connections() {
         let (ours, theirs) = (connecting.await.unwrap(), theirs.await.unwrap());
         // Another process with the same secret takes over the address; the old one no longer
         // receives.
-        server.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
+        server.rebind(UdpSocket::bind_addr(any()).unwrap()).unwrap();
         let _successor =
             Endpoint::with_socket(again, &config, Some(server_config()), None).unwrap();
         let mut send = ours.open_uni().await.unwrap();

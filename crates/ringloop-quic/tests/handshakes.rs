@@ -57,7 +57,7 @@ async fn until(condition: impl Fn() -> bool) {
 #[test]
 fn nobody_answers() {
     on_both(|| async {
-        let silent = UdpSocket::bind(any()).unwrap();
+        let silent = UdpSocket::bind_addr(any()).unwrap();
         let address = silent.local_addr().unwrap();
         let client = client();
         let error = client.connect(address, "localhost").unwrap().await.unwrap_err();
@@ -74,7 +74,7 @@ fn silent_client_times_out_in_handshake() {
         let config = server_config().transport(&hurried()).unwrap();
         let server = Endpoint::server(any(), config).unwrap();
         // The server gets the client's first packets, and the client gets no answer.
-        let between = UdpSocket::bind(any()).unwrap();
+        let between = UdpSocket::bind_addr(any()).unwrap();
         let client = Endpoint::client(any(), client_config()).unwrap();
         let connecting = client.connect(between.local_addr().unwrap(), "localhost").unwrap();
         for _ in 0..2 {

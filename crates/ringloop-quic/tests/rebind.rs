@@ -15,7 +15,7 @@ fn client_cannot_migrate_before_handshake_confirmed() {
         let client = endpoint(&EndpointConfig::default(), None);
         let address = server.local_addr().unwrap();
         let connecting = client.connect_with(&client_config(), address, "localhost").unwrap();
-        let socket = || UdpSocket::bind(any()).unwrap();
+        let socket = || UdpSocket::bind_addr(any()).unwrap();
         let refused = client.rebind(socket()).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
         let accepting = ringloop::spawn(async move {
@@ -49,7 +49,7 @@ fn client_rebinds_to_another_socket_without_data_loss() {
                     send.write_all(piece).await.unwrap();
                     if number == 10 {
                         ours.confirmed().await.unwrap();
-                        client.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
+                        client.rebind(UdpSocket::bind_addr(any()).unwrap()).unwrap();
                     }
                 }
                 send.finish().unwrap();
@@ -69,7 +69,7 @@ fn client_rebinds_to_another_socket_without_data_loss() {
 fn client_cannot_rebind_to_other_address_family() {
     on_both(|| async {
         let pair = pair().await;
-        let Ok(other) = UdpSocket::bind(([0u16; 8], 0).into()) else {
+        let Ok(other) = UdpSocket::bind_addr(([0u16; 8], 0).into()) else {
             eprintln!("skipped: this machine has no IPv6");
             return;
         };
@@ -86,7 +86,7 @@ fn client_cannot_rebind_to_other_address_family() {
         assert_eq!(recv.read_to_end(4).await.unwrap(), b"here");
         // A closed connection does not prevent it.
         pair.ours.close(0, b"");
-        let other = UdpSocket::bind(([0u16; 8], 0).into()).unwrap();
+        let other = UdpSocket::bind_addr(([0u16; 8], 0).into()).unwrap();
         pair.client.rebind(other).unwrap();
         assert!(pair.client.local_addr().unwrap().is_ipv6());
     });

@@ -96,7 +96,7 @@ async fn move_about(address: SocketAddr, number: usize) {
         send.write_all(&bytes).await.unwrap();
         send.finish().unwrap();
         assert!(recv.read_to_end(1 << 20).await.unwrap() == bytes);
-        client.rebind(UdpSocket::bind(any()).unwrap()).unwrap();
+        client.rebind(UdpSocket::bind_addr(any()).unwrap()).unwrap();
     }
     ours.close(0, b"");
     client.wait_idle().await;

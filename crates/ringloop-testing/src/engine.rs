@@ -1,10 +1,14 @@
 //! Shared by the engine's tests: an engine driven like an embedder's, peers, and counters.
 
 use crate::{PATIENCE, drivers};
+
+pub use crate::sys::*;
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::Engine;
 use ringloop::embed::op::{Recv, Request};
+use ringloop::embed::sys::fd::{AsRawFd, RawFd};
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Completion, Event, Key, Kind, Sink, Token};
 use ringloop::{Options, Runtime};
 use std::cell::Cell;
@@ -12,23 +16,10 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// CPU time of this process.
-pub fn processor_time() -> Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to room for one.
-    let done = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
-    assert_eq!(done, 0);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
 
 /// Runs a test on every driver, alone, with an engine bound to this thread.
 pub fn on_both(test: impl Fn(&mut Bed)) {
@@ -68,22 +59,22 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of open descriptors.
-pub fn open_descriptors() -> usize {
-    // The listing itself holds one.
-    std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
-}
-
 /// Waits until no more than `count` descriptors are open: a pool thread may hold its loop until its
 /// call has ended, even that of an earlier test.
 #[track_caller]
 pub fn expect_descriptors(count: usize) {
     let begun = Instant::now();
-    while open_descriptors() > count && begun.elapsed() < PATIENCE {
+    loop {
+        let open = open_descriptors();
+        if open <= count {
+            return;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{open} descriptors are open, {count} at most were to be"
+        );
         std::thread::yield_now();
     }
-    let open = open_descriptors();
-    assert!(open <= count, "{open} descriptors are open, {count} at most were to be");
 }
 
 /// `mem::forget`, but reachable from a static, so that leak checkers ignore it.
@@ -271,23 +262,6 @@ pub fn read(fd: RawFd, offset: Option<u64>) -> Request {
     Request::Read(ringloop::embed::op::Read { fd, buf, offset })
 }
 
-/// A Unix socket whose peer's queue is full of datagrams of four bytes, their numbers from 0 on; and that peer.
-pub fn full_unix_datagrams() -> (UnixDatagram, UnixDatagram) {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ringloop-full-{}-{number}", std::process::id());
-    let address = UnixAddr::from_abstract_name(name).unwrap();
-    let receiver = UnixDatagram::bind_addr(&address).unwrap();
-    let sender = UnixDatagram::unbound().unwrap();
-    sender.connect_addr(&address).unwrap();
-    sender.set_nonblocking(true).unwrap();
-    let mut next = 0_u32;
-    while sender.send(&next.to_le_bytes()).is_ok() {
-        next += 1;
-    }
-    (sender, receiver)
-}
-
 /// A connected TCP pair: ours, non-blocking; and the peer's, blocking.
 pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -412,27 +386,4 @@ impl Foreign {
         let touched = self.shared.memory.iter().position(|b| b.get() != POISON);
         assert_eq!(touched, None, "written after the release");
     }
-}
-
-/// Makes a system call of this thread fail with an error, like a container's filter.
-pub fn deny(call: libc::c_long, errno: i32) {
-    let statement =
-        |code: u32, jt, jf, k| libc::sock_filter { code: u16::try_from(code).unwrap(), jt, jf, k };
-    let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
-    let mut filter = [
-        // The number of the call is the first word of `seccomp_data`.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::try_from(call).unwrap()),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program =
-        libc::sock_fprog { len: u16::try_from(filter.len()).unwrap(), filter: filter.as_mut_ptr() };
-    // SAFETY: no pointer is passed.
-    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    assert_eq!(done, 0);
-    let mode = libc::SECCOMP_MODE_FILTER;
-    // SAFETY: a pointer to a live program, which the kernel copies.
-    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
-    assert_eq!(done, 0);
 }

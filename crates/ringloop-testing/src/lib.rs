@@ -1,8 +1,8 @@
 //! What the tests of the crates share. Development only: never published, and no dependency of a program.
 //!
-//! `engine` is for the tests of `ringloop`, with `fork` and `states`; `examples` runs a crate's examples; `corpus` is for
-//! fuzz targets; `coro` (by its feature) for the tests of `ringloop-coro`; `quic` and `relay` (feature `quic`) for those
-//! of `ringloop-quic`.
+//! `engine` is for the tests of `ringloop`, with `fork` and `states`; `sys::refusal` makes `epoll_ctl(2)` fail for a while;
+//! `examples` runs a crate's examples; `corpus` is for fuzz targets; `coro` (by its feature) for the tests of
+//! `ringloop-coro`; `quic` and `relay` (feature `quic`) for those of `ringloop-quic`.
 
 // A helper that fails ends its test, and its name says what it does.
 #![allow(
@@ -17,14 +17,16 @@ pub mod coro;
 pub mod corpus;
 pub mod engine;
 pub mod examples;
-pub mod fork;
+
 #[cfg(feature = "quic")]
 pub mod quic;
 #[cfg(feature = "quic")]
 pub mod relay;
 pub mod states;
+pub mod sys;
 
 use ringloop::embed::Engine;
+use ringloop::embed::sys::selector::Selector;
 use ringloop::{Choice, Error, Options};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -60,7 +62,7 @@ pub fn name_of(driver: Choice) -> &'static str {
     match driver {
         Choice::Auto => "auto",
         Choice::Uring => "uring",
-        Choice::Epoll => "epoll",
+        Choice::Epoll => Selector::NAME,
     }
 }
 

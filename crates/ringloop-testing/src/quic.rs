@@ -127,7 +127,7 @@ pub async fn pair_with(
 }
 
 pub fn endpoint(config: &EndpointConfig, server: Option<ServerConfig>) -> Endpoint {
-    let socket = UdpSocket::bind(any()).unwrap();
+    let socket = UdpSocket::bind_addr(any()).unwrap();
     Endpoint::with_socket(socket, config, server, Some(client_config())).unwrap()
 }
 

@@ -99,7 +99,7 @@ impl Drop for Relay {
 }
 
 fn socket() -> UdpSocket {
-    let socket = ringloop::net::UdpSocket::bind(crate::quic::any()).unwrap();
+    let socket = ringloop::net::UdpSocket::bind_addr(crate::quic::any()).unwrap();
     // As much as the kernel grants: the thread may have to wait for CPU time.
     socket.set_receive_buffer(4 << 20).unwrap();
     let socket = UdpSocket::from(OwnedFd::from(socket));

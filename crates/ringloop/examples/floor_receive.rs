@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn turn(way: &'static str, load: Load) -> Result<String, Box<dyn std::error::Error>> {
     let runtime = Runtime::new()?;
     runtime.block_on(async move {
-        let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+        let listener = TcpListener::bind(([127, 0, 0, 1], 0)).await?;
         let address = listener.local_addr()?;
         let peer = std::thread::spawn(move || drive(address, load));
         let bytes = Rc::new(Cell::new(0));

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0)).await?;
     let addr = listener.local_addr()?;
     let server = ringloop::spawn(async move {
         let stream = listener.accept().await?;

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn race() -> io::Result<()> {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0)).await?;
     let client = TcpStream::connect(listener.local_addr()?).await?;
     let server = listener.accept().await?;
     let limit = Duration::from_millis(20);

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn serve(target: SocketAddr) -> io::Result<()> {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0)).await?;
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
     loop {
         let client = listener.accept().await?;

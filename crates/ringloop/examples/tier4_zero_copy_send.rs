@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0)).await?;
     let client = TcpStream::connect(listener.local_addr()?).await?;
     let server = listener.accept().await?;
     let reader = ringloop::spawn(async move {

@@ -3,18 +3,19 @@
 //! Owns: [`Choice`], [`Kind`].
 
 use crate::error::Error;
+use crate::sys::selector::Selector;
 use std::fmt;
 use std::str::FromStr;
 
 /// The user's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// `io_uring`, or epoll if the kernel refuses it.
+    /// `io_uring`, or readiness if the kernel refuses it.
     #[default]
     Auto,
     /// `io_uring` or an error.
     Uring,
-    /// epoll.
+    /// Readiness: epoll, on Apple's systems kqueue, which is its word there.
     Epoll,
 }
 
@@ -23,7 +24,7 @@ pub enum Choice {
 pub enum Kind {
     /// `io_uring`.
     Uring,
-    /// Readiness by epoll.
+    /// Readiness, by epoll or by kqueue.
     Epoll,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uring => "uring",
-            Self::Epoll => "epoll",
+            Self::Epoll => Selector::NAME,
         })
     }
 }
@@ -43,7 +44,7 @@ impl FromStr for Choice {
         match word {
             "" | "auto" => Ok(Self::Auto),
             "uring" | "io_uring" => Ok(Self::Uring),
-            "epoll" => Ok(Self::Epoll),
+            Selector::NAME => Ok(Self::Epoll),
             other => Err(Error::UnknownDriver(other.to_owned())),
         }
     }

@@ -37,8 +37,11 @@ pub mod slab {
 
 /// System calls and values of the kernel boundary.
 pub mod sys {
+    // For tests, which run on systems that have them otherwise.
     pub use crate::sys::{
-        address, clock, datagram, epoll, file, fork, interest, path, process, refused, reserve,
-        socket, storage, thread, uring,
+        address, clock, datagram, file, fork, interest, path, platform, private, process, refused,
+        reserve, selector, socket, storage, thread, uring,
     };
+    #[doc(hidden)]
+    pub use crate::sys::{fd, libc};
 }

@@ -1,5 +1,6 @@
 //! The engine's error type: variants by whose fault it is, messages with cause and remedy.
 
+use crate::sys::selector::Selector;
 use crate::sys::uring::Refusal;
 use std::fmt;
 use std::io;
@@ -52,12 +53,17 @@ impl fmt::Display for Error {
         match self {
             Self::DriverRefused(refusal) => refusal.fmt(f),
             Self::UnknownDriver(word) => {
-                write!(f, "unknown driver {word:?}: use one of auto, uring (or io_uring), epoll")
+                let readiness = Selector::NAME;
+                write!(
+                    f,
+                    "unknown driver {word:?}: use one of auto, uring (or io_uring), {readiness}"
+                )
             }
             Self::UnknownDriverInEnvironment(word) => write!(
                 f,
                 "RINGLOOP_DRIVER names an unknown driver, {word:?}: \
-                 set it to one of auto, uring (or io_uring), epoll"
+                 set it to one of auto, uring (or io_uring), {}",
+                Selector::NAME
             ),
             Self::InboxFull { waiting } => write!(
                 f,

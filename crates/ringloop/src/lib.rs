@@ -7,8 +7,9 @@
 //! 3. `executor` – one turn of the loop, tasks, timers, notifications from other threads.
 //! 4. [`net`], [`fs`], [`process`], [`signal`] and [`time`] – thin `async fn`s over operations.
 //!
-//! Also: [`sync`] (channels and locks), [`future`] (`join!`, `select!`), [`buf`] (memory that an
-//! operation owns). Layers 1 to 3 are private; [`embed`] opens them to code that puts the engine into
+//! Also: [`io`] (buffered streams, frames, copying), [`task`] (sets of tasks, task locals), [`sync`]
+//! (channels, locks, cancellation), [`future`] (`join!`, `select!`), [`buf`] (memory that an operation
+//! owns). Layers 1 to 3 are private; [`embed`] opens them to code that puts the engine into
 //! another loop. Each layer uses only those below it. The engine has no Python, QUIC or TLS code.
 //!
 //! | subject | where | tests |
@@ -30,7 +31,9 @@
 //! | busy polling before the loop sleeps | [`Options::busy_polling`] | `busy.rs` |
 //! | several threads, a ring each | [`Builder`], [`spawn_on`] | `workers.rs` |
 //! | child processes, signals | [`process`], [`signal`] | `process.rs`, `signal.rs` |
-//! | channels, locks, select and join | [`sync`], [`future`] | `sync.rs` |
+//! | lines, frames, copying between streams | [`io`] | `io.rs` |
+//! | sets of tasks, task locals, a list of tasks, spans | [`task`] | `task.rs`, `dump.rs`, `spans.rs` |
+//! | channels, locks, cancellation, select and join | [`sync`], [`future`] | `sync.rs`, `sync_shared.rs`, `task.rs` |
 //! | blocking work, name look-up | [`spawn_blocking`], [`net::lookup_host`] | `files.rs` |
 //! | the traits of futures-io, tokio, hyper | [`compat`] | `polled.rs`, `examples/web` |
 //! | programs in four tiers | `examples/` | `examples.rs` |
@@ -38,32 +41,20 @@
 //! Which test proves which promise, faults included: `docs/internals/faults.md` in the repository.
 //!
 //! ```no_run
-//! use ringloop::{Runtime, net::TcpListener};
+//! use ringloop::net::TcpListener;
 //!
-//! let runtime = Runtime::new()?;
-//! runtime.block_on(async {
-//!     let listener = TcpListener::bind(([127, 0, 0, 1], 7000).into())?;
-//!     loop {
-//!         let stream = listener.accept().await?;
-//!         ringloop::spawn(async move {
-//!             let mut buf = Vec::with_capacity(4096);
-//!             loop {
-//!                 let (count, bytes) = stream.read(buf).await;
-//!                 if !matches!(count, Ok(1..)) {
-//!                     break;
-//!                 }
-//!                 let (sent, bytes) = stream.write_all(bytes).await;
-//!                 if sent.is_err() {
-//!                     break;
-//!                 }
-//!                 buf = bytes;
-//!             }
-//!         });
-//!     }
-//!     # #[allow(unreachable_code)]
-//!     # Ok::<(), std::io::Error>(())
-//! })??;
-//! # Ok::<(), ringloop::Error>(())
+//! # fn main() -> std::io::Result<()> { ringloop::Runtime::new()?.block_on(async {
+//! let listener = TcpListener::bind("127.0.0.1:7000").await?;
+//! loop {
+//!     let stream = listener.accept().await?;
+//!     ringloop::spawn(async move {
+//!         let mut buf = Vec::with_capacity(4096);
+//!         while let (Ok(1..), bytes) = stream.read(buf).await {
+//!             buf = stream.write_all(bytes).await.1;
+//!         }
+//!     });
+//! }
+//! # })? }
 //! ```
 
 pub mod buf;
@@ -76,6 +67,7 @@ mod error;
 mod executor;
 pub mod fs;
 pub mod future;
+pub mod io;
 mod limits;
 pub mod net;
 mod op;
@@ -86,6 +78,7 @@ pub mod sync;
 // Not part of the interface: older code names `sys::interest::Interest`, which is `net::Interest` now.
 #[doc(hidden)]
 pub mod sys;
+pub mod task;
 pub mod time;
 
 pub use choice::Choice;
@@ -95,7 +88,25 @@ pub use executor::{
     spawn_blocking, spawn_on, worker,
 };
 
-/// The examples of the readme are compiled with the tests.
+#[cfg(feature = "macros")]
+pub use ringloop_macros::{main, test};
+
+/// The body of a function with `#[ringloop::main]` or `#[ringloop::test]`.
+///
+/// # Panics
+/// Without a runtime, with the reason.
+#[doc(hidden)]
+pub fn __run<F: Future>(builder: Builder, future: F) -> F::Output {
+    let runtime = builder.build().map_err(std::io::Error::from);
+    let output = runtime.and_then(|runtime| runtime.block_on(future));
+    output.unwrap_or_else(|error| panic!("ringloop cannot run: {error}"))
+}
+
+/// The examples of the readme and the guide are compiled with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-mod readme {}
+mod readme {
+    #[doc = include_str!("../README.md")]
+    mod of_the_crate {}
+    #[doc = include_str!("../../../docs/rust.md")]
+    mod guide {}
+}

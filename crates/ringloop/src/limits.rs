@@ -178,3 +178,16 @@ pub const REGISTERED_FILES: u32 = 1024;
 
 /// Slots in a ring's table of registered buffers; further buffers are used by their addresses.
 pub const REGISTERED_BUFFERS: u32 = 1024;
+
+/// Bytes that `io::BufReader` makes room for before a read, and keeps while it is idle.
+pub const BUFFERED_READ_BYTES: usize = 8 * 1024;
+
+/// The longest line or frame that `io` reads unless told otherwise: a peer that sends no end must not
+/// fill the memory.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that `io::copy` reads at a time at first.
+pub const COPY_BYTES_MIN: usize = 16 * 1024;
+
+/// Bytes that it reads at a time once its reads are full.
+pub const COPY_BYTES_MAX: usize = 256 * 1024;

@@ -59,13 +59,20 @@ impl<T> Slab<T> {
     /// Add a value.
     #[inline]
     pub fn insert(&mut self, value: T) -> Key {
+        self.insert_with(|_| value)
+    }
+
+    /// Add a value that knows its key. If `value` panics, its slot is lost.
+    #[inline]
+    pub fn insert_with(&mut self, value: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, value: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
-        slot.value = Some(value);
-        Key { index, generation: slot.generation }
+        let key = Key { index, generation: slot.generation };
+        slot.value = Some(value(key));
+        key
     }
 
     /// The value in a slot, with its key.

@@ -28,7 +28,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 }
 
 async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap());
     let client = client.await.unwrap();
     (client, listener.accept().await.unwrap())

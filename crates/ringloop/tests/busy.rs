@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
+use ringloop::embed::sys::libc;
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::{Runtime, spawn, spawn_blocking, time};
 use ringloop_testing::drivers;
@@ -36,7 +37,7 @@ fn bytes_that_arrive_during_busy_polling_are_taken() {
     on_both(1, |runtime| {
         runtime
             .block_on(async {
-                let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+                let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
                 let address = listener.local_addr().unwrap();
                 let client = thread::spawn(move || {
                     use std::io::{Read, Write};
@@ -137,7 +138,7 @@ fn connection_made_during_busy_polling_is_served() {
     on_both(1, |runtime| {
         runtime
             .block_on(async {
-                let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+                let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
                 let address = listener.local_addr().unwrap();
                 let server = spawn(async move { listener.accept().await.unwrap() });
                 let client = TcpStream::connect(address).await.unwrap();

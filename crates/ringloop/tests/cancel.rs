@@ -7,8 +7,10 @@ use ringloop::embed::limits;
 use ringloop::embed::op::{
     Accept, Poll, PollMulti, Read, RecvMulti, Request, Splice, Tee, Timeout,
 };
+use ringloop::embed::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Kind, Token};
 use ringloop::embed::{Link, Local, Op};
 use ringloop::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
@@ -20,7 +22,6 @@ use ringloop_testing::engine::{
 };
 use std::future::IntoFuture;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -270,6 +271,9 @@ fn splice_and_tee_end_by_the_end_they_wait_for() {
                     let error = ended.expect("it was not cancelled").unwrap().unwrap_err();
                     assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
                 }
+                // The next round's pipes have the same numbers.
+                Local::current().release(from_fd);
+                Local::current().release(to_fd);
             }
         });
         done.unwrap();

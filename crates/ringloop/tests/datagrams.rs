@@ -8,11 +8,12 @@ use ringloop::embed::limits;
 use ringloop::embed::op::{RecvMsg, RecvMsgMulti, RecvMulti, Request};
 use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::datagram::{Control, HEAD_LEN, Message, Outgoing, set_gro};
+use ringloop::embed::sys::fd::AsRawFd;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Completion, Key, Token};
 use ringloop_testing::engine::{Bed, on_both, tcp_pair, write_all};
 use std::collections::VecDeque;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop_testing::examples::{Server, command, drivers, exchange};
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
@@ -199,6 +199,47 @@ fn zero_copy_sends_arrive_whole() {
     for driver in drivers() {
         let printed = run("tier4_zero_copy_send", driver, &[]);
         assert!(printed.starts_with("1048576 bytes arrived"), "{printed}");
+    }
+}
+
+#[test]
+fn stopped_proxy_finishes_its_connections_and_takes_no_new_ones() {
+    for driver in drivers() {
+        let target = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let addr = target.local_addr().unwrap().to_string();
+        let mut command = command("tier3_proxy", driver);
+        let mut proxy = command.arg(&addr).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(proxy.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let port: u16 = line.trim().parse().unwrap();
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut server, _) = target.accept().unwrap();
+        // So that a connection made below ends at once.
+        drop(target);
+        let mut bytes = [0; 5];
+        client.write_all(b"first").unwrap();
+        server.read_exact(&mut bytes).unwrap();
+        let killed = std::process::Command::new("kill").arg(proxy.id().to_string()).status();
+        assert!(killed.unwrap().success());
+        // The listener is gone once the signal has arrived.
+        while TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            std::thread::yield_now();
+        }
+        let large = pattern(LARGE_LEN);
+        let echo = std::thread::spawn(move || {
+            server.write_all(&large).unwrap();
+            server.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut rest = Vec::new();
+            server.read_to_end(&mut rest).unwrap();
+            rest
+        });
+        assert!(exchange(client, b"second".to_vec()) == pattern(LARGE_LEN), "{driver}");
+        assert_eq!(echo.join().unwrap(), b"second");
+        line.clear();
+        output.read_to_string(&mut line).unwrap();
+        assert!(proxy.wait().unwrap().success());
+        assert_eq!(line, "stopped\n");
     }
 }
 

@@ -7,7 +7,7 @@ use ringloop::embed::limits;
 use ringloop::net::{TcpListener, UnixListener, UnixStream};
 use ringloop::{Runtime, time};
 use ringloop_testing::engine::{alone, processor_time};
-use ringloop_testing::fork::forked;
+use ringloop_testing::sys::fork::forked;
 use ringloop_testing::{PATIENCE, drivers};
 use std::future::poll_fn;
 use std::io;
@@ -63,7 +63,7 @@ async fn refusals<T>(mut accept: impl AsyncFnMut() -> io::Result<T>) -> usize {
 fn accept_without_descriptors_does_not_spin_and_takes_the_connection_later() {
     in_processes(|runtime| {
         let main = async {
-            let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+            let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
             let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             leave_room_for(0);
             assert!((1..=3).contains(&refusals(async || listener.accept().await).await));

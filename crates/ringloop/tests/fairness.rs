@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits::POOL_BUFFER_BYTES;
+use ringloop::embed::sys::fd::OwnedFd;
 use ringloop::net::UnixStream;
 use ringloop::{spawn, time};
 use ringloop_testing::PATIENCE;
 use ringloop_testing::engine::in_runtimes;
 use std::cell::Cell;
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread;

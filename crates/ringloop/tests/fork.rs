@@ -7,7 +7,7 @@ use ringloop::process::Command;
 use ringloop::signal::{Signal, Signals};
 use ringloop::{Error, Runtime, spawn, spawn_blocking, time};
 use ringloop_testing::engine::alone;
-use ringloop_testing::fork::{end_child, forked, status_of};
+use ringloop_testing::sys::fork::{end_child, forked, status_of};
 use ringloop_testing::{PATIENCE, drivers};
 use std::fmt::Display;
 use std::io::{Read, Write};
@@ -174,7 +174,7 @@ fn blocking_calls_of_the_parent_are_not_the_childs_to_wait_for() {
 fn listener_stays_the_parents() {
     with_runtimes(1, |runtime| {
         let listen = async {
-            let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+            let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
             let addr = listener.local_addr().unwrap();
             let accepted = spawn(async move { listener.accept().await.unwrap().peer_addr() });
             time::sleep(MOMENT).await;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use ringloop::Choice;
 use ringloop::embed::Op;
 use ringloop::embed::op::Timeout;
+use ringloop::embed::sys::libc;
 use ringloop::future::join_all;
 use ringloop::net::{Received, TcpListener, TcpStream};
 use ringloop::{Options, Runtime, spawn, time};
@@ -227,7 +228,9 @@ async fn play(steps: &[Step]) {
         .collect();
     let streams: Vec<TcpStream> = connections
         .iter()
-        .map(|c| std::os::fd::AsFd::as_fd(&c.stream).try_clone_to_owned().unwrap().into())
+        .map(|c| {
+            ringloop::embed::sys::fd::AsFd::as_fd(&c.stream).try_clone_to_owned().unwrap().into()
+        })
         .collect();
     let mut sequences: Vec<_> = streams.iter().map(TcpStream::receive).collect();
     let (mut kept, mut keeps) = (Vec::<Received>::new(), false);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::op::{Accept, Kind, Nop, Open, Outcome, Poll, Read, Recv, Request, Send};
+use ringloop::embed::sys::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use ringloop::embed::sys::{file, interest::Interest};
 use ringloop::embed::{Local, Op};
 use ringloop::net::{TcpListener, TcpStream};
@@ -14,7 +15,6 @@ use ringloop_testing::engine::{Foreign, alone, connect_to, is_closed, open_descr
 use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::task::Poll as Turn;
 use std::time::Duration;
@@ -331,7 +331,7 @@ fn listener_dropped_while_its_accept_is_in_flight_refuses_the_next() {
     on_both(|runtime| {
         let addr = runtime
             .block_on(async {
-                let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                let listener = TcpListener::bind_addr("127.0.0.1:0".parse().unwrap()).unwrap();
                 let addr = listener.local_addr().unwrap();
                 let accept = listener.accept();
                 assert!(time::timeout(Duration::from_millis(1), accept).await.is_err());

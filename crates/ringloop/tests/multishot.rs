@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
+use ringloop::embed::sys::fd::{AsFd, AsRawFd};
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::libc;
 use ringloop::embed::sys::{file, socket};
 use ringloop::net::{Incoming, Readiness, Receive, TcpListener, TcpStream, UdpSocket, UnixStream};
 use ringloop::{Runtime, spawn, time};
@@ -10,7 +12,6 @@ use ringloop_testing::engine;
 use ringloop_testing::engine::{connect_to, in_runtimes, is_closed, tcp_pair};
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -236,9 +237,9 @@ fn paused_sequence_is_dropped_without_a_trace() {
 fn datagrams_come_with_their_source_and_batches_come_apart() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let receiver = UdpSocket::bind(LOCAL.into()).unwrap();
+            let receiver = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             receiver.set_gro(true).unwrap();
-            let sender = UdpSocket::bind(LOCAL.into()).unwrap();
+            let sender = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             let to = receiver.local_addr().unwrap();
             let mut datagrams = receiver.datagrams();
             let batch: Vec<(&[u8], _)> = [&b"aaaa"[..], b"bbbb", b"cc", b"", b"dddd"]
@@ -264,8 +265,8 @@ fn datagrams_come_with_their_source_and_batches_come_apart() {
 fn flooded_datagrams_pause_and_those_that_were_kept_arrive_in_order() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let receiver = UdpSocket::bind(LOCAL.into()).unwrap();
-            let sender = UdpSocket::bind(LOCAL.into()).unwrap();
+            let receiver = UdpSocket::bind_addr(LOCAL.into()).unwrap();
+            let sender = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             let to = receiver.local_addr().unwrap();
             let mut datagrams = receiver.datagrams();
             assert_pending(datagrams.next()).await;
@@ -286,17 +287,17 @@ fn flooded_datagrams_pause_and_those_that_were_kept_arrive_in_order() {
 fn refused_datagram_is_an_error_and_the_sequence_goes_on() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let gone = UdpSocket::bind(LOCAL.into()).unwrap();
+            let gone = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             let peer = gone.local_addr().unwrap();
             drop(gone);
-            let ours = UdpSocket::bind(LOCAL.into()).unwrap();
+            let ours = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             ours.connect(peer).await.unwrap();
             let mut datagrams = ours.datagrams();
             assert_pending(datagrams.next()).await;
             ours.send(b"anybody?".to_vec()).await.0.unwrap();
             let error = datagrams.next().await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED));
-            let back = UdpSocket::bind(peer).unwrap();
+            let back = UdpSocket::bind_addr(peer).unwrap();
             back.send_to(b"here".to_vec(), ours.local_addr().unwrap()).await.0.unwrap();
             assert_eq!(datagrams.next().await.unwrap().payload(), b"here");
         });
@@ -482,7 +483,7 @@ fn forgotten_sequence_leaves_its_runtime_and_no_other_harm() {
 fn sequences_of_many_tasks_run_concurrently() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let listener = TcpListener::bind(LOCAL.into()).unwrap();
+            let listener = TcpListener::bind_addr(LOCAL.into()).unwrap();
             let address = listener.local_addr().unwrap();
             let server = spawn(async move {
                 let mut incoming = listener.incoming();

@@ -2,13 +2,21 @@
 //! datagrams; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-use ringloop::net::{Keepalive, ListenOptions, TcpListener, TcpStream, UdpSocket};
+use ringloop::buf::{Outgoing, RecvBuf, SendBuf};
+use ringloop::embed::Local;
+use ringloop::embed::sys::fd::{AsFd, AsRawFd, OwnedFd};
+use ringloop::embed::sys::libc;
+use ringloop::net::{
+    Interest, Keepalive, ListenOptions, Readiness, TcpListener, TcpStream, UdpSocket,
+};
 use ringloop::{Runtime, spawn, time};
 use ringloop_testing::engine::in_runtimes;
 use ringloop_testing::refusing_addr;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
@@ -18,7 +26,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 }
 
 async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(LOCAL.into()).unwrap();
+    let listener = TcpListener::bind_addr(LOCAL.into()).unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     (ours, listener.accept().await.unwrap())
 }
@@ -39,7 +47,7 @@ fn options_are_what_was_set() {
     in_runtimes(|runtime| {
         run(runtime, async {
             for address in [LOCAL.into(), SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0))] {
-                let listener = TcpListener::bind(address).unwrap();
+                let listener = TcpListener::bind_addr(address).unwrap();
                 let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                 for on in [true, false] {
                     stream.set_nodelay(on).unwrap();
@@ -67,6 +75,28 @@ fn options_are_what_was_set() {
 }
 
 #[test]
+fn buffers_of_any_kind_are_read_into_and_sent() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (ours, peer) = pair().await;
+            let mut unsent = SendBuf::from(b"hello".to_vec());
+            unsent.advance(1);
+            let (sent, rest) = ours.write_all(unsent).await;
+            sent.unwrap();
+            assert!(rest.is_empty());
+            let mut record = Vec::with_capacity(16);
+            record.extend_from_slice(b"head ");
+            for (room, expected) in [(2, "head el"), (100, "head ello")] {
+                let (count, buf) = peer.read_buf(RecvBuf::append(record, room)).await;
+                assert_eq!(count.unwrap(), 2);
+                record = buf.into_vec();
+                assert_eq!(record, expected.as_bytes());
+            }
+        });
+    });
+}
+
+#[test]
 fn linger_of_zero_resets_the_connection() {
     in_runtimes(|runtime| {
         run(runtime, async {
@@ -88,7 +118,7 @@ fn listeners_share_an_address_only_where_both_say_so() {
             let address = one.local_addr().unwrap();
             let other = TcpListener::bind_with(address, options).unwrap();
             assert_eq!(other.local_addr().unwrap(), address);
-            let alone = TcpListener::bind(address).unwrap_err();
+            let alone = TcpListener::bind_addr(address).unwrap_err();
             assert_eq!(alone.kind(), io::ErrorKind::AddrInUse);
         });
     });
@@ -98,14 +128,14 @@ fn listeners_share_an_address_only_where_both_say_so() {
 fn connecting_is_bounded_in_time_and_tries_each_address() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let listener = TcpListener::bind(LOCAL.into()).unwrap();
+            let listener = TcpListener::bind_addr(LOCAL.into()).unwrap();
             let address = listener.local_addr().unwrap();
             let (closed, _kept) = refusing_addr();
             let refused = TcpStream::connect(closed).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-            let stream = TcpStream::connect_any(&[closed, address]).await.unwrap();
+            let stream = TcpStream::connect(&[closed, address]).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), address);
-            let none = TcpStream::connect_any(&[]).await.unwrap_err();
+            let none = TcpStream::connect(Vec::new()).await.unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
             // A listener whose backlog is full does not reply.
             let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
@@ -117,6 +147,120 @@ fn connecting_is_bounded_in_time_and_tries_each_address() {
             let late = TcpStream::connect_timeout(full_at, limit).await.unwrap_err();
             assert_eq!(late.kind(), io::ErrorKind::TimedOut);
             assert!(started.elapsed() >= limit);
+        });
+    });
+}
+
+/// Whether the loop has started a thread for blocking calls.
+async fn has_pool_thread() -> bool {
+    loop {
+        // `None` while the kernel still closes a socket.
+        if let Some(threads) = Local::current().quiescent() {
+            return threads > 0;
+        }
+        time::yield_now().await;
+    }
+}
+
+#[test]
+fn name_is_looked_up_beside_the_loop_and_an_address_needs_no_thread() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            for text in ["127.0.0.1:0".to_owned(), "[::1]:0".to_owned()] {
+                let listener = TcpListener::bind(&text).await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let (ip, port) = (address.ip().to_string(), address.port());
+                let stream = TcpStream::connect((ip.as_str(), port)).await.unwrap();
+                assert_eq!(stream.peer_addr().unwrap(), address);
+            }
+            drop(UdpSocket::bind(LOCAL).await.unwrap());
+            assert!(!has_pool_thread().await);
+            let listener = TcpListener::bind(("localhost", 0)).await.unwrap();
+            assert!(has_pool_thread().await);
+            // `localhost` may have two addresses, of which the listener has the first.
+            let port = listener.local_addr().unwrap().port();
+            let stream = TcpStream::connect(format!("localhost:{port}")).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+        });
+    });
+}
+
+#[test]
+fn unusable_names_are_errors_with_a_reason() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            for name in ["localhost", "localhost:http", "localhost:70000", ""] {
+                let error = TcpStream::connect(name).await.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}: {error}");
+            }
+            // Longer than a name can be, so that no server is asked.
+            let none = TcpListener::bind(("a".repeat(300), 1)).await.unwrap_err();
+            assert!(!none.to_string().is_empty());
+            // The error is the last address's.
+            let (closed, _kept) = refusing_addr();
+            let listener = TcpListener::bind(LOCAL).await.unwrap();
+            let taken = listener.local_addr().unwrap();
+            let in_use = TcpListener::bind(&[taken, taken]).await.unwrap_err();
+            assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
+            let refused = TcpStream::connect(&[closed, closed]).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        });
+    });
+}
+
+#[test]
+fn every_kind_of_buffer_is_sent_whole_and_comes_back() {
+    async fn echo<B: Outgoing + PartialEq + Clone + 'static>(bytes: B, expected: &[u8]) {
+        let (ours, peer) = pair().await;
+        let sending = spawn({
+            let bytes = bytes.clone();
+            async move {
+                let (sent, back) = ours.write_all(bytes).await;
+                sent.unwrap();
+                let (_, mut writer) = ours.split();
+                let (count, back) = writer.write(back).await;
+                (count.unwrap(), back)
+            }
+        });
+        // More than a socket holds: the first write is partial.
+        let mut all = Vec::new();
+        while all.len() < expected.len() {
+            let (count, bytes) = peer.read(Vec::with_capacity(1 << 20)).await;
+            assert!(count.unwrap() > 0);
+            all.extend(bytes);
+        }
+        assert!(all.starts_with(expected));
+        let (count, back) = sending.await.unwrap();
+        assert!(count > 0 && back == bytes);
+    }
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let long: Vec<u8> = (0..3_000_001_u32).map(|at| b'a' + (at % 23) as u8).collect();
+            echo(long.clone(), &long).await;
+            echo(long.clone().into_boxed_slice(), &long).await;
+            echo(Arc::<[u8]>::from(long.clone()), &long).await;
+            echo(String::from_utf8(long.clone()).unwrap(), &long).await;
+            echo("short", b"short").await;
+            echo(b"short", b"short").await;
+            echo(&b"short"[..], b"short").await;
+        });
+    });
+}
+
+#[test]
+fn shared_bytes_of_a_dropped_send_are_released_by_the_last_completion() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let bytes: Arc<[u8]> = vec![7; 8 << 20].into();
+            let (ours, _peer) = pair().await;
+            {
+                let mut sending = pin!(ours.write_all(Arc::clone(&bytes)));
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(sending.as_mut().poll(&mut cx).is_pending());
+            }
+            while Arc::strong_count(&bytes) > 1 {
+                time::yield_now().await;
+            }
         });
     });
 }
@@ -257,8 +401,8 @@ fn descriptor_moves_to_another_runtime() {
 fn datagrams_go_to_their_address_and_to_the_peer() {
     in_runtimes(|runtime| {
         run(runtime, async {
-            let one = UdpSocket::bind(LOCAL.into()).unwrap();
-            let other = UdpSocket::bind(LOCAL.into()).unwrap();
+            let one = UdpSocket::bind_addr(LOCAL.into()).unwrap();
+            let other = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             let (one_at, other_at) = (one.local_addr().unwrap(), other.local_addr().unwrap());
             let (count, back) = one.send_to(b"hello".to_vec(), other_at).await;
             assert_eq!((count.unwrap(), &back[..]), (5, &b"hello"[..]));
@@ -288,7 +432,7 @@ fn batches_arrive_whole_while_the_receiver_keeps_up() {
         run(runtime, async {
             let receiver = UdpSocket::bind_reuse_port(LOCAL.into()).unwrap();
             receiver.set_receive_buffer(8 << 20).unwrap();
-            let sender = UdpSocket::bind(LOCAL.into()).unwrap();
+            let sender = UdpSocket::bind_addr(LOCAL.into()).unwrap();
             sender.connect(receiver.local_addr().unwrap()).await.unwrap();
             let payloads: Vec<Vec<u8>> = (0..100_u8).map(|at| vec![at; 100]).collect();
             let batch: Vec<(&[u8], Option<SocketAddr>)> =
@@ -318,6 +462,43 @@ fn connect_that_is_given_up_leaves_nothing() {
             for _ in 0..10 {
                 let late = time::timeout(Duration::from_millis(1), TcpStream::connect(address));
                 assert!(late.await.is_err());
+            }
+        });
+    });
+}
+
+/// One non-blocking call on a stream of std's that shares the socket.
+fn shared(stream: &TcpStream) -> std::net::TcpStream {
+    let shared = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned().unwrap());
+    shared.set_nonblocking(true).unwrap();
+    shared
+}
+
+#[test]
+fn a_writer_that_meets_eagain_is_told_of_each_change() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (ours, peer) = pair().await;
+            let (mut stream, bytes) = (shared(&ours), vec![0; 1 << 16]);
+            let mut readiness = Readiness::new(ours.as_fd(), Interest::WRITE);
+            for _ in 0..5 {
+                let mut sent = 0;
+                loop {
+                    match io::Write::write(&mut stream, &bytes) {
+                        Ok(count) => sent += count,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                let reader = async {
+                    while sent > 0 {
+                        let (count, _) = peer.read(Vec::with_capacity(1 << 16)).await;
+                        sent -= count.unwrap();
+                    }
+                };
+                let changed = async { readiness.next().await.unwrap() };
+                let ((), ready) = ringloop::join!(reader, changed);
+                assert_eq!(ready, Interest::WRITE);
             }
         });
     });

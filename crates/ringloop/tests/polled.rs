@@ -405,7 +405,7 @@ fn stream_dropped_with_a_peer_that_never_reads_is_closed_with_its_runtime() {
         let runtime = Runtime::builder().driver(driver).build().unwrap();
         let peer = runtime
             .block_on(async {
-                let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+                let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
                 let addr = listener.local_addr().unwrap();
                 let peer = std::net::TcpStream::connect(addr).unwrap();
                 let mut stream = Polled::<TcpStream>::new(listener.accept().await.unwrap());

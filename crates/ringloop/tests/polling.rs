@@ -113,7 +113,7 @@ fn runtime_echoes_with_submission_polling() {
         let runtime = Runtime::with_options(polled(driver)).unwrap();
         runtime
             .block_on(async {
-                let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+                let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
                 let address = listener.local_addr().unwrap();
                 let server = spawn(async move {
                     let stream = listener.accept().await.unwrap();

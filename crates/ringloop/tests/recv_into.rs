@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::limits;
+use ringloop::embed::sys::fd::AsRawFd;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Local, RecvInto};
 use ringloop::net::UnixStream;
 use ringloop::time::{sleep, timeout, yield_now};
@@ -10,7 +12,6 @@ use ringloop_testing::drivers;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -123,7 +124,7 @@ fn more_receivers_than_buffers_all_get_their_bytes() {
         // All of them arrive in one batch, before any receiver runs.
         for stream in &theirs {
             let mut stream = std::os::unix::net::UnixStream::from(
-                std::os::fd::AsFd::as_fd(stream).try_clone_to_owned()?,
+                ringloop::embed::sys::fd::AsFd::as_fd(stream).try_clone_to_owned()?,
             );
             io::Write::write_all(&mut stream, b"four")?;
         }

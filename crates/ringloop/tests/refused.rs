@@ -45,7 +45,7 @@ fn filtered<F: Future<Output = ()>>(body: impl Fn(i32) -> F + Send + Copy + 'sta
 #[test]
 fn connections_are_accepted_where_accept4_is_refused() {
     filtered(|errno| async move {
-        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = TcpListener::bind_addr("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         deny(libc::SYS_accept4, errno);
         let client = TcpStream::connect(address).await.unwrap();
@@ -63,7 +63,8 @@ fn connections_are_accepted_where_accept4_is_refused() {
 #[test]
 fn datagrams_go_one_by_one_where_the_calls_for_many_are_refused() {
     filtered(|errno| async move {
-        let [one, two] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap());
+        let [one, two] =
+            [(); 2].map(|()| UdpSocket::bind_addr("127.0.0.1:0".parse().unwrap()).unwrap());
         exchange(&one, &two).await;
         deny(libc::SYS_recvmmsg, errno);
         deny(libc::SYS_sendmmsg, errno);

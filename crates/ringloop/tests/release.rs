@@ -1,12 +1,19 @@
-//! Ended operations release their file: before the completion is taken, and before the next wait.
+//! Ended operations release their file: before the completion is taken, and before the next wait. And its
+//! number: the next file of that number is watched as if nothing had been.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::op::{Poll, Request};
+use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
-use ringloop_testing::engine::on_both;
-use std::io::Read;
-use std::os::fd::AsRawFd;
+use ringloop::{fs, net, time};
+use ringloop_testing::PATIENCE;
+use ringloop_testing::engine::{in_runtimes, on_both};
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::pin::{Pin, pin};
+use std::task::Poll as Progress;
 use std::time::Duration;
 
 fn pair() -> (UnixStream, UnixStream) {
@@ -58,6 +65,67 @@ fn forget_now_releases_the_file() {
             bed.release(&ours);
             drop(ours);
             assert!(sees_the_end(theirs), "armed: {is_armed}");
+        }
+    });
+}
+
+/// A stream with this number, which is free, and its peer.
+fn stream_numbered(number: RawFd) -> (net::UnixStream, UnixStream) {
+    let mut others = Vec::new();
+    loop {
+        let (one, two) = UnixStream::pair().unwrap();
+        let (ours, theirs) = if two.as_raw_fd() == number { (two, one) } else { (one, two) };
+        if ours.as_raw_fd() == number {
+            ours.set_nonblocking(true).unwrap();
+            return (OwnedFd::from(ours).into(), theirs);
+        }
+        assert!(ours.as_raw_fd() < number, "{number} is taken");
+        others.push((ours, theirs));
+    }
+}
+
+/// The new file of a number is read only once its bytes are there.
+async fn expect_a_read(number: RawFd) {
+    let (ours, mut theirs) = stream_numbered(number);
+    let reading = async { time::timeout(PATIENCE, ours.read(Vec::with_capacity(8))).await };
+    let writing = async {
+        time::sleep(Duration::from_millis(5)).await;
+        theirs.write_all(b"here").unwrap();
+    };
+    let (read, ()) = ringloop::join!(reading, writing);
+    assert_eq!(read.unwrap().1, b"here");
+}
+
+/// Ends a wait for the input of a splice or a tee: by bytes, or by dropping the future.
+async fn wait_for_input(moves: bool, is_dropped: bool) -> RawFd {
+    let (input, mut feeder) =
+        file::pipe().map(|(input, feeder)| (input, std::fs::File::from(feeder))).unwrap();
+    let (_output, room) = file::pipe().unwrap();
+    let splice = async { fs::splice(&input, None, &room, None, 16).await };
+    let tee = async { fs::tee(&input, &room, 16).await };
+    let mut waiting: Pin<&mut dyn Future<Output = io::Result<usize>>> =
+        if moves { pin!(splice) } else { pin!(tee) };
+    let first = poll_fn(|cx| Progress::Ready(waiting.as_mut().poll(cx))).await;
+    assert!(first.is_pending());
+    // The loop waits for the pipe.
+    time::sleep(Duration::from_millis(5)).await;
+    if !is_dropped {
+        feeder.write_all(b"bytes").unwrap();
+        assert_eq!(waiting.await.unwrap(), 5);
+    }
+    input.as_raw_fd()
+}
+
+#[test]
+fn number_of_a_file_that_its_owner_closes_after_a_splice_can_be_used_again() {
+    in_runtimes(|runtime| {
+        for (moves, is_dropped) in [(true, false), (true, true), (false, false), (false, true)] {
+            runtime
+                .block_on(async {
+                    let number = wait_for_input(moves, is_dropped).await;
+                    expect_a_read(number).await;
+                })
+                .unwrap();
         }
     });
 }

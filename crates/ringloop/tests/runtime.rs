@@ -5,6 +5,7 @@
 use ringloop::Choice;
 use ringloop::JoinError;
 use ringloop::embed::Kind;
+use ringloop::embed::sys::libc;
 use ringloop::net::{TcpListener, TcpStream};
 use ringloop::time::{self, Elapsed};
 use ringloop::{Options, Runtime, spawn};
@@ -137,7 +138,7 @@ fn timers_fire_in_order_and_never_early() {
 #[test]
 fn timeout_cancels_what_takes_too_long() {
     on_both(|| async {
-        let listener = TcpListener::bind(localhost()).unwrap();
+        let listener = TcpListener::bind_addr(localhost()).unwrap();
         let late = time::timeout(Duration::from_millis(5), listener.accept()).await;
         assert_eq!(late.unwrap_err(), Elapsed);
         // The listener still works: the cancelled accept took no connection with it.
@@ -175,7 +176,7 @@ fn wake_from_another_thread_ends_the_wait() {
 #[test]
 fn echo_returns_every_byte_in_order() {
     on_both(|| async {
-        let listener = TcpListener::bind(localhost()).unwrap();
+        let listener = TcpListener::bind_addr(localhost()).unwrap();
         let addr = listener.local_addr().unwrap();
         let server = spawn(async move {
             let stream = listener.accept().await.unwrap();
@@ -216,7 +217,7 @@ fn echo_returns_every_byte_in_order() {
 #[test]
 fn connect_to_a_closed_port_keeps_its_errno() {
     on_both(|| async {
-        let listener = TcpListener::bind(localhost()).unwrap();
+        let listener = TcpListener::bind_addr(localhost()).unwrap();
         let addr = listener.local_addr().unwrap();
         drop(listener);
         let error = TcpStream::connect(addr).await.unwrap_err();

@@ -302,7 +302,7 @@ fn is_open(fd: RawFd) -> bool {
 
 /// Accepts a connection and replies, while another task calls the loop repeatedly.
 async fn answers_a_client() {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
     let addr = listener.local_addr().unwrap();
     let client = spawn_blocking(move || {
         let mut client = std::net::TcpStream::connect(addr).unwrap();
@@ -328,7 +328,7 @@ fn datagram_socket_whose_peer_is_gone_does_not_keep_the_others_waiting() {
                 let addr = gone.local_addr().unwrap();
                 drop(gone);
                 let refused = spawn(async move {
-                    let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into()).unwrap();
+                    let socket = UdpSocket::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
                     socket.connect(addr).await.unwrap();
                     let mut datagrams = socket.datagrams();
                     loop {

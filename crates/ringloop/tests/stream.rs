@@ -29,7 +29,7 @@ fn sequences_are_streams() {
             drop(client);
             assert!(next(&mut receive).await.is_none());
 
-            let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into()).unwrap();
+            let socket = UdpSocket::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
             let to = socket.local_addr().unwrap();
             socket.send_to(b"datagram".to_vec(), to).await.0.unwrap();
             let datagram = next(&mut socket.datagrams()).await.unwrap().unwrap();

@@ -21,7 +21,7 @@ fn run<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
 }
 
 async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = TcpListener::bind_addr(([127, 0, 0, 1], 0).into()).unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     (ours, listener.accept().await.unwrap())
 }

@@ -22,10 +22,10 @@ use crate::scheduler::Uninterruptible;
 use crate::wait::{block_on_uninterruptible, park_on_op};
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{Kind, Outcome, Recv, Request, Send};
+use ringloop::embed::sys::fd::RawFd;
 use ringloop::embed::{Local, Op};
 use std::io;
 use std::mem;
-use std::os::fd::RawFd;
 use std::process;
 use std::ptr;
 

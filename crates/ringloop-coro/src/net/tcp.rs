@@ -10,13 +10,13 @@ use super::socket::{Direction, Socket, after_a_pause, pause_after, zero_timeout}
 use crate::wait::block_on;
 use ringloop::embed::Op;
 use ringloop::embed::op::Accept;
+use ringloop::embed::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use ringloop::time;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::iter::FusedIterator;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Listens for TCP connections.

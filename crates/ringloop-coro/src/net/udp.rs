@@ -8,11 +8,11 @@
 use super::lookup::{self, ToSocketAddrs};
 use super::macros;
 use super::socket::{Direction, Socket};
+use ringloop::embed::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// A UDP socket.

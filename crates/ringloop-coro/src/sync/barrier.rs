@@ -1,15 +1,14 @@
 //! Waiting for each other: a number of coroutines at one point, or until the last handle is gone.
 //!
-//! Owns: [`Barrier`], [`WaitGroup`]. Called by: coroutines, threads and async code.
+//! Owns: [`Barrier`], over the engine's (`ringloop::sync`), and [`WaitGroup`]. Called by: coroutines,
+//! threads and async code.
 
 use super::channel::{Receiver, Sender, bounded};
-use super::waiters::{Line, LineWait, Waiters};
 use crate::wait::block_on_anywhere;
 use std::convert::Infallible;
-use std::fmt;
-use std::future::{Future, poll_fn};
-use std::sync::Mutex;
-use std::task::Waker;
+use std::future::Future;
+
+pub use ringloop::sync::BarrierWaitResult;
 
 /// Lets a number of coroutines wait for each other, repeatedly.
 ///
@@ -26,45 +25,13 @@ use std::task::Waker;
 /// })?;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
-pub struct Barrier {
-    count: usize,
-    round: Mutex<Round>,
-}
-
-#[derive(Default)]
-struct Round {
-    arrived: usize,
-    waiters: Waiters,
-}
-
-struct Arrivals;
-
-impl Line<Round> for Arrivals {
-    fn waiters(round: &mut Round) -> &mut Waiters {
-        &mut round.waiters
-    }
-
-    fn abandon(round: &mut Round, was_in_line: bool) -> Option<Waker> {
-        round.arrived -= usize::from(was_in_line);
-        None
-    }
-}
-
-/// Returned by a wait at a [`Barrier`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BarrierWaitResult(bool);
-
-impl BarrierWaitResult {
-    /// Whether it was the last to arrive.
-    pub fn is_leader(&self) -> bool {
-        self.0
-    }
-}
+#[derive(Debug)]
+pub struct Barrier(ringloop::sync::Barrier);
 
 impl Barrier {
     /// A barrier for `count` waits; 0 counts as 1.
     pub fn new(count: usize) -> Self {
-        Self { count: count.max(1), round: Mutex::default() }
+        Self(ringloop::sync::Barrier::new(count))
     }
 
     /// Waits until `count` have arrived.
@@ -80,32 +47,8 @@ impl Barrier {
     ///
     /// # Cancel safety
     /// A wait that is dropped has not arrived.
-    pub fn wait_async(&self) -> impl Future<Output = BarrierWaitResult> {
-        let mut wait = LineWait::<_, Arrivals>::new(&self.round);
-        poll_fn(move |cx| {
-            let arrived = wait.poll(cx, |round, ticket| match ticket {
-                Some(ticket) if round.waiters.contains(ticket) => None,
-                Some(_) => Some(None),
-                None => {
-                    round.arrived += 1;
-                    (round.arrived == self.count).then(|| {
-                        round.arrived = 0;
-                        Some(round.waiters.take_all())
-                    })
-                }
-            });
-            arrived.map(|others| {
-                let is_leader = others.is_some();
-                others.into_iter().flatten().for_each(Waker::wake);
-                BarrierWaitResult(is_leader)
-            })
-        })
-    }
-}
-
-impl fmt::Debug for Barrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Barrier").field("count", &self.count).finish_non_exhaustive()
+    pub fn wait_async(&self) -> impl Future<Output = BarrierWaitResult> + use<> {
+        self.0.wait()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Channels and locks between coroutines of any worker, plain threads and async code.
 //!
-//! Owns: [`channel`], [`oneshot`], [`Mutex`], [`RwLock`], [`Condvar`], [`Semaphore`], [`Barrier`],
-//! [`WaitGroup`], [`OnceLock`]. Called by: coroutines; threads, which block; async code, which
-//! awaits the methods that end in `_async`.
+//! Owns: [`channel`], [`oneshot`], [`broadcast`], [`watch`], [`Mutex`], [`RwLock`], [`Condvar`],
+//! [`Semaphore`], [`Barrier`], [`WaitGroup`], [`OnceLock`], [`CancellationToken`]. Called by:
+//! coroutines; threads, which block; async code, which awaits the methods that end in `_async`.
 //!
 //! * Names follow `std::sync`. `lock()` returns the guard itself, since there is no poisoning: a
 //!   coroutine that panics or is cancelled unlocks while it unwinds. Keep an invariant that must
 //!   survive this in the value.
-//! * Guards stay on their thread, as a coroutine does, and may be held while it parks.
+//! * Guards may be held while a coroutine parks. A [`MutexGuard`] stays on its thread.
 //! * Every wait may be cancelled. It has taken nothing then, and its wake goes to the next waiter.
 //! * A thread may call everything here except [`Condvar::wait_timeout`] and
 //!   [`channel::Receiver::recv_timeout`], which use the loop's timers and need a coroutine. Async
@@ -40,6 +40,7 @@
 //! ```
 
 mod barrier;
+pub mod broadcast;
 pub mod channel;
 mod condvar;
 mod mutex;
@@ -48,6 +49,7 @@ pub mod oneshot;
 mod rwlock;
 mod semaphore;
 mod waiters;
+pub mod watch;
 
 pub use barrier::{Barrier, BarrierWaitResult, WaitGroup};
 pub use condvar::{Condvar, WaitTimeoutResult};
@@ -55,3 +57,6 @@ pub use mutex::{Mutex, MutexGuard};
 pub use once::OnceLock;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
+
+/// Tells coroutines and tasks to stop: wait by `block_on(token.cancelled())`, or in `select!`.
+pub use ringloop::sync::CancellationToken;

@@ -1,19 +1,18 @@
-//! A lock for many readers or one writer, first in, first out: a waiting writer blocks later
-//! readers.
+//! A lock for many readers or one writer, over the engine's (`ringloop::sync`).
 //!
-//! Owns: [`RwLock`] and the value in it. Called by: coroutines, threads and async code. A reader
-//! takes one permit, a writer all of them; std's lock, free for a holder of permits, gives access to
-//! the value. There is no poisoning.
+//! Owns: [`RwLock`]. Called by: coroutines, threads and async code.
 
-use super::semaphore::{Permit, Semaphore};
+use crate::wait::block_on_anywhere;
+use ringloop::sync::AnyThread;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
 
-/// Permits: the largest number of readers.
-const READERS_MAX: usize = 1 << 30;
+/// A lock held for reading.
+pub type RwLockReadGuard<'a, T> = ringloop::sync::RwLockReadGuard<'a, T, AnyThread>;
 
-/// A value with many readers or one writer.
+/// A lock held for writing.
+pub type RwLockWriteGuard<'a, T> = ringloop::sync::RwLockWriteGuard<'a, T, AnyThread>;
+
+/// A value with many readers or one writer, first in, first out: a waiting writer blocks later readers.
 ///
 /// ```
 /// use ringloop_coro::sync::RwLock;
@@ -29,28 +28,29 @@ const READERS_MAX: usize = 1 << 30;
 /// })?;
 /// # Ok::<(), ringloop::Error>(())
 /// ```
-pub struct RwLock<T: ?Sized> {
-    permits: Semaphore,
-    value: std::sync::RwLock<T>,
-}
+#[derive(Default)]
+pub struct RwLock<T: ?Sized>(ringloop::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
     /// An unlocked lock.
     pub fn new(value: T) -> Self {
-        Self { permits: Semaphore::new(READERS_MAX), value: std::sync::RwLock::new(value) }
+        Self(ringloop::sync::RwLock::new(value))
     }
 
     /// Returns the value.
     pub fn into_inner(self) -> T {
-        let value = self.value.into_inner();
-        value.unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner()
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
     /// Locks it for reading, beside other readers.
+    #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.reader(self.permits.acquire(1))
+        match self.0.try_read() {
+            Some(guard) => guard,
+            None => block_on_anywhere(self.0.read(), "RwLock::read_async()"),
+        }
     }
 
     /// As [`RwLock::read`]: for `select!` and async code.
@@ -58,17 +58,21 @@ impl<T: ?Sized> RwLock<T> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn read_async(&self) -> RwLockReadGuard<'_, T> {
-        self.reader(self.permits.acquire_async(1).await)
+        self.0.read().await
     }
 
     /// Locks it for reading if no writer holds it or waits for it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        Some(self.reader(self.permits.try_acquire(1)?))
+        self.0.try_read()
     }
 
     /// Locks it for writing.
+    #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.writer(self.permits.acquire(READERS_MAX))
+        match self.0.try_write() {
+            Some(guard) => guard,
+            None => block_on_anywhere(self.0.write(), "RwLock::write_async()"),
+        }
     }
 
     /// As [`RwLock::write`]: for `select!` and async code.
@@ -76,91 +80,17 @@ impl<T: ?Sized> RwLock<T> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn write_async(&self) -> RwLockWriteGuard<'_, T> {
-        self.writer(self.permits.acquire_async(READERS_MAX).await)
+        self.0.write().await
     }
 
     /// Locks it for writing if it is unlocked.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        Some(self.writer(self.permits.try_acquire(READERS_MAX)?))
-    }
-
-    /// With a permit, std's lock has no writer: guards unlock it before they return their permits.
-    fn reader(&self, permit: Permit) -> RwLockReadGuard<'_, T> {
-        RwLockReadGuard {
-            value: self.value.read().unwrap_or_else(PoisonError::into_inner),
-            _permit: permit,
-        }
-    }
-
-    /// With all permits, std's lock is free.
-    fn writer(&self, permit: Permit) -> RwLockWriteGuard<'_, T> {
-        RwLockWriteGuard {
-            value: self.value.write().unwrap_or_else(PoisonError::into_inner),
-            _permit: permit,
-        }
-    }
-}
-
-/// A lock held for reading.
-#[must_use = "it is unlocked at once"]
-pub struct RwLockReadGuard<'a, T: ?Sized> {
-    // Dropped in this order.
-    value: std::sync::RwLockReadGuard<'a, T>,
-    _permit: Permit,
-}
-
-/// A lock held for writing.
-#[must_use = "it is unlocked at once"]
-pub struct RwLockWriteGuard<'a, T: ?Sized> {
-    // Dropped in this order.
-    value: std::sync::RwLockWriteGuard<'a, T>,
-    _permit: Permit,
-}
-
-impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
-}
-
-impl<T: Default> Default for RwLock<T> {
-    fn default() -> Self {
-        Self::new(T::default())
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
+        self.0.try_write()
     }
 }
 
 impl<T: ?Sized> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock")
-            .field("is_free", &(self.permits.available() == READERS_MAX))
-            .finish_non_exhaustive()
+        self.0.fmt(f)
     }
 }

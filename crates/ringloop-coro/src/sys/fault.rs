@@ -1,6 +1,6 @@
-//! The handler of invalid memory accesses (SIGSEGV).
+//! The handler of invalid memory accesses (SIGSEGV, on Apple's systems SIGBUS too).
 //!
-//! Owns: the process's handler, from the first [`install`] on. Called by: `overflow`.
+//! Owns: the process's handlers, from the first [`install`] on. Called by: `overflow`.
 //!
 //! Other faults go to the previous handler, which in a Rust program is std's. The handler runs on
 //! the thread's alternate stack: std gives its threads one. A thread without one ends the process
@@ -10,8 +10,9 @@
 //! 1. The handler calls only async-signal-safe functions (signal-safety(7)): `write`, `abort`,
 //!    `sigaction`, loads of statics that were set before it was installed, and `explain`, which
 //!    does the same.
-//! 2. `PREVIOUS` was the process's handler when ours replaced it, and is called as its flags say.
+//! 2. `PREVIOUS` were the process's handlers when ours replaced them, and are called as their flags say.
 
+use super::platform::FAULTS;
 use crate::atomics::locked;
 use std::ffi::c_int;
 use std::io;
@@ -22,7 +23,8 @@ use std::sync::{Mutex, OnceLock};
 pub(crate) type Explain = fn(address: usize, write: fn(&[u8])) -> bool;
 
 static EXPLAIN: OnceLock<Explain> = OnceLock::new();
-static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+/// By signal, as in [`FAULTS`].
+static PREVIOUS: OnceLock<[libc::sigaction; FAULTS.len()]> = OnceLock::new();
 
 /// Installs the handler, once in a process.
 pub(crate) fn install(explain: Explain) -> io::Result<()> {
@@ -32,19 +34,26 @@ pub(crate) fn install(explain: Explain) -> io::Result<()> {
         return Ok(());
     }
     let _ = EXPLAIN.set(explain);
-    let _ = PREVIOUS.set(exchange(None)?);
+    let mut previous = FAULTS.map(|_| default_action());
+    for (signal, previous) in FAULTS.into_iter().zip(&mut previous) {
+        *previous = exchange(signal, None)?;
+    }
+    let _ = PREVIOUS.set(previous);
     let mut action = default_action();
     action.sa_sigaction = handle as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    exchange(Some(&action)).map(drop)
+    for signal in FAULTS {
+        exchange(signal, Some(&action))?;
+    }
+    Ok(())
 }
 
-/// Sets the process's action, if there is one to set; returns the previous action.
-fn exchange(action: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+/// Sets a signal's action, if there is one to set; returns the previous action.
+fn exchange(signal: c_int, action: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut previous = default_action();
     let action = action.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: invariant 1; the pointers are to values that outlive the call, or null.
-    match unsafe { libc::sigaction(libc::SIGSEGV, action, &raw mut previous) } {
+    match unsafe { libc::sigaction(signal, action, &raw mut previous) } {
         0 => Ok(previous),
         _ => Err(io::Error::last_os_error()),
     }
@@ -64,13 +73,17 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut li
         // SAFETY: has no preconditions.
         unsafe { libc::abort() };
     }
-    let Some(previous) = PREVIOUS.get() else {
+    let known = PREVIOUS.get().and_then(|all| {
+        let mut all = FAULTS.iter().zip(all);
+        all.find(|(fault, _)| **fault == signal)
+    });
+    let Some((_, previous)) = known else {
         return;
     };
     match previous.sa_sigaction {
         // On return the same access faults again, and ends the process as without our handler.
         libc::SIG_DFL | libc::SIG_IGN => {
-            drop(exchange(Some(&default_action())));
+            drop(exchange(signal, Some(&default_action())));
         }
         function if previous.sa_flags & libc::SA_SIGINFO != 0 => {
             let function = ptr::with_exposed_provenance::<()>(function);

@@ -7,16 +7,13 @@
 //!    are back in their pool, or the pool is leaked (`scheduler/shutdown`).
 //! 2. Advice and protection are for whole pages of the mapping.
 
+use super::platform;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// `MADV_GUARD_INSTALL` (madvise(2), Linux 6.13): the range faults on every access, without a
-/// mapping of its own.
-const MADV_GUARD_INSTALL: libc::c_int = 102;
-
-/// The kernel has refused `MADV_GUARD_INSTALL`.
+/// The kernel has refused [`platform::GUARD`].
 static NO_GUARD_ADVICE: AtomicBool = AtomicBool::new(false);
 
 /// Bytes in a page.
@@ -39,7 +36,8 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// Maps `len` bytes, a multiple of the page.
     pub fn new(len: usize) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        let flags =
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | platform::MAP_STACK;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, where the kernel chooses.
         let low = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
@@ -48,9 +46,11 @@ impl Mapping {
         }
         let low = NonZeroUsize::new(low.addr()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Self { low, len };
-        // A huge page under a stack would cost 2 MiB for the first byte. Kernels without huge pages
-        // refuse, which is fine.
-        drop(mapping.advise(low.get(), low.get() + len, libc::MADV_NOHUGEPAGE));
+        if let Some(advice) = platform::NO_HUGE_PAGES {
+            // A huge page under a stack would cost 2 MiB for the first byte. Kernels without huge pages
+            // refuse, which is fine.
+            drop(mapping.advise(low.get(), low.get() + len, advice));
+        }
         Ok(mapping)
     }
 
@@ -69,8 +69,10 @@ impl Mapping {
     /// Makes the page at offset `at` fault on every access.
     pub fn guard(&self, at: usize) -> io::Result<()> {
         let low = self.low.get() + at;
-        if !NO_GUARD_ADVICE.load(Ordering::Relaxed) {
-            match self.advise(low, low + page_len(), MADV_GUARD_INSTALL) {
+        if let Some(advice) = platform::GUARD
+            && !NO_GUARD_ADVICE.load(Ordering::Relaxed)
+        {
+            match self.advise(low, low + page_len(), advice) {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     NO_GUARD_ADVICE.store(true, Ordering::Relaxed);
                 }
@@ -98,9 +100,9 @@ impl Mapping {
         ))
     }
 
-    /// Frees the pages from `low` to `top`, which read as zeros after that.
+    /// Frees the pages from `low` to `top`, whose bytes are lost.
     pub fn discard(&self, low: usize, top: usize) -> io::Result<()> {
-        self.advise(low, top, libc::MADV_DONTNEED)
+        self.advise(low, top, platform::DISCARD)
     }
 
     fn advise(&self, low: usize, top: usize, advice: libc::c_int) -> io::Result<()> {

@@ -4,6 +4,7 @@
 
 pub(crate) mod fault;
 mod memory;
+mod platform;
 
 pub(crate) use memory::{Mapping, page_len};
 

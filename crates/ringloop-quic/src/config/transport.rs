@@ -108,6 +108,7 @@ impl Default for Transport {
 /// Settings of a [`Transport`] that the core implements itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
+    pub idle_timeout: Option<Duration>,
     pub handshake_timeout: Option<Duration>,
     pub receive_window: u64,
     pub receive_window_max: u64,
@@ -123,6 +124,7 @@ pub(crate) struct Kept {
 impl From<&Transport> for Kept {
     fn from(transport: &Transport) -> Self {
         Self {
+            idle_timeout: transport.idle_timeout,
             handshake_timeout: transport.handshake_timeout,
             receive_window: transport.receive_window,
             receive_window_max: transport.receive_window_max,

@@ -525,6 +525,18 @@ impl<'a> Connection<'a> {
         self.live.proto.rtt()
     }
 
+    /// How long the connection may be without packets before either end forgets it: the smaller of
+    /// both ends' limits (RFC 9000 §10.1), but never less than three probe timeouts. `None`: neither
+    /// has one, or the handshake is not complete.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.live.idle_timeout()
+    }
+
+    /// How long nothing has come from the peer.
+    pub fn idle_for(&self, now: Instant) -> Duration {
+        self.live.idle.passed(now)
+    }
+
     /// The id that the peer uses first, and the client's original destination id; only of cores
     /// that report ids (`EndpointConfig::connection_id_len`).
     pub fn ids(&self) -> Option<(Bytes, Bytes)> {

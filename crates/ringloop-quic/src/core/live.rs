@@ -11,16 +11,18 @@ use super::resets::Resets;
 use super::staged::Staged;
 use super::tuning::Tuning;
 use crate::StreamId;
+use crate::config::Kept;
 use crate::error::ConnectionError;
 use crate::message::Transmit;
 use crate::proto;
+use crate::proto::concluded::Agreed;
 use crate::proto::final_sizes::FinalSize;
 use crate::proto::varint;
 use crate::qlog::Log;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A connection with the core's state for it.
 pub(super) struct Live {
@@ -46,6 +48,7 @@ pub(super) struct Live {
     /// Deadline of the handshake.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
+    pub(super) idle: Idle,
     /// The engine panicked in it, and is not called for it any more ([`super::contain`]).
     pub(super) is_broken: bool,
     /// Final sizes of the peer's streams that were not reported, if the application wants them.
@@ -86,7 +89,38 @@ pub(super) enum Loss {
     Reported,
 }
 
+/// How long the connection has been idle, and may be.
+#[derive(Debug)]
+pub(super) struct Idle {
+    own_timeout: Option<Duration>,
+    /// When a datagram of the peer last arrived.
+    heard: Instant,
+}
+
+impl Idle {
+    pub(super) fn new(kept: &Kept, now: Instant) -> Self {
+        Self { own_timeout: kept.idle_timeout, heard: now }
+    }
+
+    pub(super) fn note_heard(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
+    pub(super) fn passed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard)
+    }
+}
+
 impl Live {
+    /// The smaller of both ends' limits; `None` without any, and before the handshake is complete.
+    pub(super) fn idle_timeout(&self) -> Option<Duration> {
+        if self.proto.is_handshaking() {
+            return None;
+        }
+        let agreed = self.proto.crypto_session().handshake_data()?.downcast::<Agreed>().ok()?;
+        self.idle.own_timeout.into_iter().chain(agreed.idle_timeout).min()
+    }
+
     /// Whether the handshake is confirmed (RFC 9001 §4.1.2); a client may not migrate before that
     /// (RFC 9000 §9).
     pub(super) fn is_confirmed(&self) -> bool {

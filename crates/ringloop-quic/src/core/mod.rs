@@ -56,7 +56,7 @@ use crate::stats::EndpointStats;
 use bytes::Bytes;
 use datagrams::Datagrams;
 use ids::Ids;
-use live::{Confirmation, End, FirstPacket, Live, Loss, Queues};
+use live::{Confirmation, End, FirstPacket, Idle, Live, Loss, Queues};
 use resets::Resets;
 use ringloop::embed::Deadlines;
 use ringloop::embed::slab::Slab;
@@ -303,6 +303,7 @@ impl Core {
                 let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
                 if let Some(live) = self.connections.at_mut(slot) {
                     live.log_now(now);
+                    live.idle.note_heard(now);
                     self.unanswered_count -= usize::from(live.note_answered());
                     keys::take_handshake_opened();
                     if live.final_sizes.is_some() {
@@ -380,6 +381,7 @@ impl Core {
             final_sizes: None,
             handshake_deadline: kept.handshake_timeout.and_then(|timeout| now.checked_add(timeout)),
             loss: Loss::None,
+            idle: Idle::new(kept, now),
             is_broken: false,
             amplification: None,
             resets: None,

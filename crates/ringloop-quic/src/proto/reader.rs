@@ -1,6 +1,6 @@
 //! Reads the numbers and byte strings that frames and transport parameters consist of.
 //!
-//! Called by: `reset_at`, `qlog`.
+//! Called by: `reset_at`, `concluded`, `qlog`.
 
 /// The bytes that remain to be read.
 pub(crate) struct Reader<'a>(pub &'a [u8]);

@@ -11,7 +11,7 @@ mod wait;
 
 pub use end::{End, Unfinished};
 pub use half::{RecvHalf, SendHalf};
-pub use wait::{Wait, Waiter, Waiters, Wake, wakes};
+pub use wait::{Wait, WaitHasher, Waiter, Waiters, Wake, wakes};
 
 use crate::config::{ClientConfig, ServerConfig};
 use crate::core::{self, Core, Event, Handle, Incoming};
@@ -112,7 +112,9 @@ impl<T> Session<T> {
 
     /// The user dropped the stream.
     pub fn forget_finish(&mut self, stream: StreamId) {
-        self.finishing.remove(&stream);
+        if !self.finishing.is_empty() {
+            self.finishing.remove(&stream);
+        }
     }
 
     /// The code of a stop that arrived after the stream's finish.

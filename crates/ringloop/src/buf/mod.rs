@@ -46,8 +46,13 @@ enum Memory {
     Foreign(Foreign),
 }
 
-/// Bytes that neither move nor change while a reference exists.
+/// Bytes that neither move nor change while a reference to their owner exists.
 pub(crate) trait Held: AsRef<[u8]> {}
+
+impl Held for String {}
+impl Held for std::sync::Arc<[u8]> {}
+#[cfg(feature = "bytes")]
+impl Held for bytes::Bytes {}
 
 /// Bytes to send; counts the sent ones.
 #[derive(Debug)]

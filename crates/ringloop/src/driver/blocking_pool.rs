@@ -28,6 +28,7 @@ use crate::op::Key;
 use crate::op::{Operation, Request};
 use crate::sys::event::EventFd;
 use crate::sys::fork::Generation;
+use crate::sys::libc;
 use crate::sys::thread::block_signals;
 use room::{Room, RoomSlot};
 use std::collections::VecDeque;

@@ -9,9 +9,10 @@ use super::uring::UringDriver;
 use crate::buf::PoolKind;
 use crate::choice::Kind;
 use crate::op::{Key, Need, Operation, Request};
+use crate::sys::fd::{OwnedFd, RawFd};
+use crate::sys::selector::Selector;
 use crate::sys::uring::{Features, Slot};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -233,6 +234,15 @@ impl Driver {
         each!(self, driver => driver.has_ended(key), self.table_mut().slot(key).is_none())
     }
 
+    /// The error of a poll just submitted that epoll has no memory or no room for (`ENOMEM`, and
+    /// `ENOSPC` past `fs.epoll.max_user_watches`); it has ended. A ring has no such limit.
+    pub fn refusal(&self, key: Key) -> Option<io::Error> {
+        match self {
+            Self::Readiness(driver) => driver.refusal(key),
+            Self::Uring(_) | Self::Inherited(..) => None,
+        }
+    }
+
     /// Announces that `fd`, whose operations have all ended or been cancelled, is about to be
     /// closed other than by an operation. Otherwise the driver may mistake the next descriptor of
     /// that number for this one. Costs a system call if `fd` was waited for (readiness), or if an
@@ -286,6 +296,10 @@ impl Driver {
             Err(wait) => {
                 if wait == Wait::Paused {
                     each!(self, driver => driver.resume(key), ());
+                } else if Selector::NEEDS_REARM
+                    && let Self::Readiness(driver) = self
+                {
+                    driver.rearm(key);
                 }
                 Poll::Pending
             }

@@ -9,6 +9,7 @@ use super::uring::UringDriver;
 use crate::choice::Choice;
 use crate::error::Error;
 use crate::sys::event::EventFd;
+use crate::sys::selector::Selector;
 use crate::sys::uring::{Cause, Config};
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Driver {
             Ok((Self::Readiness(Box::new(driver)), reason))
         };
         if choice == Choice::Epoll {
-            return readiness(wake, "epoll, as asked for".to_owned());
+            return readiness(wake, format!("{}, as asked for", Selector::NAME));
         }
         match UringDriver::new(Arc::clone(&wake), config) {
             Ok(driver) => {
@@ -47,7 +48,7 @@ impl Driver {
                 Ok((driver, format!("{reason}; {refusal}")))
             }
             Err(refusal) if choice == Choice::Auto => {
-                readiness(wake, format!("{refusal}; using epoll"))
+                readiness(wake, format!("{refusal}; using {}", Selector::NAME))
             }
             Err(refusal) => Err(Error::DriverRefused(refusal)),
         }

@@ -23,8 +23,8 @@
 use super::completion::{Completion, Event, Sink, Taken, Token};
 use super::results::{Kept, Results};
 use crate::op::{GENERATION_MASK, Key, Need, Operation, Request, Shape};
+use crate::sys::fd::RawFd;
 use crate::sys::pool::PoolBuffer;
-use std::os::fd::RawFd;
 use std::task::Waker;
 
 const CHUNK: usize = 64;
@@ -171,6 +171,11 @@ impl Slot {
     /// `Working`.
     pub fn request_mut(&mut self) -> Option<&mut Request> {
         self.request.as_mut()
+    }
+
+    /// True if a future takes the completions.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self.receiver, Receiver::Waker(_))
     }
 
     pub fn request(&self) -> Option<&Request> {

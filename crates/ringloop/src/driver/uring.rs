@@ -36,20 +36,21 @@ use crate::limits;
 use crate::op::{Key, NO_FD, Need, Operation, Request, Shape, raw_of};
 use crate::sys::clock;
 use crate::sys::event::EventFd;
+use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::pool::PoolBuffer;
 use crate::sys::refused::RefusedCall;
 use crate::sys::uring::abi::{self, Cqe, Sqe};
 use crate::sys::uring::{self, Cause, Config, Features, Refusal, Ring};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// Longest wait while the kernel lacks the memory to take what is queued.
+/// Longest wait while the kernel lacks the memory to take what is queued, or for a poll.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// The ring, and everything in flight on it.
@@ -71,6 +72,10 @@ pub struct UringDriver {
     unsubmitted: Vec<RawFd>,
     /// Level polls whose completion was handed out: re-armed at the next wait.
     rearm_later: Vec<Key>,
+    /// Repeating polls for which the kernel had no memory: re-armed at `retry_at_ns`.
+    refused_polls: Vec<Key>,
+    /// When to try them again, and the wake's; 0 if none was refused.
+    retry_at_ns: u64,
     /// Cancelled operations of links, which may not have begun yet.
     late_cancels: Vec<Key>,
     /// One of them may have begun since its cancel was sent.
@@ -117,6 +122,8 @@ impl UringDriver {
             backlog: VecDeque::new(),
             unsubmitted: Vec::new(),
             rearm_later: Vec::new(),
+            refused_polls: Vec::new(),
+            retry_at_ns: 0,
             late_cancels: Vec::new(),
             may_have_begun: false,
             late: LateLookups::default(),
@@ -240,6 +247,7 @@ impl UringDriver {
             || self.ring.needs_enter()
             || !self.synthetic.is_empty()
             || !self.rearm_later.is_empty()
+            || self.retry_at_ns != 0
             || !self.backlog.is_empty()
             || self.pools.can_resume_starved()
     }
@@ -254,7 +262,7 @@ impl UringDriver {
             }
             return self.enter(0, Some(Duration::ZERO));
         }
-        if self.wake_armed && self.backlog.is_empty() {
+        if self.wake_armed && self.backlog.is_empty() && self.retry_at_ns == 0 {
             return self.enter(1, timeout);
         }
         // An operation could not be queued, and may be what would end the wait.
@@ -270,7 +278,30 @@ impl UringDriver {
     fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
         let entered = self.ring.enter(want, timeout);
         self.forget_submitted();
+        if want > 0 && self.ring.pending() > 0 && self.ring.ready() == 0 && !self.ring.polls() {
+            // It has not waited: without memory it takes no entry, and returns at once.
+            thread::sleep(timeout.map_or(RETRY_AFTER, |timeout| timeout.min(RETRY_AFTER)));
+        }
         entered
+    }
+
+    /// The kernel had no memory for a poll. Another one at once would fail the same way.
+    #[cold]
+    fn retry_later(&mut self) {
+        if self.retry_at_ns == 0 {
+            self.retry_at_ns = clock::monotonic_ns() + RETRY_AFTER.as_nanos() as u64;
+        }
+    }
+
+    #[cold]
+    fn retry_refused(&mut self) {
+        if clock::monotonic_ns() < self.retry_at_ns {
+            return;
+        }
+        self.retry_at_ns = 0;
+        for key in std::mem::take(&mut self.refused_polls) {
+            self.rearm(key);
+        }
     }
 
     /// Registers a descriptor, if possible.
@@ -285,7 +316,10 @@ impl UringDriver {
 
     /// Queues everything that has to be submitted before a wait.
     fn prepare_to_wait(&mut self) {
-        if !self.wake_armed {
+        if self.retry_at_ns != 0 {
+            self.retry_refused();
+        }
+        if !self.wake_armed && self.retry_at_ns == 0 {
             self.arm_wake();
         }
         if self.may_have_begun {

@@ -13,9 +13,9 @@ use super::blocking_pool::{BlockingPool, Finished};
 use super::table::{Phase, Table};
 use crate::limits;
 use crate::op::Key;
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// The operations on pool threads, or waiting for one.

@@ -35,5 +35,8 @@ pub use runtime::workers::{Workers, spawn_on, worker};
 pub use task::error::JoinError;
 pub use task::inbox::Inbox;
 pub use task::join::JoinHandle;
+#[cfg(feature = "task-dump")]
+pub use task::listed::{TaskInfo, dump};
+pub(crate) use task::listed::{listed, waiting};
 pub use task::park::Unpark;
 pub use task::remote::RemoteJoinHandle;

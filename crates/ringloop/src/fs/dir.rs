@@ -7,11 +7,11 @@ use super::beside::beside;
 use super::{FileType, Metadata, symlink_metadata};
 use crate::executor::{Blocking, spawn_blocking};
 use crate::limits;
+use crate::sys::platform;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::future::poll_fn;
 use std::io;
-use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -44,6 +44,8 @@ pub struct ReadDir {
 
 type Batch = (VecDeque<io::Result<DirEntry>>, Option<std::fs::ReadDir>);
 
+// std's is large on Windows, and moved twice a batch.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Source {
     Open(std::fs::ReadDir),
@@ -148,7 +150,7 @@ impl DirEntry {
 
     /// Inode number.
     pub fn ino(&self) -> u64 {
-        self.entry.ino()
+        platform::inode_of(&self.entry)
     }
 
     /// Queries the metadata; does not follow a symbolic link.

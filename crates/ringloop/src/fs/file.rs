@@ -6,17 +6,19 @@
 use super::Metadata;
 use super::beside::beside;
 use super::transfers::transfers;
-use crate::buf::{RecvBuf, SendBuf};
+use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::{Local, LoopFd, Op};
 use crate::limits::BULK_READ_BYTES;
 use crate::op::{Allocate, Close, Fsync, Read, ReadV, Statx, Truncate, Write, WriteV};
+use crate::sys::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::file::{FileKind, has_positions, is_nonblocking, kind};
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::storage::CURRENT_POSITION;
 use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::Permissions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// An open file.
 ///
@@ -111,6 +113,14 @@ impl File {
         self
     }
 
+    /// A read at the file's position into the room of `buf`.
+    pub(crate) fn read_op(&self, buf: RecvBuf) -> Result<Op<Read>, (io::Error, RecvBuf)> {
+        match self.position() {
+            Ok(offset) => Ok(Op::new(Read { fd: self.on_loop(), buf, offset })),
+            Err(error) => Err((error, buf)),
+        }
+    }
+
     fn read_from(
         &self,
         buf: Vec<u8>,
@@ -190,6 +200,20 @@ impl File {
         (result, bufs.into_iter().map(RecvBuf::into_vec).collect())
     }
 
+    /// [`File::write_all`] for any value.
+    pub(crate) async fn write_outgoing<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
+        match self.position() {
+            Ok(None) if self.blocks().unwrap_or(false) => {
+                let (buf, kept) = bytes.lend();
+                let copy = buf.as_slice().to_vec();
+                let (written, _) = self.write_beside(copy, io::Write::write_all).await;
+                (written, B::restore(kept, buf))
+            }
+            Ok(offset) => self.write_rest(bytes, offset).await,
+            Err(error) => (Err(error), bytes),
+        }
+    }
+
     /// Writes on a pool thread.
     pub(super) async fn write_beside<T: Send + 'static>(
         &self,
@@ -215,29 +239,27 @@ impl File {
         (result, buf.into_vec().unwrap_or_default())
     }
 
-    async fn write_rest(
+    async fn write_rest<B: Outgoing>(
         &self,
-        bytes: Vec<u8>,
+        bytes: B,
         mut offset: Option<u64>,
-    ) -> (io::Result<()>, Vec<u8>) {
-        let mut buf = SendBuf::from(bytes);
-        while !buf.is_empty() {
+    ) -> (io::Result<()>, B) {
+        let (mut buf, kept) = bytes.lend();
+        let mut written = Ok(());
+        while written.is_ok() && !buf.is_empty() {
             let (result, back) = self.write_buf(buf, offset).await;
             buf = back;
             match result {
-                Ok(0) => {
-                    let error = io::ErrorKind::WriteZero.into();
-                    return (Err(error), buf.into_vec().unwrap_or_default());
-                }
+                Ok(0) => written = Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     buf.advance(count);
                     offset = offset.map(|offset| after(offset, count));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return (Err(error), buf.into_vec().unwrap_or_default()),
+                Err(error) => written = Err(error),
             }
         }
-        (Ok(()), buf.into_vec().unwrap_or_default())
+        (written, B::restore(kept, buf))
     }
 
     /// Writes several buffers as one at `offset`; returns the total count.
@@ -302,7 +324,7 @@ impl File {
     /// Queries the metadata. See statx(2); the ring's `STATX`, Linux 5.6.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let itself = CString::default();
-        let statx = Statx::new(self.on_loop(), itself, libc::AT_EMPTY_PATH);
+        let statx = Statx::new(self.on_loop(), itself, platform::AT_EMPTY_PATH);
         Op::new(statx).await.map(Metadata::from)
     }
 

@@ -1,7 +1,7 @@
 //! Metadata of a file by statx(2), with the names of `std::fs::Metadata`.
 
+use crate::sys::platform;
 use std::fs::Permissions;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Kind of a file.
@@ -10,14 +10,15 @@ pub struct FileType(u32);
 
 impl From<std::fs::FileType> for FileType {
     fn from(found: std::fs::FileType) -> Self {
+        let [is_fifo, is_socket, is_block_device, is_char_device] = platform::special_kinds(found);
         let kinds = [
-            (found.is_file(), libc::S_IFREG),
-            (found.is_dir(), libc::S_IFDIR),
-            (found.is_symlink(), libc::S_IFLNK),
-            (found.is_fifo(), libc::S_IFIFO),
-            (found.is_socket(), libc::S_IFSOCK),
-            (found.is_block_device(), libc::S_IFBLK),
-            (found.is_char_device(), libc::S_IFCHR),
+            (found.is_file(), platform::S_IFREG),
+            (found.is_dir(), platform::S_IFDIR),
+            (found.is_symlink(), platform::S_IFLNK),
+            (is_fifo, platform::S_IFIFO),
+            (is_socket, platform::S_IFSOCK),
+            (is_block_device, platform::S_IFBLK),
+            (is_char_device, platform::S_IFCHR),
         ];
         Self(kinds.iter().find(|kind| kind.0).map_or(0, |kind| kind.1))
     }
@@ -26,43 +27,43 @@ impl From<std::fs::FileType> for FileType {
 impl FileType {
     /// A regular file.
     pub fn is_file(self) -> bool {
-        self.0 == libc::S_IFREG
+        self.0 == platform::S_IFREG
     }
 
     /// A directory.
     pub fn is_dir(self) -> bool {
-        self.0 == libc::S_IFDIR
+        self.0 == platform::S_IFDIR
     }
 
     /// A symbolic link; seen only by [`super::symlink_metadata`].
     pub fn is_symlink(self) -> bool {
-        self.0 == libc::S_IFLNK
+        self.0 == platform::S_IFLNK
     }
 
     /// A named pipe (FIFO).
     pub fn is_fifo(self) -> bool {
-        self.0 == libc::S_IFIFO
+        self.0 == platform::S_IFIFO
     }
 
     /// A Unix socket.
     pub fn is_socket(self) -> bool {
-        self.0 == libc::S_IFSOCK
+        self.0 == platform::S_IFSOCK
     }
 
     /// A block device.
     pub fn is_block_device(self) -> bool {
-        self.0 == libc::S_IFBLK
+        self.0 == platform::S_IFBLK
     }
 
     /// A character device.
     pub fn is_char_device(self) -> bool {
-        self.0 == libc::S_IFCHR
+        self.0 == platform::S_IFCHR
     }
 }
 
 /// Metadata of a file.
 #[derive(Clone)]
-pub struct Metadata(Box<libc::statx>);
+pub struct Metadata(Box<platform::statx>);
 
 impl std::fmt::Debug for Metadata {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,8 +75,8 @@ impl std::fmt::Debug for Metadata {
     }
 }
 
-impl From<Box<libc::statx>> for Metadata {
-    fn from(found: Box<libc::statx>) -> Self {
+impl From<Box<platform::statx>> for Metadata {
+    fn from(found: Box<platform::statx>) -> Self {
         Self(found)
     }
 }
@@ -83,7 +84,7 @@ impl From<Box<libc::statx>> for Metadata {
 impl Metadata {
     /// Kind of the file.
     pub fn file_type(&self) -> FileType {
-        FileType(u32::from(self.0.stx_mode) & libc::S_IFMT)
+        FileType(u32::from(self.0.stx_mode) & platform::S_IFMT)
     }
 
     /// Whether it is a regular file.
@@ -118,7 +119,7 @@ impl Metadata {
 
     /// Its permissions, for [`super::set_permissions`].
     pub fn permissions(&self) -> Permissions {
-        Permissions::from_mode(self.mode())
+        platform::permissions_of(self.mode())
     }
 
     /// Its owner.
@@ -158,12 +159,12 @@ impl Metadata {
 
     /// Time of creation; `None` if the file system does not record it.
     pub fn created(&self) -> Option<SystemTime> {
-        (self.0.stx_mask & libc::STATX_BTIME != 0).then(|| time(&self.0.stx_btime))
+        (self.0.stx_mask & platform::STATX_BTIME != 0).then(|| time(&self.0.stx_btime))
     }
 }
 
 /// The nanoseconds are added to the seconds, also before 1970.
-fn time(stamp: &libc::statx_timestamp) -> SystemTime {
+fn time(stamp: &platform::statx_timestamp) -> SystemTime {
     let seconds = Duration::from_secs(stamp.tv_sec.unsigned_abs());
     let nanoseconds = Duration::from_nanos(u64::from(stamp.tv_nsec));
     if stamp.tv_sec < 0 {

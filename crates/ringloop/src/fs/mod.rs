@@ -49,12 +49,11 @@ pub use whole::{CHUNK, read, read_to_string, write};
 
 use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A path as a C string.
 fn name(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+    CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| {
         io::Error::new(io::ErrorKind::InvalidInput, "a file's name has a NUL byte in it")
     })
 }

@@ -3,6 +3,7 @@
 use super::{File, name};
 use crate::executor::Op;
 use crate::op::Open;
+use crate::sys::libc;
 use crate::sys::path::HERE;
 use std::io;
 use std::path::Path;

@@ -3,6 +3,7 @@
 use super::{Metadata, name};
 use crate::executor::Op;
 use crate::op::{HardLink, MakeDir, Rename, Statx, Symlink, Unlink};
+use crate::sys::libc;
 use crate::sys::path::HERE;
 use std::io;
 use std::path::Path;

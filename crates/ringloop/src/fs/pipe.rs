@@ -2,10 +2,10 @@
 
 use crate::executor::{LoopFd, Op};
 use crate::op::{Poll, Splice, Tee};
+use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::interest::Interest;
 use crate::sys::{file, storage};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 
 /// A pipe to splice through.
 #[derive(Debug)]

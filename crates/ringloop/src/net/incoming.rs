@@ -7,12 +7,12 @@ use super::socket::Socket;
 use crate::executor::{Multi, Op};
 use crate::limits;
 use crate::op::{Accept, Kind, Outcome, Request};
+use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::socket::is_exhaustion;
 use crate::time::{Sleep, sleep};
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 

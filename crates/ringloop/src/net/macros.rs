@@ -14,6 +14,11 @@ macro_rules! stream {
                 self.socket.recv(buf).await
             }
 
+            /// As [`Self::read`], into foreign memory or a part of a vector.
+            pub async fn read_buf(&self, buf: RecvBuf) -> (io::Result<usize>, RecvBuf) {
+                self.socket.recv_buf(buf).await
+            }
+
             /// As [`Self::read`], without removing the bytes from the socket.
             pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
                 self.socket.peek(buf).await
@@ -24,12 +29,24 @@ macro_rules! stream {
                 Receive::new(&self.socket)
             }
 
+            /// A receive into the room of `buf`.
+            pub(crate) fn recv_op(&self, buf: RecvBuf) -> Op<Recv> {
+                self.socket.recv_op(buf)
+            }
+
             /// Sends some of `bytes`; returns the count.
-            pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+            pub async fn write<B: Outgoing>(&self, bytes: B) -> (io::Result<usize>, B) {
                 self.socket.send(bytes).await
             }
 
-            /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`Self::receive`].
+            /// Sends all of `bytes`: any [`Outgoing`], such as a vector, static bytes, text, or a buffer from
+            /// [`Self::receive`].
+            ///
+            /// # Errors
+            /// Those of send(2); `ECANCELED` after [`Self::cancel`].
+            ///
+            /// # Cancel safety
+            /// Not cancel safe: some of the bytes may have been sent.
             pub fn write_all<B: Outgoing>(
                 &self,
                 bytes: B,

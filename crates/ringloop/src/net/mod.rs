@@ -4,6 +4,7 @@
 //! [`UnixDatagram`]), multishot sequences ([`Incoming`], [`Receive`], [`Datagrams`], [`Readiness`]).
 //! Called by: applications. No call blocks.
 
+mod addresses;
 mod incoming;
 mod lookup;
 mod macros;
@@ -26,6 +27,7 @@ pub use crate::op::Transfer;
 pub use crate::sys::address::{SockAddr, UnixName};
 pub use crate::sys::datagram::Message;
 pub use crate::sys::interest::Interest;
+pub use addresses::ToSocketAddrs;
 pub use incoming::Incoming;
 pub use lookup::lookup_host;
 pub use options::Keepalive;

@@ -1,8 +1,10 @@
 //! Socket options. Called by: the socket types. No call blocks.
 
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket::{get_option_int, local_addr, set_option_int};
 use std::io;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT` of the kernel's net/tcp.h.
@@ -30,7 +32,7 @@ impl Default for Keepalive {
 pub(super) fn set_keepalive(fd: RawFd, keepalive: Option<Keepalive>) -> io::Result<()> {
     if let Some(keepalive) = keepalive {
         let set = |name, value| set_option_int(fd, libc::IPPROTO_TCP, name, value);
-        set(libc::TCP_KEEPIDLE, seconds(keepalive.idle))?;
+        set(platform::TCP_KEEPIDLE, seconds(keepalive.idle))?;
         set(libc::TCP_KEEPINTVL, seconds(keepalive.interval))?;
         set(libc::TCP_KEEPCNT, keepalive.probes.clamp(1, PROBES_MAX) as i32)?;
     }

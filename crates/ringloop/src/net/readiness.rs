@@ -6,10 +6,10 @@
 use crate::executor::Local;
 use crate::executor::{Multi, WeakLocal};
 use crate::op::{PollMulti, Request};
+use crate::sys::fd::{AsRawFd, BorrowedFd};
 use crate::sys::interest::Interest;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll, ready};
 
 /// Reports each change of a descriptor's readiness, edge-triggered.
@@ -17,6 +17,9 @@ use std::task::{Context, Poll, ready};
 /// Read (or write) until `EAGAIN` before the next call: the rest may not be reported again. A
 /// report may be about bytes already read. Changes between two calls are reported once. See
 /// poll(2), `IORING_POLL_ADD_MULTI` since kernel 5.13; epoll(7).
+///
+/// On Windows a call takes it that `EAGAIN` was met, and reports what is ready, changed or not: watch
+/// for [`Interest::WRITE`] only while there is something to write.
 #[derive(Debug)]
 #[must_use = "nothing is reported until next() is awaited"]
 pub struct Readiness<'a> {

@@ -23,6 +23,7 @@ use crate::op::{PollMulti, Recv, RecvMsgMulti, RecvMulti, Request};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{Control, Message};
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::task::Poll::{Pending, Ready};

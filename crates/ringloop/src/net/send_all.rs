@@ -9,6 +9,7 @@ use super::socket::Socket;
 use crate::buf::{Outgoing, SendBuf};
 use crate::executor::{Flight, Local, StartMode};
 use crate::op::Send;
+use crate::sys::libc;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;

@@ -6,9 +6,9 @@
 use super::{ListenOptions, TcpListener};
 use crate::error::Error;
 use crate::executor::{RemoteJoinHandle, Workers};
+use crate::sys::fd::OwnedFd;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 /// Address and handles of a server on every worker.
 #[derive(Debug)]

@@ -3,15 +3,16 @@
 //! Owns: [`Socket`], a descriptor that its driver releases before it is closed. Called by: the socket
 //! types of this folder. No call blocks.
 
-use crate::buf::{RecvBuf, SendBuf};
+use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::{Local, LoopFd, Op, SendZeroCopy, ZeroCopyBufs};
 use crate::limits;
 use crate::op::{self, Recv, Request, Send, SendDatagram, SendMsg, SendMsgZc, SendZc};
 use crate::sys::address::SockAddr;
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use crate::sys::socket;
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A socket that its driver releases before it is closed.
 #[derive(Debug)]
@@ -53,19 +54,39 @@ impl Socket {
     /// Receives up to the capacity of `buf`.
     pub async fn recv(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let room = buf.capacity();
-        let recv = Recv { fd: self.on_loop(), buf: RecvBuf::from(buf) };
-        let (result, buf) =
-            if self.is_drained.take() { Op::poll_first(recv).await } else { Op::new(recv).await };
-        let is_short = matches!(result, Ok(count) if count > 0 && count < room);
-        self.is_drained.set(is_short);
+        let (result, buf) = self.recv_next(RecvBuf::from(buf)).await;
+        self.note_drained(&result, room);
         (result, buf.into_vec())
     }
 
+    /// Receives up to the room of `buf`.
+    pub async fn recv_buf(&self, mut buf: RecvBuf) -> (io::Result<usize>, RecvBuf) {
+        let (_, room) = buf.as_mut_ptr();
+        let (result, buf) = self.recv_next(buf).await;
+        self.note_drained(&result, room);
+        (result, buf)
+    }
+
+    /// The next receive: it polls first if the last one drained the socket.
+    fn recv_next(&self, buf: RecvBuf) -> Op<Recv> {
+        let recv = Recv { fd: self.on_loop(), buf };
+        if self.is_drained.take() { Op::poll_first(recv) } else { Op::new(recv) }
+    }
+
+    fn note_drained(&self, result: &io::Result<usize>, room: usize) {
+        self.is_drained.set(matches!(*result, Ok(count) if count > 0 && count < room));
+    }
+
+    /// A receive into the room of `buf`.
+    pub fn recv_op(&self, buf: RecvBuf) -> Op<Recv> {
+        Op::new(Recv { fd: self.on_loop(), buf })
+    }
+
     /// Sends some of `bytes`.
-    pub async fn send(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let send = Send { fd: self.on_loop(), buf: bytes.into() };
-        let (result, buf) = Op::new(send).await;
-        (result, buf.into_vec().unwrap_or_default())
+    pub async fn send<B: Outgoing>(&self, bytes: B) -> (io::Result<usize>, B) {
+        let (buf, kept) = bytes.lend();
+        let (result, buf) = Op::new(Send { fd: self.on_loop(), buf }).await;
+        (result, B::restore(kept, buf))
     }
 
     /// Sends one datagram, to the peer or to `to`; returns its length.

@@ -4,12 +4,14 @@
 
 use super::receive::Receive;
 use super::socket::Socket;
-use crate::buf::Outgoing;
+use crate::buf::{Outgoing, RecvBuf};
+use crate::executor::Op;
+use crate::op::Recv;
+use crate::sys::fd::AsRawFd;
 use crate::sys::socket;
 use std::io;
 use std::net::Shutdown;
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 /// A borrowed or shared stream.
@@ -56,6 +58,11 @@ impl<S: Whole> ReadHalf<S> {
         self.0.socket().recv(buf).await
     }
 
+    /// A receive into the room of `buf`.
+    pub(crate) fn recv_op(&mut self, buf: RecvBuf) -> Op<Recv> {
+        self.0.socket().recv_op(buf)
+    }
+
     /// Receives by one multishot receive into the loop's buffers.
     pub fn receive(&mut self) -> Receive<'_> {
         Receive::new(self.0.socket())
@@ -75,11 +82,11 @@ impl<S: Whole> WriteHalf<S> {
     }
 
     /// Sends some of `bytes`; returns the count.
-    pub async fn write(&mut self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+    pub async fn write<B: Outgoing>(&mut self, bytes: B) -> (io::Result<usize>, B) {
         self.stream.socket().send(bytes).await
     }
 
-    /// Sends all of `bytes`: a vector, static bytes, or a buffer from [`ReadHalf::receive`].
+    /// Sends all of `bytes`, as [`TcpStream::write_all`](super::TcpStream::write_all).
     pub fn write_all<B: Outgoing>(
         &mut self,
         bytes: B,

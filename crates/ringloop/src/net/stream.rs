@@ -4,10 +4,10 @@
 
 use super::{Datagram, Datagrams, Incoming, Readiness, Receive};
 use crate::executor::Received;
+use crate::sys::fd::OwnedFd;
 use crate::sys::interest::Interest;
 use futures_core::Stream;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 

@@ -6,21 +6,23 @@
 //! A socket is registered with the driver of the thread that uses it, and released before it is
 //! closed. `OwnedFd::from(stream)` moves it to another thread.
 
+use super::addresses::ToSocketAddrs;
 use super::incoming::{self, Incoming};
 use super::macros::{descriptor, from_descriptor, from_listener, from_socket, internet, stream};
 use super::options::{self, Keepalive};
 use super::receive::Receive;
 use super::socket::Socket;
 use super::split::{OnSocket, ReadHalf, WriteHalf};
-use crate::buf::{Outgoing, SendBuf};
+use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::{Op, ZeroCopyBufs};
-use crate::op::Connect;
+use crate::op::{Connect, Recv};
 use crate::sys::address::SockAddr;
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use crate::sys::socket;
 use crate::time;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -56,12 +58,27 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on `addr` with `SO_REUSEADDR` and the system's largest backlog.
+    /// Listens on the first of `addrs` that can be bound, with `SO_REUSEADDR` and the system's largest
+    /// backlog.
+    ///
+    /// Waits for the look-up of a name only; [`TcpListener::bind_addr`] needs no runtime.
+    ///
+    /// # Errors
+    /// Those of the last address, as [`TcpListener::bind_with`], and of [`lookup_host`](super::lookup_host);
+    /// `InvalidInput` without addresses.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is bound.
+    pub async fn bind(addrs: impl ToSocketAddrs) -> io::Result<Self> {
+        addrs.targets().first(async |addr| Self::bind_addr(addr)).await
+    }
+
+    /// Listens on `addr`, as [`TcpListener::bind`].
     ///
     /// # Errors
     /// As [`TcpListener::bind_with`]. `EADDRINUSE` also for some milliseconds after a process that
     /// listened there through a ring was killed: the kernel closes a ring's files after its exit.
-    pub fn bind(addr: SocketAddr) -> io::Result<Self> {
+    pub fn bind_addr(addr: SocketAddr) -> io::Result<Self> {
         Self::bind_with(addr, ListenOptions::default())
     }
 
@@ -112,40 +129,35 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to `addr`.
+    /// Connects to the first of `addrs` that answers, tried in order.
+    ///
+    /// A `SocketAddr` costs no more than its attempt.
     ///
     /// # Errors
-    /// Those of connect(2).
+    /// Those of connect(2) for the last address, and of [`lookup_host`](super::lookup_host);
+    /// `InvalidInput` without addresses.
     ///
     /// # Cancel safety
-    /// The attempt is cancelled and the socket closed.
-    pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
+    /// Cancel safe: the attempt is cancelled and its socket closed.
+    pub async fn connect(addrs: impl ToSocketAddrs) -> io::Result<Self> {
+        addrs.targets().first(Self::connect_addr).await
+    }
+
+    async fn connect_addr(addr: SocketAddr) -> io::Result<Self> {
         let socket = open(addr)?;
         Op::new(Connect::new(socket.on_loop(), addr.into())).await?;
         Ok(Self { socket })
     }
 
-    /// Connects to `addr`, within `limit`.
+    /// Connects as [`TcpStream::connect`], look-up included, within `limit`.
     ///
     /// # Errors
-    /// `TimedOut`, and those of connect(2).
-    pub async fn connect_timeout(addr: SocketAddr, limit: Duration) -> io::Result<Self> {
-        time::timeout(limit, Self::connect(addr)).await?
-    }
-
-    /// Connects to the first of `addrs` that answers, tried in order.
+    /// `TimedOut`, and those of [`TcpStream::connect`].
     ///
-    /// # Errors
-    /// The error of the last address; `InvalidInput` without addresses.
-    pub async fn connect_any(addrs: &[SocketAddr]) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
-        for addr in addrs {
-            match Self::connect(*addr).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+    /// # Cancel safety
+    /// As [`TcpStream::connect`].
+    pub async fn connect_timeout(addrs: impl ToSocketAddrs, limit: Duration) -> io::Result<Self> {
+        time::timeout(limit, Self::connect(addrs)).await?
     }
 
     /// Sends some of `bytes` without copying them; returns the count, and a future that returns the

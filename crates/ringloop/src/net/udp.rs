@@ -3,6 +3,7 @@
 //! Byte path: out from the caller's bytes by `op::SendMsg`, or by `sys::datagram` in batches; in by
 //! `op::RecvMsg` or, as they come, by [`Datagrams`].
 
+use super::addresses::ToSocketAddrs;
 use super::macros::{descriptor, from_descriptor, internet};
 use super::options;
 use super::receive::Datagrams;
@@ -13,12 +14,14 @@ use crate::executor::Op;
 use crate::op::{Connect, Poll, RecvMsg};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{self, Control, Outgoing};
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A UDP socket.
 #[derive(Debug)]
@@ -55,8 +58,23 @@ impl std::fmt::Debug for Batch {
 }
 
 impl UdpSocket {
-    /// A socket at `addr`; port 0 lets the system choose.
-    pub fn bind(addr: SocketAddr) -> io::Result<Self> {
+    /// A socket at the first of `addrs` that can be bound; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// Those of bind(2) for the last address, and of [`lookup_host`](super::lookup_host); `InvalidInput`
+    /// without addresses.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is bound.
+    pub async fn bind(addrs: impl ToSocketAddrs) -> io::Result<Self> {
+        addrs.targets().first(async |addr| Self::bind_addr(addr)).await
+    }
+
+    /// A socket at `addr`, as [`UdpSocket::bind`], without a runtime.
+    ///
+    /// # Errors
+    /// Those of bind(2).
+    pub fn bind_addr(addr: SocketAddr) -> io::Result<Self> {
         let socket = Socket::open(domain(addr), libc::SOCK_DGRAM)?;
         socket::bind(socket.as_raw_fd(), &SockAddr::from(addr))?;
         Ok(socket.into())
@@ -79,9 +97,9 @@ impl UdpSocket {
     /// # Errors
     /// `EINVAL` for a program that the kernel refuses.
     pub fn set_reuse_port_program(&self, program: &[Instruction]) -> io::Result<()> {
-        let steps: Vec<libc::sock_filter> = program
+        let steps: Vec<platform::sock_filter> = program
             .iter()
-            .map(|step| libc::sock_filter {
+            .map(|step| platform::sock_filter {
                 code: step.code,
                 jt: step.jump_true,
                 jf: step.jump_false,

@@ -10,15 +10,16 @@ use super::split::{OnSocket, ReadHalf, WriteHalf};
 use crate::buf::{Outgoing, RecvBuf};
 use crate::executor::Op;
 use crate::limits;
-use crate::op::{Connect, Descriptors, RecvDescriptors, RecvMsg, SendDescriptors};
+use crate::op::{Connect, Descriptors, Recv, RecvDescriptors, RecvMsg, SendDescriptors};
 use crate::sys::address::{SockAddr, UnixName};
 use crate::sys::datagram::Control;
 use crate::sys::descriptors::DESCRIPTORS_MAX;
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd, unix_net};
+use crate::sys::libc;
 use crate::sys::socket;
 use crate::time::sleep;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
 /// Listens for Unix connections.
@@ -244,6 +245,6 @@ stream!(UnixStream);
 descriptor!(UnixListener);
 descriptor!(UnixStream);
 descriptor!(UnixDatagram);
-from_listener!(UnixListener, std::os::unix::net::UnixListener);
-from_descriptor!(UnixStream, std::os::unix::net::UnixStream);
-from_descriptor!(UnixDatagram, std::os::unix::net::UnixDatagram);
+from_listener!(UnixListener, unix_net::UnixListener);
+from_descriptor!(UnixStream, unix_net::UnixStream);
+from_descriptor!(UnixDatagram, unix_net::UnixDatagram);

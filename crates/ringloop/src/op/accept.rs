@@ -1,11 +1,12 @@
 //! Accept connections from a listener: accept4(2), or the ring's multishot accept (kernel 5.19).
 
 use super::operation::{Completable, Ended, Need, Operation, Shape, YieldsDescriptor};
+use crate::sys::fd::{IntoRawFd, OwnedFd, RawFd};
 use crate::sys::interest::Interest;
+use crate::sys::platform;
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, socket};
 use std::io;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
 /// The result is a new connection's descriptor, close-on-exec and non-blocking.
 ///
@@ -36,7 +37,7 @@ impl Operation for Accept {
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::IORING_OP_ACCEPT;
         sqe.fd = self.fd;
-        sqe.op_flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32;
+        sqe.op_flags = (platform::SOCK_CLOEXEC | platform::SOCK_NONBLOCK) as u32;
         // The multishot flag of accept lives in `ioprio`, not in `accept_flags`.
         sqe.ioprio = if self.multi { abi::IORING_ACCEPT_MULTISHOT } else { 0 };
     }

@@ -5,6 +5,7 @@
 
 use super::key::Key;
 use super::operation::{Need, Operation};
+use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 

@@ -1,10 +1,11 @@
 //! Close a descriptor: close(2), after the last completion of every operation on it.
 
 use super::operation::{Need, Operation};
+use crate::sys::fd::RawFd;
 use crate::sys::file;
+use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// Closes `fd`, even if the kernel reports an error.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 
 use super::operation::{Need, Operation};
 use crate::sys::address::SockAddr;
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// `EAGAIN` means a full backlog here, after which no readiness comes; both drivers report `EBUSY`.
 const BACKLOG_FULL: i32 = libc::EBUSY;

@@ -3,11 +3,13 @@
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::sys::descriptors::Rights;
+use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
 
 /// Sends bytes and descriptors; a stream needs at least one byte. The result is the number of bytes
 /// sent; the descriptors go with the first one.
@@ -121,7 +123,7 @@ impl Operation for SendDescriptors {
         sqe.addr = self.header() as u64;
         sqe.len = 1;
         // Without MSG_WAITALL: the rest of a short send would carry the descriptors again.
-        sqe.op_flags = libc::MSG_NOSIGNAL as u32;
+        sqe.op_flags = platform::MSG_NOSIGNAL as u32;
     }
 
     fn need(&self) -> Need {
@@ -144,7 +146,7 @@ impl Operation for RecvDescriptors {
         sqe.fd = self.fd;
         sqe.addr = self.header() as u64;
         sqe.len = 1;
-        sqe.op_flags = libc::MSG_CMSG_CLOEXEC as u32;
+        sqe.op_flags = platform::MSG_CMSG_CLOEXEC as u32;
     }
 
     fn need(&self) -> Need {

@@ -4,12 +4,12 @@
 //! before 6.9) the driver makes the call itself, which waits at most for the file system's journal.
 
 use super::operation::{NO_FD, Need, Operation};
+use crate::sys::fd::RawFd;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{path, storage};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
 
 /// The two forms of an operation: fields of its entry, and a system call that uses `$fds`.
 macro_rules! forms {

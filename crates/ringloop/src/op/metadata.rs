@@ -3,11 +3,12 @@
 //! Readiness form: on a pool thread.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation};
+use crate::sys::fd::RawFd;
 use crate::sys::path;
+use crate::sys::platform;
 use crate::sys::uring::abi::{self, Sqe};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
 
 /// The metadata is in the request that comes back.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct Statx {
 
 struct Parts {
     path: CString,
-    found: libc::statx,
+    found: platform::statx,
 }
 
 impl std::fmt::Debug for Parts {
@@ -39,7 +40,7 @@ impl Statx {
     }
 
     /// The metadata; all zero before completion.
-    pub fn found(&self) -> &libc::statx {
+    pub fn found(&self) -> &platform::statx {
         &self.parts.found
     }
 }
@@ -67,7 +68,7 @@ impl Operation for Statx {
 }
 
 impl Completable for Statx {
-    type Output = io::Result<Box<libc::statx>>;
+    type Output = io::Result<Box<platform::statx>>;
 
     fn complete(ended: Ended<Self>) -> Self::Output {
         ended.result?;

@@ -4,11 +4,11 @@
 //! the ring can that be cancelled.
 
 use super::operation::{Completable, Ended, NO_FD, Need, Operation, YieldsDescriptor};
+use crate::sys::fd::{IntoRawFd, OwnedFd, RawFd};
 use crate::sys::uring::abi::{self, Sqe};
 use crate::sys::{file, path};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
 /// The result is the file's descriptor.
 #[derive(Debug)]

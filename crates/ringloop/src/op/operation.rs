@@ -6,11 +6,12 @@
 use super::key::Key;
 use crate::buf::PoolKind;
 use crate::limits;
+use crate::sys::fd::{FromRawFd, OwnedFd, RawFd};
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::uring::Feature;
 use crate::sys::uring::abi::Sqe;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// A result in the kernel's form: a count, a descriptor, or a negated errno.
 pub(crate) fn raw_of(result: io::Result<u32>) -> i32 {

@@ -2,11 +2,11 @@
 //! change: the ring's multishot poll (kernel 5.13), or epoll's edge trigger.
 
 use super::operation::{Completable, Ended, Need, Operation, Shape};
+use crate::sys::fd::RawFd;
 use crate::sys::file;
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// Readiness of a descriptor. The result is a poll(2) mask of the requested directions; an error or
 /// a hang-up counts as both.
@@ -64,7 +64,8 @@ impl Completable for Poll {
 ///
 /// Edge-triggered: a completion may be the only one for all queued data, so read until `EAGAIN`.
 /// Spurious completions are possible: for data read meanwhile, and on the readiness driver while
-/// another operation waits for the descriptor.
+/// another operation waits for the descriptor. On Windows also whenever its future is polled again and
+/// the descriptor is ready; a handler is told as long as it is.
 #[derive(Debug)]
 pub struct PollMulti {
     /// The descriptor; it stays open until the operation's last completion.

@@ -10,18 +10,18 @@
 use super::operation::{Need, Operation, Shape};
 use super::poll::ready_now;
 use crate::choice::Kind;
-use crate::sys::epoll::{Epoll, Trigger};
+use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::interest::Interest;
+use crate::sys::selector::{Selector, Trigger};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 
 /// Completes when connections arrive, until it is cancelled; each result is a poll(2) mask.
 #[derive(Debug)]
 pub struct PollListener {
     fd: RawFd,
     /// The set that the ring polls. Closed with the operation, which names it.
-    set: Option<Epoll>,
+    set: Option<Selector>,
     level: bool,
 }
 
@@ -40,8 +40,8 @@ impl PollListener {
     }
 }
 
-fn set_of(fd: RawFd) -> io::Result<Epoll> {
-    let set = Epoll::new()?;
+fn set_of(fd: RawFd) -> io::Result<Selector> {
+    let set = Selector::new()?;
     set.add(fd, Interest::READ, 0, Trigger::Level)?;
     Ok(set)
 }

@@ -8,12 +8,13 @@ use super::operation::{NO_FD, Need, Operation, counted};
 use super::registered::{RegisteredBuf, RegisteredFd};
 use crate::buf::RecvBuf;
 use crate::limits::CACHED_READ_BYTES;
+use crate::sys::fd::RawFd;
 use crate::sys::file::{self, Room};
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::storage::{self, CURRENT_POSITION, Wait};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// The result is the number of bytes, 0 at the end of the file.
 #[derive(Debug)]

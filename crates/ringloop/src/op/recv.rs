@@ -8,11 +8,12 @@
 use super::operation::{Need, Operation, Shape, counted};
 use crate::buf::PoolKind;
 use crate::buf::RecvBuf;
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// One receive; the result is the number of bytes, 0 at the end of the stream.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 use super::operation::{Completable, Ended, Need, Operation};
 use crate::buf::RecvBuf;
 use crate::sys::address::SockAddr;
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// The result is the number of bytes; a longer datagram is truncated, as in recvmsg(2).
 #[derive(Debug)]

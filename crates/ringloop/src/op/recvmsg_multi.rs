@@ -10,11 +10,13 @@ use crate::limits::DATAGRAMS_PER_RECEIVE;
 #[cfg(doc)]
 use crate::sys::datagram::Message;
 use crate::sys::datagram::{Control, Receiver};
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket::empty_message;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// Receives until it fails or is cancelled. A pending socket error (`ECONNREFUSED`) ends it, and it
 /// may be submitted again. The result is the number of bytes written to the buffer, which hold one
@@ -87,7 +89,7 @@ impl Operation for RecvMsgMulti {
         sqe.fd = self.fd;
         sqe.addr = (&raw mut *header) as u64;
         sqe.len = 1;
-        sqe.op_flags = libc::MSG_CMSG_CLOEXEC as u32;
+        sqe.op_flags = platform::MSG_CMSG_CLOEXEC as u32;
         sqe.flags = abi::IOSQE_BUFFER_SELECT;
         sqe.ioprio = abi::IORING_RECV_MULTISHOT;
         sqe.buf_index = PoolKind::Datagrams.group();

@@ -3,11 +3,11 @@
 //! Owns: [`RegisteredBuf`], [`RegisteredFd`]. Called by: `read`, `write`, `fs`. The driver
 //! registers them; if it cannot, the same operations work without.
 
+use crate::sys::fd::RawFd;
 use crate::sys::uring::Slot;
 use crate::sys::uring::abi::{self, Sqe};
 use std::fmt;
 use std::ops::Deref;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 
 /// At least the alignment that any disk needs.

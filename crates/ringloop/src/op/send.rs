@@ -2,11 +2,13 @@
 
 use super::operation::{Need, Operation, counted};
 use crate::buf::SendBuf;
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// The result is the number of bytes sent, possibly not all. For datagrams use
 /// [`super::SendDatagram`].
@@ -29,7 +31,7 @@ impl Operation for Send {
         sqe.addr = bytes.as_ptr() as u64;
         sqe.len = bytes.len().min(i32::MAX as usize) as u32;
         // With MSG_WAITALL the kernel finishes a short send itself.
-        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+        sqe.op_flags = (platform::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
     }
 
     #[inline]

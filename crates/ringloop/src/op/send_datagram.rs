@@ -11,11 +11,13 @@ use super::send::Send;
 use super::vector::SendMsg;
 use crate::buf::SendBuf;
 use crate::sys::address::SockAddr;
+use crate::sys::fd::RawFd;
 use crate::sys::file;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// `EAGAIN` on a writable sender means a full receiver, after which no readiness comes; both
 /// drivers report `EBUSY`.
@@ -102,7 +104,7 @@ impl Operation for SendDatagram {
             Message::Connected(send) => send.prepare(sqe),
             Message::To { send, .. } => send.prepare(sqe),
         }
-        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as u32;
+        sqe.op_flags = (platform::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as u32;
     }
 
     fn need(&self) -> Need {

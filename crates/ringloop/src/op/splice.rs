@@ -6,12 +6,14 @@
 //! without waiting; a splice on a pool thread if an end is a file on a disk.
 
 use super::operation::{Completable, Ended, Need, Operation};
+use crate::sys::fd::RawFd;
 use crate::sys::file::{self, FileKind};
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::storage::{self, CURRENT_POSITION};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// The result is the number of bytes, 0 at the end of the input. One end is a pipe.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ impl Splice {
     }
 
     fn splice(&self) -> io::Result<u32> {
-        let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+        let flags = platform::SPLICE_F_MOVE | platform::SPLICE_F_NONBLOCK;
         let moved = storage::splice(self.from, self.to, self.len as usize, flags)?;
         Ok(moved as u32)
     }
@@ -45,7 +47,7 @@ impl Operation for Splice {
         sqe.splice_fd_in = self.from.0;
         sqe.addr = self.from.1.unwrap_or(CURRENT_POSITION);
         sqe.len = self.len;
-        sqe.op_flags = libc::SPLICE_F_MOVE;
+        sqe.op_flags = platform::SPLICE_F_MOVE;
     }
 
     fn need(&self) -> Need {
@@ -132,7 +134,7 @@ impl Operation for Tee {
         if self.waits_for.is_some() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let flags = libc::SPLICE_F_NONBLOCK;
+        let flags = platform::SPLICE_F_NONBLOCK;
         let shown = storage::tee(self.from, self.to, self.len as usize, flags)?;
         Ok(shown as u32)
     }

@@ -3,6 +3,7 @@
 
 use super::operation::{Need, Operation};
 use crate::sys::clock;
+use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::time::Duration;

@@ -11,12 +11,14 @@ use super::operation::{NO_FD, Need, Operation, counted};
 use crate::buf::{RecvBuf, SendBuf};
 use crate::limits::{CACHED_READ_BYTES, FILE_VECTOR_MAX, SEND_VECTOR_MAX};
 use crate::sys::address::SockAddr;
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::storage::{self, Wait};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// A buffer that a vector can name.
 trait Piece {
@@ -298,7 +300,7 @@ impl Operation for SendMsg {
         sqe.fd = self.fd;
         sqe.addr = self.header() as u64;
         sqe.len = 1;
-        sqe.op_flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+        sqe.op_flags = (platform::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
     }
 
     fn need(&self) -> Need {

@@ -6,12 +6,13 @@
 use super::operation::{NO_FD, Need, Operation, counted};
 use super::registered::{RegisteredBuf, RegisteredFd};
 use crate::buf::SendBuf;
+use crate::sys::fd::RawFd;
 use crate::sys::file;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::storage::{self, CURRENT_POSITION};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
-use std::os::fd::RawFd;
 
 /// `PIPE_BUF`-sized parts that one try writes to a pipe: a pipe's default capacity.
 const PIPE_PARTS_MAX: usize = 16;

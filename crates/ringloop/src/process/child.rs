@@ -8,12 +8,14 @@ use crate::executor::{Local, Op};
 use crate::limits;
 use crate::net::Socket;
 use crate::op::{Poll, WaitChild};
+use crate::sys::fd::OwnedFd;
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::process;
+use crate::sys::socket::is_exhaustion;
 use crate::time::sleep;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
 /// A child process. Dropping it leaves the child running, unless [`Command::kill_on_drop`] is set; a
@@ -167,7 +169,11 @@ impl Drop for Child {
         }
         // Without a loop, init reaps the zombie when this process ends.
         if let Some(local) = Local::try_current() {
-            drop(local.spawn(async move { running.wait().await }));
+            drop(local.spawn(async move {
+                while running.wait().await.is_err_and(|error| is_exhaustion(&error)) {
+                    sleep(limits::REAP_PAUSE_MAX).await;
+                }
+            }));
         }
     }
 }

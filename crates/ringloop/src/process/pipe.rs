@@ -3,13 +3,13 @@
 //! Owns: [`PipeReader`], [`PipeWriter`]. Called by: `Child`, applications. Our end is made non-blocking,
 //! which does not affect the other end.
 
-use crate::buf::{RecvBuf, SendBuf};
+use crate::buf::{Outgoing, RecvBuf, SendBuf};
 use crate::executor::Op;
 use crate::net::Socket;
 use crate::op::{Read, Write};
+use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::file;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Bytes per read of [`PipeReader::read_to_end`]: the capacity of a pipe.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -34,9 +34,13 @@ impl PipeReader {
     /// # Cancel safety
     /// Bytes read while the future is dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let read = Read { fd: self.0.on_loop(), buf: RecvBuf::from(buf), offset: None };
-        let (result, buf) = Op::new(read).await;
+        let (result, buf) = self.read_op(buf.into()).await;
         (result, buf.into_vec())
+    }
+
+    /// A read into the room of `buf`.
+    pub(crate) fn read_op(&self, buf: RecvBuf) -> Op<Read> {
+        Op::new(Read { fd: self.0.on_loop(), buf, offset: None })
     }
 
     /// Appends to `bytes` until every writer has closed its end.
@@ -64,21 +68,28 @@ impl PipeWriter {
     ///
     /// # Errors
     /// `EPIPE` once every reader has closed its end.
-    pub async fn write(&self, bytes: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let (result, buf) = self.write_buf(bytes.into()).await;
-        (result, buf.into_vec().unwrap_or_default())
+    pub async fn write<B: Outgoing>(&self, bytes: B) -> (io::Result<usize>, B) {
+        let (buf, kept) = bytes.lend();
+        let (result, buf) = self.write_buf(buf).await;
+        (result, B::restore(kept, buf))
     }
 
     /// Writes all of `bytes`.
-    pub async fn write_all(&self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let mut buf = SendBuf::from(bytes);
+    ///
+    /// # Errors
+    /// As [`PipeWriter::write`].
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: some of the bytes may have been written.
+    pub async fn write_all<B: Outgoing>(&self, bytes: B) -> (io::Result<()>, B) {
+        let (mut buf, kept) = bytes.lend();
         let mut written = Ok(());
         while !buf.is_empty() && written.is_ok() {
             let (result, back) = self.write_buf(buf).await;
             buf = back;
             written = result.map(|count| buf.advance(count));
         }
-        (written, buf.into_vec().unwrap_or_default())
+        (written, B::restore(kept, buf))
     }
 
     async fn write_buf(&self, buf: SendBuf) -> (io::Result<usize>, SendBuf) {

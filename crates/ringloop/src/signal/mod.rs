@@ -21,12 +21,13 @@
 
 use crate::executor::{Local, Op, WeakLocal};
 use crate::op::Poll;
+use crate::sys::fd::AsRawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::signal::Listener;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// A signal by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,6 +6,7 @@
 use super::place::{Place, has_share, next_turn};
 use super::semaphore::{PERMITS_MAX, Permits, Woken};
 use super::waiters::{Ticket, keep, wake};
+use crate::executor::waiting;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -146,7 +147,7 @@ impl<T, P: Place> Future for Send<'_, T, P> {
             }
             let place = state.places.poll_take(1, ticket, cx.waker());
             if !place && !state.closed {
-                return Some(Poll::Pending);
+                return Some(waiting("room in a channel"));
             }
             let value = value.take().expect("a send was polled after it was over");
             if state.closed {
@@ -193,7 +194,7 @@ impl<T, P: Place> Receiver<T, P> {
                 return Some((Poll::Ready(None), Woken::default()));
             }
             keep(&mut state.receiver, cx.waker());
-            Some((Poll::Pending, Woken::default()))
+            Some((waiting("a channel"), Woken::default()))
         });
         let Some((value, woken)) = polled else {
             return next_turn(cx);

@@ -1,7 +1,8 @@
 //! Channels and locks for tasks, on one thread or between threads.
 //!
-//! Owns: [`mpsc`] and [`oneshot`] channels, [`Mutex`], [`Semaphore`], [`Notify`]. Called by: tasks of
-//! any runtime, since they use `Waker` only. A thread is blocked for a few instructions at most.
+//! Owns: [`mpsc`], [`oneshot`], [`broadcast`] and [`watch`] channels, [`Mutex`], [`RwLock`],
+//! [`Semaphore`], [`Notify`], [`Barrier`], [`CancellationToken`]. Called by: tasks of any runtime, since
+//! they use `Waker` only. A thread is blocked for a few instructions at most.
 //!
 //! Each exists twice, with the same methods: here between threads, and in [`local`] for one thread,
 //! without locks, not `Send`, and faster:
@@ -46,25 +47,43 @@
 //! may_leave_the_thread(ringloop::sync::mpsc::channel::<std::rc::Rc<u8>>(1));
 //! ```
 
+mod barrier;
+mod cancel;
 mod channel;
+mod fan_out;
+mod latest;
 mod mutex;
 mod notify;
 mod once;
 mod place;
+mod rwlock;
 mod semaphore;
+mod wait;
 mod waiters;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 pub use place::{AnyThread, OneThread, Place};
 
+pub use barrier::{BarrierWait, BarrierWaitResult};
+pub use cancel::{Cancelled, DropGuard};
 pub use mutex::MutexGuard;
 pub use notify::Notified;
+pub use rwlock::{RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Acquire, Permit};
 
 /// The types of a place.
 macro_rules! types_of {
-    ($place:ident) => {
+    ($place:ident, $path:literal) => {
         /// A lock for a value that tasks change, which may be held across `await`.
         pub type Mutex<T> = $crate::sync::mutex::Mutex<T, $crate::sync::$place>;
+        /// A value with many readers or one writer, which may be held across `await`.
+        pub type RwLock<T> = $crate::sync::rwlock::RwLock<T, $crate::sync::$place>;
+        /// A point where a number of tasks wait for each other.
+        pub type Barrier = $crate::sync::barrier::Barrier<$crate::sync::$place>;
+        /// Tells tasks to stop; children are told with their parents.
+        pub type CancellationToken = $crate::sync::cancel::CancellationToken<$crate::sync::$place>;
         /// Permits that tasks acquire and release.
         pub type Semaphore = $crate::sync::semaphore::Semaphore<$crate::sync::$place>;
         /// Notifies tasks.
@@ -91,6 +110,69 @@ macro_rules! types_of {
             }
         }
 
+        /// Channels of many senders and many receivers, each of which gets every value.
+        ///
+        /// ```
+        /// # ringloop::Runtime::new()?.block_on(async {
+        #[doc = concat!("use ringloop::sync::", $path, "broadcast::{self, RecvError};")]
+        /// let (sender, mut one) = broadcast::channel(2);
+        /// let mut other = sender.subscribe();
+        /// for number in 1..=3 {
+        ///     sender.send(number).unwrap();
+        ///     assert_eq!(one.recv().await, Ok(number));
+        /// }
+        /// assert_eq!(other.recv().await, Err(RecvError::Lagged(1)));
+        /// assert_eq!(other.recv().await, Ok(2));
+        /// # })?;
+        /// # Ok::<(), ringloop::Error>(())
+        /// ```
+        pub mod broadcast {
+            pub use fan_out::RecvError;
+            pub use $crate::sync::channel::SendError;
+            use $crate::sync::{fan_out, $place};
+
+            /// Sends to all receivers; a clone sends to the same channel.
+            pub type Sender<T> = fan_out::Sender<T, $place>;
+            /// Receives every value that is sent from its creation on.
+            pub type Receiver<T> = fan_out::Receiver<T, $place>;
+
+            /// A channel that keeps at most `capacity` values (at least 1) for slow receivers.
+            pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+                fan_out::channel(capacity)
+            }
+        }
+
+        /// A value that changes, and tasks that wait for its changes.
+        ///
+        /// ```
+        /// # ringloop::Runtime::new()?.block_on(async {
+        #[doc = concat!("use ringloop::sync::", $path, "watch;")]
+        /// let (sender, mut receiver) = watch::channel("starting");
+        /// ringloop::spawn(async move {
+        ///     sender.send("ready").unwrap();
+        /// });
+        /// let state = receiver.wait_for(|state| *state == "ready").await.unwrap();
+        /// assert_eq!(*state, "ready");
+        /// assert!(receiver.changed().await.is_err(), "the sender is dropped");
+        /// # })?;
+        /// # Ok::<(), ringloop::Error>(())
+        /// ```
+        pub mod watch {
+            pub use latest::Closed;
+            pub use $crate::sync::channel::SendError;
+            use $crate::sync::{latest, $place};
+
+            /// Changes the value; a clone changes the same.
+            pub type Sender<T> = latest::Sender<T, $place>;
+            /// Reads the value and waits for changes; a clone has seen what its original has.
+            pub type Receiver<T> = latest::Receiver<T, $place>;
+
+            /// A value, which the receiver has seen.
+            pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
+                latest::channel(value)
+            }
+        }
+
         /// Channels for one value.
         pub mod oneshot {
             pub use once::Dropped;
@@ -109,9 +191,9 @@ macro_rules! types_of {
     };
 }
 
-types_of!(AnyThread);
+types_of!(AnyThread, "");
 
 /// The same for one thread: no lock, and not `Send`.
 pub mod local {
-    types_of!(OneThread);
+    types_of!(OneThread, "local::");
 }

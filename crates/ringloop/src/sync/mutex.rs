@@ -18,6 +18,7 @@
 
 use super::place::{AnyThread, Place};
 use super::waiters::{Ticket, Waiters, wake};
+use crate::executor::waiting;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
@@ -178,7 +179,7 @@ impl<'a, T, P: Place> Future for Locking<'a, T, P> {
         if mutex.poll_lock(&mut self.ticket, cx.waker()) {
             Poll::Ready(mutex.guard())
         } else {
-            Poll::Pending
+            waiting("a lock")
         }
     }
 }

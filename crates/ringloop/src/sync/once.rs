@@ -4,6 +4,7 @@
 
 use super::place::Place;
 use super::waiters::{keep, wake};
+use crate::executor::waiting;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -112,7 +113,7 @@ impl<T, P: Place> Future for Receiver<T, P> {
             OneshotState::Sent(_) | OneshotState::Over => false,
         });
         if waits {
-            return Poll::Pending;
+            return waiting("a channel");
         }
         Poll::Ready(this.try_recv().unwrap_or(Err(Dropped)))
     }

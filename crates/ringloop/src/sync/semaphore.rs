@@ -5,6 +5,7 @@
 
 use super::place::{Place, has_share, next_turn};
 use super::waiters::{Ticket, Waiters};
+use crate::executor::waiting;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,6 +26,11 @@ pub(super) struct Permits {
 impl Permits {
     pub fn new(free: usize, free_max: usize) -> Self {
         Self { free: free.min(free_max), free_max, waiters: Waiters::default() }
+    }
+
+    /// Number of free permits.
+    pub fn free(&self) -> usize {
+        self.free
     }
 
     /// Whether `count` permits are free and there are no waiters.
@@ -87,11 +93,7 @@ impl Permits {
 
     /// Ends every wait, with nothing granted.
     pub fn grant_all(&mut self) -> Woken {
-        let mut woken = Woken::default();
-        while !self.waiters.is_empty() {
-            woken.extend(self.waiters.grant(0));
-        }
-        woken
+        Woken::all(&mut self.waiters, 0)
     }
 }
 
@@ -103,6 +105,19 @@ pub(super) struct Woken {
 }
 
 impl Woken {
+    /// Every waiter of a line, with `count` granted to each.
+    pub fn all(waiters: &mut Waiters, count: usize) -> Self {
+        let mut woken = Self::default();
+        woken.add_all(waiters, count);
+        woken
+    }
+
+    pub fn add_all(&mut self, waiters: &mut Waiters, count: usize) {
+        while !waiters.is_empty() {
+            self.extend(waiters.grant(count));
+        }
+    }
+
     fn extend(&mut self, waker: Option<Waker>) {
         match (&self.first, waker) {
             (_, None) => {}
@@ -208,7 +223,7 @@ impl<P: Place> Future for Acquire<P> {
             return next_turn(cx);
         };
         if !taken {
-            return Poll::Pending;
+            return waiting("permits");
         }
         Poll::Ready(Permit { semaphore: this.semaphore.clone(), count })
     }

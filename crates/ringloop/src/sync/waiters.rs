@@ -88,6 +88,15 @@ impl Waiters {
         }
     }
 
+    /// Frees the slot if it was granted; else updates its waker and returns `false`.
+    pub fn take_grant(&mut self, ticket: Ticket, waker: &Waker) -> bool {
+        let is_granted = self.poll(ticket, waker);
+        if is_granted {
+            self.leave(ticket);
+        }
+        is_granted
+    }
+
     /// The number that the first waiter wants.
     pub fn first_wants(&self) -> Option<usize> {
         match self.slots.get(self.first? as usize) {

@@ -18,12 +18,12 @@
 //! - **A2** `storage` is at least as large and as aligned as each `sockaddr_*`: that is what
 //!   `sockaddr_storage` is for.
 
-use std::ffi::OsStr;
+use super::platform;
+use crate::sys::libc;
 use std::fmt;
 use std::io;
 use std::mem::offset_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The name of a Unix socket.
@@ -85,10 +85,11 @@ impl SockAddr {
     /// The address of a Unix socket. See unix(7).
     ///
     /// # Errors
-    /// `EINVAL` if a path holds a NUL or is empty; `ENAMETOOLONG` over 107 bytes.
+    /// `EINVAL` if a path holds a NUL or is empty; `ENAMETOOLONG` over 107 bytes (103 on Apple's
+    /// systems); `EOPNOTSUPP` for an abstract name on a system without them.
     pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
         let (prefix, bytes, suffix_len) = match name {
-            UnixName::Path(path) => (0, path.as_os_str().as_bytes(), 1),
+            UnixName::Path(path) => (0, path.as_os_str().as_encoded_bytes(), 1),
             UnixName::Abstract(bytes) => (1, bytes, 0),
             UnixName::Unnamed => (0, &[][..], 0),
         };
@@ -96,6 +97,9 @@ impl SockAddr {
             && (bytes.is_empty() || bytes.contains(&0))
         {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        if prefix != 0 && !platform::HAS_ABSTRACT_NAMES {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         let len = prefix + bytes.len() + suffix_len;
         if len > UNIX_PATH_MAX {
@@ -152,7 +156,7 @@ impl SockAddr {
             [0, name @ ..] => UnixName::Abstract(name),
             path => {
                 let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
-                UnixName::Path(Path::new(OsStr::from_bytes(&path[..end])))
+                UnixName::Path(Path::new(platform::os_str_of(&path[..end])))
             }
         })
     }

@@ -3,11 +3,16 @@
 //! Called by: datagrams, and the passing of descriptors. Trusts no length of what it reads.
 //!
 //! ```text
-//!   size_t cmsg_len │ int cmsg_level │ int cmsg_type │ data … │ padding      cmsg(3)
+//!   cmsg_len │ int cmsg_level │ int cmsg_type │ data … │ padding      cmsg(3)
 //! ```
 
+use crate::sys::libc;
+use std::mem::offset_of;
+
 const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
-const WORD: usize = size_of::<usize>();
+/// Length of a message's first field, to which messages are aligned: 8 bytes, 4 on Apple's systems. musl's
+/// is half as long, before zeros.
+const WORD: usize = offset_of!(libc::cmsghdr, cmsg_level);
 
 /// Bytes that a message with `len` bytes of data takes.
 pub(super) const fn space(len: usize) -> usize {
@@ -34,7 +39,7 @@ impl<const ROOM: usize> Controls<ROOM> {
     pub fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
         let len = HEADER_LEN + data.len();
         let place = &mut self.bytes[self.len..][..len];
-        place[..WORD].copy_from_slice(&len.to_ne_bytes());
+        place[..WORD].copy_from_slice(&len.to_ne_bytes()[..WORD]);
         place[HEADER_LEN - 8..HEADER_LEN - 4].copy_from_slice(&level.to_ne_bytes());
         place[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&kind.to_ne_bytes());
         place[HEADER_LEN..].copy_from_slice(data);
@@ -61,7 +66,9 @@ impl<const ROOM: usize> Controls<ROOM> {
 pub(super) fn messages(mut rest: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     std::iter::from_fn(move || {
         let (len, words) = rest.split_first_chunk::<WORD>()?;
-        let len = usize::from_ne_bytes(*len);
+        let mut word = [0; size_of::<usize>()];
+        word[..WORD].copy_from_slice(len);
+        let len = usize::from_ne_bytes(word);
         let (level, words) = words.split_first_chunk()?;
         let (kind, _) = words.split_first_chunk()?;
         let data = rest.get(HEADER_LEN..len)?;

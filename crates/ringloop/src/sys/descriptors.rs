@@ -9,7 +9,8 @@
 //!   each is taken once.
 
 use super::control::{Controls, messages, space};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
 
 /// Descriptors that one message carries (`SCM_MAX_FD`).
 pub const DESCRIPTORS_MAX: usize = 253;

@@ -13,10 +13,12 @@
 
 use super::check;
 use super::interest::Interest;
+use super::platform;
+use crate::sys::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// Reads what is available, at most the buffer's length.
 ///
@@ -134,17 +136,17 @@ pub unsafe fn write_raw(
 /// # Errors
 /// As [`fn@write`].
 pub fn write_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-    let count = buffers.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
-    // SAFETY: F1: std promises that an IoSlice has the form of an iovec.
-    let written = unsafe { libc::writev(fd, buffers.as_ptr().cast(), count) };
+    let count = buffers.len().min(platform::UIO_MAXIOV as usize) as libc::c_int;
+    let vector = platform::vector_of(buffers);
+    // SAFETY: F1.
+    let written = unsafe { libc::writev(fd, vector.as_ptr(), count) };
     Ok(check(written)? as usize)
 }
 
 /// Makes a descriptor non-blocking or blocking, for all that share the open file description. See
 /// fcntl(2), `F_SETFL`.
 pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
-    // SAFETY: no pointer is passed.
-    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let flags = check(platform::status_flags(fd))?;
     let wanted = if nonblocking { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
     if wanted != flags {
         // SAFETY: no pointer is passed.
@@ -162,8 +164,7 @@ pub fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
 
 /// True if a descriptor is non-blocking. See fcntl(2), `F_GETFL`.
 pub fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
-    // SAFETY: no pointer is passed.
-    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let flags = check(platform::status_flags(fd))?;
     Ok(flags & libc::O_NONBLOCK != 0)
 }
 
@@ -212,7 +213,7 @@ impl Drop for Descriptor {
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: F1: room for two descriptors.
-    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) })?;
+    check(unsafe { platform::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) })?;
     // SAFETY: F3.
     let reader = unsafe { OwnedFd::from_raw_fd(ends[0]) };
     // SAFETY: F3.
@@ -242,10 +243,6 @@ impl FileKind {
     }
 }
 
-/// The major number of `/dev/null`, `/dev/zero`, `/dev/full` and their like. See
-/// Documentation/admin-guide/devices.txt of the kernel.
-const MEMORY_DEVICES: u32 = 1;
-
 /// True if a descriptor is a socket or a pipe.
 ///
 /// # Errors
@@ -261,11 +258,13 @@ pub fn kind(fd: RawFd) -> io::Result<FileKind> {
     check(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
     // SAFETY: F4.
     let status = unsafe { status.assume_init() };
-    Ok(match status.st_mode & libc::S_IFMT {
-        libc::S_IFIFO => FileKind::Pipe,
-        libc::S_IFSOCK => FileKind::Socket,
-        libc::S_IFCHR if libc::major(status.st_rdev) == MEMORY_DEVICES => FileKind::Memory,
-        libc::S_IFCHR => FileKind::Device,
+    Ok(match platform::mode_of(&status) & platform::S_IFMT {
+        platform::S_IFIFO => FileKind::Pipe,
+        platform::S_IFSOCK => FileKind::Socket,
+        platform::S_IFCHR if platform::major(status.st_rdev) == platform::MEMORY_DEVICES => {
+            FileKind::Memory
+        }
+        platform::S_IFCHR => FileKind::Device,
         _ => FileKind::Other,
     })
 }

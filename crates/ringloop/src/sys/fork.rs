@@ -8,6 +8,7 @@
 //! - **K1** The hook runs in the child, on its only thread, before fork(2) returns there; it makes
 //!   only calls that signal-safety(7) allows.
 
+use super::libc;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -7,6 +7,7 @@
 //! An error or a hang-up counts as *both* readable and writable, because only the next read or
 //! write can fetch the reason (`SO_ERROR`, end of file, `EPIPE`). `selectors` does the same.
 
+use crate::sys::libc;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 

@@ -14,9 +14,11 @@
 //!   mapping of the child's.
 
 use super::check;
+use super::platform;
 use super::refused::RefusedCall;
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
 use std::io;
-use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
 /// A private range of the address space.
@@ -51,7 +53,7 @@ impl Mapping {
     ///
     /// The pages are populated at once, so that a loop's first turn takes no page faults.
     pub fn of_fd(fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
-        Self::map(libc::MAP_SHARED | libc::MAP_POPULATE, fd, len, offset)?.for_this_process()
+        Self::map(libc::MAP_SHARED | platform::MAP_POPULATE, fd, len, offset)?.for_this_process()
     }
 
     fn map(flags: libc::c_int, fd: RawFd, len: usize, offset: u64) -> io::Result<Self> {
@@ -71,8 +73,8 @@ impl Mapping {
     /// Excludes the range from forks.
     fn for_this_process(mut self) -> io::Result<Self> {
         // SAFETY: M1, M2; the advice changes no byte of the range.
-        check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) })
-            .map_err(RefusedCall::name("madvise"))?;
+        check(unsafe { platform::exclude_from_fork(self.base.as_ptr().cast(), self.len) })
+            .map_err(RefusedCall::name(platform::EXCLUDE_FROM_FORK))?;
         self.owner_pid = Some(std::process::id());
         Ok(self)
     }

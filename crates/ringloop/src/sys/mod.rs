@@ -4,7 +4,7 @@
 //! code that both need. Called by: the drivers and the operations. Waits only when asked to,
 //! remembers no operation, and knows nothing of the layers above.
 //!
-//! Descriptors are plain numbers ([`std::os::fd::RawFd`]). A completion ring may use a descriptor
+//! Descriptors are plain numbers ([`fd::RawFd`]). A completion ring may use a descriptor
 //! long after the call that named it returned, so a borrow could not express its lifetime; the
 //! operation table does that. A wrong number is an `EBADF`, never undefined behaviour.
 //!
@@ -12,21 +12,29 @@
 //! exceptions are documented (an interrupted close, an interrupted wait).
 
 pub mod address;
+#[cfg(windows)]
+mod afd;
 pub mod clock;
 mod control;
 pub mod datagram;
 pub mod descriptors;
-pub mod epoll;
 pub mod event;
+pub mod fd;
 pub mod file;
 pub mod fork;
 pub mod interest;
+#[cfg(any(target_vendor = "apple", libkqueue))]
+mod kqueue;
+pub mod libc;
 pub mod memory;
 pub mod path;
+pub mod platform;
 pub mod pool;
+pub mod private;
 pub mod process;
 pub mod refused;
 pub mod reserve;
+pub mod selector;
 pub mod signal;
 pub mod socket;
 pub mod storage;

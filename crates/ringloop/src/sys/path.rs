@@ -11,15 +11,17 @@
 //! - **N3** All-zero bytes are a valid `statx`: it holds only integers.
 
 use super::check;
+use super::platform;
+use crate::sys::fd::{FromRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Instead of a directory's descriptor: the working directory (`AT_FDCWD`).
 pub const HERE: RawFd = libc::AT_FDCWD;
 
 /// What statx(2) is asked for: the fields of stat(2), and the time of birth.
-pub const METADATA_MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+pub const METADATA_MASK: u32 = platform::STATX_BASIC_STATS | platform::STATX_BTIME;
 
 /// Opens a file; `mode` is for a new one. See openat(2).
 pub fn open(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
@@ -29,24 +31,35 @@ pub fn open(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Opens an existing file, if that needs no disk and no server. See openat2(2), `RESOLVE_CACHED`.
+///
+/// # Errors
+/// `EAGAIN` if it might wait, `ENOSYS` before Linux 5.6, `EINVAL` before 5.12; those of openat2(2).
+pub fn open_cached(dir: RawFd, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
+    // SAFETY: N1.
+    let fd = check(unsafe { platform::openat_cached(dir, path.as_ptr(), flags) })?;
+    // SAFETY: N2.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
 /// An empty buffer for [`metadata`].
-pub fn empty_metadata() -> libc::statx {
+pub fn empty_metadata() -> platform::statx {
     // SAFETY: N3.
     unsafe { std::mem::zeroed() }
 }
 
 /// Reads a file's metadata; an empty path and `AT_EMPTY_PATH` mean `dir` itself. See statx(2).
-pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut libc::statx) -> io::Result<()> {
+pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut platform::statx) -> io::Result<()> {
     // SAFETY: N1; the structure is live for the call.
-    check(unsafe { libc::statx(dir, path.as_ptr(), flags, METADATA_MASK, into) })?;
+    check(unsafe { platform::statx(dir, path.as_ptr(), flags, METADATA_MASK, into) })?;
     Ok(())
 }
 
 /// Renames a file; `flags` are `RENAME_*`. See renameat2(2).
 pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Result<()> {
     let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());
-    // SAFETY: N1. Called by number: not every C library wraps it.
-    check(unsafe { libc::syscall(libc::SYS_renameat2, from.0, from_at, to.0, to_at, flags) })?;
+    // SAFETY: N1.
+    check(unsafe { platform::renameat2(from.0, from_at, to.0, to_at, flags) })?;
     Ok(())
 }
 
@@ -60,7 +73,7 @@ pub fn unlink(dir: RawFd, path: &CStr, flags: i32) -> io::Result<()> {
 /// Creates a directory. See mkdirat(2).
 pub fn make_dir(dir: RawFd, path: &CStr, mode: u32) -> io::Result<()> {
     // SAFETY: N1.
-    check(unsafe { libc::mkdirat(dir, path.as_ptr(), mode) })?;
+    check(unsafe { libc::mkdirat(dir, path.as_ptr(), mode as libc::mode_t) })?;
     Ok(())
 }
 
@@ -82,8 +95,8 @@ pub fn hard_link(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: i32) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::fd::AsRawFd;
     use std::ffi::CString;
-    use std::os::fd::AsRawFd;
 
     fn name(text: &str) -> CString {
         CString::new(text).unwrap()

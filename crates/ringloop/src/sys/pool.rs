@@ -17,6 +17,7 @@
 //!   puts the buffer on the list of returned ones, once.
 
 use super::memory::Mapping;
+use crate::sys::libc;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
 use std::fmt;

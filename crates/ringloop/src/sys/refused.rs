@@ -3,6 +3,7 @@
 //! Called by: callers of such calls, once per loop. Makes no system call but to read a limit.
 
 use super::process;
+use crate::sys::libc;
 use std::error::Error;
 use std::fmt;
 use std::io;

@@ -55,9 +55,11 @@ const LONGEST_START: usize = 7 * KIB * KIB;
 const WORD_COUNT: usize = 84;
 const MEMORY_LEN: usize = LONGEST_START + SLOT_LEN_MAX * LONGEST_COUNT;
 /// Slots are aligned to their length, up to this.
-const ALIGN_MAX: usize = 16 * KIB;
+const ALIGN_MAX: usize = align_of::<Memory>();
 
-#[repr(align(16384))]
+// An object file of Windows has no larger alignment than the first.
+#[cfg_attr(windows, repr(align(8192)))]
+#[cfg_attr(not(windows), repr(align(16384)))]
 struct Memory(UnsafeCell<[u8; MEMORY_LEN]>);
 
 // SAFETY: invariant 1; its bytes are touched only by the owners of its slots.

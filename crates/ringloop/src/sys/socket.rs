@@ -17,11 +17,13 @@
 use super::address::SockAddr;
 use super::file;
 use super::interest::Interest;
+use super::platform;
 use super::{check, is_refused};
+use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -30,9 +32,9 @@ use std::time::Duration;
 /// # Errors
 /// `EMFILE`, `ENFILE`, `EAFNOSUPPORT`, `EPROTONOSUPPORT`, `EACCES`.
 pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let kind = kind | platform::SOCK_NONBLOCK | platform::SOCK_CLOEXEC;
     // SAFETY: S3; no pointer is passed.
-    let fd = check(unsafe { libc::socket(domain, kind, protocol) })?;
+    let fd = check(unsafe { platform::socket(domain, kind, protocol) })?;
     // SAFETY: S3.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -70,49 +72,75 @@ pub fn connect(fd: RawFd, address: &SockAddr) -> io::Result<()> {
 /// `EAGAIN` if there is none; `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: back off; `ECONNABORTED` and
 /// other network errors of the *new* socket: try again.
 pub fn accept(fd: RawFd) -> io::Result<OwnedFd> {
+    accept_with(fd, None)
+}
+
+/// As [`accept`], with the peer's address, which the connection may lose again by a reset.
+pub fn accept_from(fd: RawFd) -> io::Result<(OwnedFd, SockAddr)> {
+    let mut peer = SockAddr::empty();
+    let new = accept_with(fd, Some(&mut peer))?;
+    Ok((new, peer))
+}
+
+fn accept_with(fd: RawFd, mut peer: Option<&mut SockAddr>) -> io::Result<OwnedFd> {
     static REFUSED: AtomicBool = AtomicBool::new(false);
     if !REFUSED.load(Ordering::Relaxed) {
-        match accept4(fd) {
-            Err(error) if is_refused(&error, || accept4(-1)) => {
+        match accept4(fd, peer.as_deref_mut()) {
+            Err(error) if is_refused(&error, || accept4(-1, None)) => {
                 REFUSED.store(true, Ordering::Relaxed);
             }
             accepted => return accepted,
         }
     }
-    accept_then_set(fd)
+    accept_then_set(fd, peer)
 }
 
-fn accept4(fd: RawFd) -> io::Result<OwnedFd> {
-    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: S3; null pointers mean that the peer's address is not asked for.
-    let new =
-        check(unsafe { libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), flags) })?;
+/// Where accept(2) stores the peer's address; null pointers if it is not asked for.
+fn room_for(peer: Option<&mut SockAddr>) -> (*mut libc::sockaddr, *mut libc::socklen_t) {
+    match peer {
+        Some(peer) => (peer.as_mut_ptr(), peer.len_mut_ptr()),
+        None => (std::ptr::null_mut(), std::ptr::null_mut()),
+    }
+}
+
+fn accept4(fd: RawFd, peer: Option<&mut SockAddr>) -> io::Result<OwnedFd> {
+    let flags = platform::SOCK_NONBLOCK | platform::SOCK_CLOEXEC;
+    let (at, len) = room_for(peer);
+    // SAFETY: S1, S3.
+    let new = check(unsafe { platform::accept4(fd, at, len, flags) })?;
     // SAFETY: S3.
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
-fn accept_then_set(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: S3; null pointers mean that the peer's address is not asked for.
-    let new = check(unsafe { libc::accept(fd, std::ptr::null_mut(), std::ptr::null_mut()) })?;
+fn accept_then_set(fd: RawFd, peer: Option<&mut SockAddr>) -> io::Result<OwnedFd> {
+    let (at, len) = room_for(peer);
+    // SAFETY: S1, S3.
+    let new = check(unsafe { libc::accept(fd, at, len) })?;
     // SAFETY: S3.
     let new = unsafe { OwnedFd::from_raw_fd(new) };
+    platform::prepare_socket(new.as_raw_fd());
     file::set_close_on_exec(new.as_raw_fd())?;
     file::set_nonblocking(new.as_raw_fd(), true)?;
     Ok(new)
 }
 
 /// Like [`accept`], but never waits, even on a blocking listener.
-///
-/// accept4(2) has no such flag, so the listener is polled first. Another process may take the connection between the calls: a shared listener should be non-blocking.
 pub fn accept_now(fd: RawFd) -> io::Result<OwnedFd> {
-    if !file::is_nonblocking(fd)?
-        && file::poll_now(fd, Interest::READ)? == Interest::NONE
-        && is_listening(fd)?
-    {
+    if accept_waits(fd)? {
         return Err(io::Error::from_raw_os_error(libc::EAGAIN));
     }
-    // On a socket that does not listen it fails without waiting.
     accept(fd)
+}
+
+/// True if accepting would wait now: the listener is blocking, and no connection is queued.
+///
+/// accept4(2) has no flag for that, so the listener is polled first. Another process may take the
+/// connection between the calls: a shared listener should be non-blocking.
+pub fn accept_waits(fd: RawFd) -> io::Result<bool> {
+    // On a socket that does not listen it fails without waiting.
+    Ok(!file::is_nonblocking(fd)?
+        && file::poll_now(fd, Interest::READ)? == Interest::NONE
+        && is_listening(fd)?)
 }
 
 /// Receives what is available, at most the buffer's length; 0 is the end of the stream.
@@ -156,7 +184,7 @@ pub fn send(fd: RawFd, bytes: &[u8], flags: i32) -> io::Result<usize> {
 /// # Safety
 /// `at .. at + len` is readable for the call and not written meanwhile.
 pub unsafe fn send_raw(fd: RawFd, at: *const u8, len: usize, flags: i32) -> io::Result<usize> {
-    let flags = flags | libc::MSG_NOSIGNAL;
+    let flags = flags | platform::MSG_NOSIGNAL;
     // SAFETY: S1, by this function's contract.
     let count = check(unsafe { libc::send(fd, at.cast(), len, flags) })?;
     Ok(count as usize)
@@ -167,11 +195,11 @@ pub unsafe fn send_raw(fd: RawFd, at: *const u8, len: usize, flags: i32) -> io::
 pub fn send_vectored(fd: RawFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     // SAFETY: S1: all-zero bytes are a valid message without name, buffers or control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    // The kernel only reads through this pointer; std promises that an IoSlice has the form of an
-    // iovec.
-    message.msg_iov = buffers.as_ptr().cast_mut().cast();
+    let vector = platform::vector_of(buffers);
+    // The kernel only reads through this pointer.
+    message.msg_iov = vector.as_ptr().cast_mut();
     // size_t in one C library and int in the other.
-    message.msg_iovlen = buffers.len().min(libc::UIO_MAXIOV as usize) as _;
+    message.msg_iovlen = buffers.len().min(platform::UIO_MAXIOV as usize) as _;
     // SAFETY: S1.
     unsafe { sendmsg(fd, &raw const message, 0) }
 }
@@ -188,9 +216,9 @@ pub fn empty_message() -> libc::msghdr {
 /// Each pointer in `*message` is valid for its length, for the call; the memory is not shared
 /// meanwhile.
 pub unsafe fn recvmsg(fd: RawFd, message: *mut libc::msghdr, flags: i32) -> io::Result<usize> {
-    let flags = flags | libc::MSG_CMSG_CLOEXEC;
+    let flags = flags | platform::MSG_CMSG_CLOEXEC;
     // SAFETY: S1, by this function's contract.
-    let count = check(unsafe { libc::recvmsg(fd, message, flags) })?;
+    let count = check(unsafe { platform::recvmsg(fd, message, flags) })?;
     Ok(count as usize)
 }
 
@@ -220,7 +248,7 @@ pub fn recv_from(
 /// Each pointer in `*message` is valid for its length, for the call; the memory is not written
 /// meanwhile.
 pub unsafe fn sendmsg(fd: RawFd, message: *const libc::msghdr, flags: i32) -> io::Result<usize> {
-    let flags = flags | libc::MSG_NOSIGNAL;
+    let flags = flags | platform::MSG_NOSIGNAL;
     // SAFETY: S1, by this function's contract.
     let count = check(unsafe { libc::sendmsg(fd, message, flags) })?;
     Ok(count as usize)
@@ -262,25 +290,6 @@ pub fn peer_addr(fd: RawFd) -> io::Result<SockAddr> {
     Ok(address)
 }
 
-/// The peer's address of an Internet connection, even after a reset. See `SO_PEERNAME` of Linux's
-/// `sk_getsockopt`, which refuses more room than the address needs.
-///
-/// # Errors
-/// `ENOTCONN` if it was never connected, and for other families.
-pub fn last_peer_addr(fd: RawFd) -> io::Result<SockAddr> {
-    let len = match i32::from(local_addr(fd)?.family()) {
-        libc::AF_INET => size_of::<libc::sockaddr_in>(),
-        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
-        _ => return Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
-    };
-    let mut bytes = [0u8; size_of::<libc::sockaddr_in6>()];
-    let mut room = len as libc::socklen_t;
-    let at = bytes.as_mut_ptr().cast();
-    // SAFETY: S1.
-    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERNAME, at, &raw mut room) })?;
-    Ok(SockAddr::from_bytes(&bytes[..len]))
-}
-
 /// Takes the pending error of the socket (`SO_ERROR`), if any; taking clears it.
 pub fn take_error(fd: RawFd) -> io::Result<Option<io::Error>> {
     let errno = get_option_int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
@@ -301,20 +310,20 @@ pub fn get_option_int(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let at = (&raw mut value).cast();
     // SAFETY: S1.
-    check(unsafe { libc::getsockopt(fd, level, name, at, &raw mut len) })?;
+    check(unsafe { platform::getsockopt(fd, level, name, at, &raw mut len) })?;
     Ok(value)
 }
 
 /// The family of a socket, even if it has no address. See socket(7), `SO_DOMAIN`.
 pub fn family(fd: RawFd) -> io::Result<i32> {
-    get_option_int(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)
+    get_option_int(fd, libc::SOL_SOCKET, platform::SO_DOMAIN)
 }
 
 /// True for a UDP socket: ping and raw sockets, of the same families, are not. See socket(7),
 /// `SO_PROTOCOL`.
 pub fn is_udp(fd: RawFd) -> io::Result<bool> {
     let is_internet = matches!(family(fd)?, libc::AF_INET | libc::AF_INET6);
-    let protocol = get_option_int(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    let protocol = get_option_int(fd, libc::SOL_SOCKET, platform::SO_PROTOCOL)?;
     Ok(is_internet && protocol == libc::IPPROTO_UDP)
 }
 
@@ -329,9 +338,8 @@ pub fn is_stream(fd: RawFd) -> io::Result<bool> {
 pub fn keeps_messages(fd: RawFd) -> io::Result<bool> {
     Ok(match file::kind(fd)? {
         file::FileKind::Pipe => {
-            // SAFETY: no pointer is passed.
-            let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-            flags & libc::O_DIRECT != 0
+            let flags = check(platform::status_flags(fd))?;
+            platform::O_DIRECT.is_some_and(|packets| flags & packets != 0)
         }
         file::FileKind::Socket => !is_stream(fd)?,
         file::FileKind::Device => true,
@@ -361,9 +369,9 @@ pub fn set_linger(fd: RawFd, linger: Option<Duration>) -> io::Result<()> {
 }
 
 /// True if the process or the system lacks a resource for a connection: the next accept would fail
-/// the same way. See accept(2), `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`.
+/// the same way. See accept(2), `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`; and `epoll_ctl(2)`, `ENOSPC`.
 pub fn is_exhaustion(error: &io::Error) -> bool {
-    let short = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC];
     error.raw_os_error().is_some_and(|errno| short.contains(&errno))
 }
 
@@ -374,9 +382,9 @@ pub fn is_exhaustion(error: &io::Error) -> bool {
 /// `EMFILE`, `ENFILE`.
 pub fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let kind = kind | platform::SOCK_NONBLOCK | platform::SOCK_CLOEXEC;
     // SAFETY: S1: room for two descriptors.
-    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    check(unsafe { platform::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
     // SAFETY: S3.
     let one = unsafe { OwnedFd::from_raw_fd(ends[0]) };
     // SAFETY: S3.
@@ -406,14 +414,14 @@ pub fn set_reuse_port(fd: RawFd, on: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// `EINVAL` if the kernel refuses the program.
-pub fn set_reuse_port_program(fd: RawFd, program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog {
+pub fn set_reuse_port_program(fd: RawFd, program: &[platform::sock_filter]) -> io::Result<()> {
+    let program = platform::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         // The kernel copies it, and does not write to it.
         filter: program.as_ptr().cast_mut(),
     };
-    let (at, len) = ((&raw const program).cast(), size_of::<libc::sock_fprog>());
-    let (len, name) = (len as libc::socklen_t, libc::SO_ATTACH_REUSEPORT_CBPF);
+    let (at, len) = ((&raw const program).cast(), size_of::<platform::sock_fprog>());
+    let (len, name) = (len as libc::socklen_t, platform::SO_ATTACH_REUSEPORT_CBPF);
     // SAFETY: S1: so is the program that it points at.
     check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, at, len) })?;
     Ok(())

@@ -11,8 +11,10 @@
 
 use super::check;
 use super::file::Room;
+use super::platform;
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
 use std::io;
-use std::os::fd::RawFd;
 
 /// As an offset: the file's own position, as in preadv2(2) and on the ring.
 pub const CURRENT_POSITION: u64 = u64::MAX;
@@ -31,7 +33,7 @@ impl Wait {
     fn flags(self) -> libc::c_int {
         match self {
             Self::Disk => 0,
-            Self::Never => libc::RWF_NOWAIT,
+            Self::Never => platform::RWF_NOWAIT,
         }
     }
 }
@@ -72,7 +74,7 @@ pub unsafe fn read_vector(
 ) -> io::Result<usize> {
     let (at, count) = (vector.as_ptr(), vector.len() as libc::c_int);
     // SAFETY: T1, by this function's contract.
-    let read = unsafe { libc::preadv2(fd, at, count, offset as libc::off_t, wait.flags()) };
+    let read = unsafe { platform::preadv2(fd, at, count, offset as libc::off_t, wait.flags()) };
     Ok(check(read)? as usize)
 }
 
@@ -87,7 +89,7 @@ pub unsafe fn read_vector(
 pub unsafe fn write_vector(fd: RawFd, vector: &[libc::iovec], offset: u64) -> io::Result<usize> {
     let (at, count) = (vector.as_ptr(), vector.len() as libc::c_int);
     // SAFETY: T1, by this function's contract.
-    let written = unsafe { libc::pwritev2(fd, at, count, offset as libc::off_t, 0) };
+    let written = unsafe { platform::pwritev2(fd, at, count, offset as libc::off_t, 0) };
     Ok(check(written)? as usize)
 }
 
@@ -99,10 +101,10 @@ pub unsafe fn write_vector(fd: RawFd, vector: &[libc::iovec], offset: u64) -> io
 pub fn sync(fd: RawFd, data_only: bool) -> io::Result<()> {
     let done = if data_only {
         // SAFETY: no pointer is passed.
-        unsafe { libc::fdatasync(fd) }
+        unsafe { platform::fdatasync(fd) }
     } else {
         // SAFETY: no pointer is passed.
-        unsafe { libc::fsync(fd) }
+        unsafe { platform::fsync(fd) }
     };
     check(done)?;
     Ok(())
@@ -115,7 +117,7 @@ pub fn sync(fd: RawFd, data_only: bool) -> io::Result<()> {
 pub fn allocate(fd: RawFd, mode: i32, offset: u64, len: u64) -> io::Result<()> {
     let (offset, len) = (offset as libc::off_t, len as libc::off_t);
     // SAFETY: no pointer is passed.
-    check(unsafe { libc::fallocate(fd, mode, offset, len) })?;
+    check(unsafe { platform::fallocate(fd, mode, offset, len) })?;
     Ok(())
 }
 
@@ -140,12 +142,12 @@ pub fn splice(
     len: usize,
     flags: u32,
 ) -> io::Result<usize> {
-    let mut offset_in = from.1.map(|offset| offset as libc::loff_t);
-    let mut offset_out = to.1.map(|offset| offset as libc::loff_t);
+    let mut offset_in = from.1.map(|offset| offset as platform::loff_t);
+    let mut offset_out = to.1.map(|offset| offset as platform::loff_t);
     let at_in = offset_in.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
     let at_out = offset_out.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: T2.
-    let moved = unsafe { libc::splice(from.0, at_in, to.0, at_out, len, flags) };
+    let moved = unsafe { platform::splice(from.0, at_in, to.0, at_out, len, flags) };
     Ok(check(moved)? as usize)
 }
 
@@ -155,7 +157,7 @@ pub fn splice(
 /// Those of tee(2).
 pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> {
     // SAFETY: no pointer is passed.
-    Ok(check(unsafe { libc::tee(from, to, len, flags) })? as usize)
+    Ok(check(unsafe { platform::tee(from, to, len, flags) })? as usize)
 }
 
 /// Sets a pipe's capacity in bytes; returns the actual one. See fcntl(2), `F_SETPIPE_SZ`.
@@ -164,15 +166,14 @@ pub fn tee(from: RawFd, to: RawFd, len: usize, flags: u32) -> io::Result<usize> 
 /// `EPERM` past `/proc/sys/fs/pipe-max-size`, `EBUSY`.
 pub fn set_pipe_capacity(fd: RawFd, len: usize) -> io::Result<usize> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
-    // SAFETY: no pointer is passed.
-    Ok(check(unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, len) })? as usize)
+    Ok(check(platform::set_pipe_capacity(fd, len))? as usize)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::fd::AsRawFd;
     use crate::sys::file::{pipe, write};
-    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
     fn file() -> std::fs::File {

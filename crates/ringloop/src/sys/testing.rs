@@ -1,9 +1,10 @@
 //! Shared by the tests of this layer: other processes, simulated kernels, and waiting for a state.
 
-use super::epoll::{Epoll, Trigger};
 use super::interest::Interest;
+use super::selector::{Selector, Trigger};
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::RawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -111,7 +112,7 @@ pub fn interrupted<T>(wait: impl FnOnce() -> T) -> T {
 
 /// Waits until `fd` is ready for `interest`.
 pub fn wait_until(fd: RawFd, interest: Interest) {
-    let epoll = Epoll::new().unwrap();
+    let epoll = Selector::new().unwrap();
     epoll.add(fd, interest, 0, Trigger::Level).unwrap();
     let (mut ready, start) = (Vec::new(), Instant::now());
     while ready.is_empty() {

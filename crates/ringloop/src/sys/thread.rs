@@ -7,6 +7,8 @@
 //! - **T2** A signal set handed to the kernel is a live local that `sigfillset` has filled.
 
 use super::check;
+use super::platform;
+use crate::sys::libc;
 use std::io;
 use std::mem::MaybeUninit;
 
@@ -16,16 +18,16 @@ use std::mem::MaybeUninit;
 /// # Errors
 /// `EINVAL` on a machine with more than 1024 CPUs.
 pub fn allowed_processors() -> io::Result<Vec<usize>> {
-    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    let len = size_of::<libc::cpu_set_t>();
+    let mut set = MaybeUninit::<platform::cpu_set_t>::zeroed();
+    let len = size_of::<platform::cpu_set_t>();
     // SAFETY: T1; 0 is the calling thread.
-    check(unsafe { libc::sched_getaffinity(0, len, set.as_mut_ptr()) })?;
+    check(unsafe { platform::sched_getaffinity(0, len, set.as_mut_ptr()) })?;
     // SAFETY: all-zero bytes are a set, and the kernel has written one.
     let set = unsafe { set.assume_init() };
     let processors = 0..len * 8;
     Ok(processors
         // SAFETY: the number is less than the bits of the set.
-        .filter(|processor| unsafe { libc::CPU_ISSET(*processor, &set) })
+        .filter(|processor| unsafe { platform::CPU_ISSET(*processor, &set) })
         .collect())
 }
 
@@ -34,17 +36,17 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 /// # Errors
 /// `EINVAL` if the thread may not use it.
 pub fn pin_to(processor: usize) -> io::Result<()> {
-    let len = size_of::<libc::cpu_set_t>();
+    let len = size_of::<platform::cpu_set_t>();
     if processor >= len * 8 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    let mut set = MaybeUninit::<platform::cpu_set_t>::zeroed();
     // SAFETY: all-zero bytes are the empty set.
     let set = unsafe { set.assume_init_mut() };
     // SAFETY: the number is less than the bits of the set.
-    unsafe { libc::CPU_SET(processor, set) };
+    unsafe { platform::CPU_SET(processor, set) };
     // SAFETY: T1; 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, len, set) })?;
+    check(unsafe { platform::sched_setaffinity(0, len, set) })?;
     Ok(())
 }
 

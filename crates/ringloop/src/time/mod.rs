@@ -4,7 +4,7 @@
 
 mod interval;
 
-use crate::executor::{Local, TimerKey};
+use crate::executor::{Local, TimerKey, waiting};
 use crate::sys::clock;
 use std::fmt;
 use std::future::Future;
@@ -66,13 +66,13 @@ impl Future for Sleep {
                 // It was moved here from another loop, which may be stopped.
                 local.remove_timer(*key);
             } else if local.engine().timers_mut().update(*key, cx.waker()) {
-                return Poll::Pending;
+                return waiting("a timer");
             }
         }
         let local = Local::current();
         let key = local.engine().timers_mut().insert(self.deadline_ns, cx.waker().clone());
         self.armed = Some((local, key));
-        Poll::Pending
+        waiting("a timer")
     }
 }
 

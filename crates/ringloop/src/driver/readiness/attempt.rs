@@ -4,9 +4,9 @@
 //! keeps no state.
 
 use crate::op::{Need, Operation, Request, raw_of};
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
 use std::io;
-use std::os::fd::RawFd;
 
 /// Makes the system call of a request without blocking; `None` is "would block".
 pub(in crate::driver) fn attempt(request: &mut Request) -> Option<i32> {

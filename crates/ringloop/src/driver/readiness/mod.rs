@@ -1,7 +1,7 @@
 //! The readiness driver: the same operations without a ring.
 //!
 //! Owns: the table of operations, the receive pools, and when an operation is tried; [`watches`]
-//! has epoll and the operations that wait for each descriptor. Called by: `Driver`. Blocks only in
+//! has the selector and the operations that wait for each descriptor. Called by: `Driver`. Blocks only in
 //! `wait`.
 //!
 //! epoll always reports regular files as ready, though they wait for the disk: their operations go
@@ -21,23 +21,24 @@ mod watches;
 
 use super::blocking_pool::BlockingPool;
 use super::completion::{Event, Sink};
-use super::table::{Full, Phase, Table, flag};
+use super::table::{Full, Phase, Slot, Table, flag};
 use super::working::Working;
 use crate::buf::PoolKind;
 use crate::deadlines::Deadlines;
 use crate::limits;
 use crate::op::{Key, Need, Operation, Request, Shape, raw_of};
 use crate::sys::clock;
-use crate::sys::epoll::Trigger;
 use crate::sys::event::EventFd;
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::sys::fork::Generation;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::pool::PoolBuffer;
+use crate::sys::selector::{Selector, Trigger};
 use attempt::{blocked_after, outcome, would_block};
 use pool::Pool;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watches::Watches;
@@ -73,7 +74,7 @@ pub struct ReadinessDriver {
 }
 
 impl ReadinessDriver {
-    /// Creates an epoll instance that `wake` interrupts; `pool` runs blocking calls.
+    /// Creates a selector that `wake` interrupts; `pool` runs blocking calls.
     pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
         Ok(Self {
             generation: Generation::current(),
@@ -234,6 +235,17 @@ impl ReadinessDriver {
     pub(super) fn has_ended(&mut self, key: Key) -> bool {
         let slot = self.table.slot(key);
         slot.is_none_or(|slot| matches!(slot.phase, Phase::Settled | Phase::Done))
+    }
+
+    /// See [`super::Driver::refusal`].
+    pub(super) fn refusal(&self, key: Key) -> Option<io::Error> {
+        match self.finished.back() {
+            Some(&(ended, result)) if ended == key => {
+                matches!(-result, libc::ENOMEM | libc::ENOSPC)
+                    .then(|| io::Error::from_raw_os_error(-result))
+            }
+            _ => None,
+        }
     }
 
     /// See [`super::Driver::forget_now`]: on this driver operations hold no reference to a file.
@@ -531,20 +543,34 @@ impl ReadinessDriver {
         }
     }
 
+    /// The future of an operation waits: of one that reports changes, after it has met `EAGAIN`.
+    pub(super) fn rearm(&mut self, key: Key) {
+        if self.table.slot(key).is_some_and(|slot| slot.shape() == Shape::Edge)
+            && let Some(Need::Ready(fd, interest)) = self.need(key)
+        {
+            self.watches.rearm(fd, interest);
+        }
+    }
+
     fn need(&mut self, key: Key) -> Option<Need> {
         self.table.slot(key)?.request().map(Operation::need)
     }
 
     /// Queues an operation for its descriptor.
     fn park(&mut self, key: Key, fd: RawFd, interest: Interest) {
-        let shape = self.table.slot(key).map(|slot| slot.shape());
-        let trigger = if shape == Some(Shape::Edge) { Trigger::Edge } else { Trigger::Level };
-        if let Err(error) = self.watches.park(key, fd, interest, trigger) {
-            self.settle(key, raw_of(Err(error)));
+        // A handler does not tell that it has met `EAGAIN`, as a future does by its next poll.
+        let is_edge = |slot: &mut Slot| {
+            slot.shape() == Shape::Edge && (!Selector::NEEDS_REARM || slot.is_awaited())
+        };
+        let is_edge = self.table.slot(key).is_some_and(is_edge);
+        let trigger = if is_edge { Trigger::Edge } else { Trigger::Level };
+        match self.watches.park(key, fd, interest, trigger) {
+            Ok(left) => left.into_iter().for_each(|key| self.settle(key, -libc::EBADF)),
+            Err(error) => self.settle(key, raw_of(Err(error))),
         }
     }
 
-    /// Removes an operation from its descriptor's queue; for a level poll also its registration.
+    /// Removes an operation from its descriptor's queue; from one of another owner also its registration.
     fn unpark(&mut self, key: Key) {
         let need = self.need(key);
         self.unpark_from(key, need);
@@ -554,12 +580,13 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        let level = slot.shape() == Shape::Level;
+        // The owner of what is polled, spliced or teed may close it at once, and does not tell.
+        let is_anothers = slot.shape() == Shape::Level
+            || matches!(slot.request(), Some(Request::Splice(_) | Request::Tee(_)));
         let Some(Need::Ready(fd, _)) = need else {
             return;
         };
-        // A level poll's descriptor belongs to another owner, who may close it at once.
-        self.watches.unpark(key, fd, level);
+        self.watches.unpark(key, fd, is_anothers);
     }
 
     fn expire(&mut self) {

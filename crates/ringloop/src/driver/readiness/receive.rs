@@ -7,11 +7,12 @@ use super::{ReadinessDriver, would_block};
 use crate::buf::PoolKind;
 use crate::driver::completion::Event;
 use crate::op::{Key, Need, Operation, Request, raw_of};
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::pool::PoolBuffer;
 use crate::sys::socket;
 use std::io;
-use std::os::fd::RawFd;
 
 impl ReadinessDriver {
     /// One receive of a multishot operation, into a buffer of the pool.

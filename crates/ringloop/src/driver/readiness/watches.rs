@@ -1,6 +1,6 @@
-//! Operations by the descriptor they wait for, and its registration with epoll.
+//! Operations by the descriptor they wait for, and its registration with the selector.
 //!
-//! Owns: the epoll instance, and a [`Watch`] for each descriptor that was waited for. Called by:
+//! Owns: the selector, and a [`Watch`] for each descriptor that was waited for. Called by:
 //! the driver. Neither tries nor settles an operation.
 //!
 //! A descriptor stays registered, level-triggered, after its operation has ended: another one
@@ -9,16 +9,18 @@
 //!
 //! # Invariants
 //! 1. `Watch::registered` and `Watch::trigger` are what the kernel has; they change only after the
-//!    system call has succeeded.
+//!    system call has succeeded. Not of an `unsettled` watch, whose last change the kernel refused
+//!    for a moment: its next event, or the next operation, makes the change again.
 
 use crate::op::Key;
-use crate::sys::epoll::{Epoll, Ready, Trigger};
 use crate::sys::event::EventFd;
+use crate::sys::fd::RawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::refused::RefusedCall;
+use crate::sys::selector::{Ready, Selector, Trigger};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +31,10 @@ const WAKE_DATA: u64 = u64::MAX;
 struct Watch {
     registered: Interest,
     trigger: Trigger,
+    /// See invariant 1.
+    unsettled: bool,
     /// Directions in which the last call found that the next would block: not tried again before
-    /// epoll reports them. It will, being level-triggered.
+    /// the selector reports them. It will, being level-triggered.
     blocked: Interest,
     /// Operations that wait for the descriptor, oldest first.
     waiting: Vec<Waiting>,
@@ -47,6 +51,20 @@ impl Watch {
     fn wanted(&self) -> Interest {
         let interests = self.waiting.iter().map(|waiting| waiting.interest);
         interests.fold(Interest::NONE, |all, interest| all | interest)
+    }
+
+    fn is_waited_for(&self) -> bool {
+        !self.wanted().is_none()
+    }
+
+    fn waits_for(&self, interest: Interest) -> bool {
+        self.waiting.iter().any(|waiting| !(waiting.interest & interest).is_none())
+    }
+
+    /// The kernel may have another registration than is known.
+    fn unsettle(&mut self) {
+        self.registered = Interest::NONE;
+        self.unsettled = true;
     }
 
     /// Edge-triggered only if no waiting operation needs the current level.
@@ -99,30 +117,28 @@ impl Table {
         page[index % PAGE].get_or_insert_with(|| Watch {
             registered: Interest::NONE,
             trigger: Trigger::Level,
+            unsettled: false,
             blocked: Interest::NONE,
             waiting: Vec::new(),
         })
     }
 }
 
-/// epoll, and every descriptor it watches.
+/// The selector, and every descriptor it watches.
 #[derive(Debug)]
 pub struct Watches {
-    epoll: Epoll,
+    selector: Selector,
     by_fd: Table,
     ready: Vec<Ready>,
     _wake: Arc<EventFd>,
 }
 
 impl Watches {
-    /// Creates an epoll instance that `wake` interrupts.
+    /// Creates a selector that `wake` interrupts.
     pub fn new(wake: Arc<EventFd>) -> io::Result<Self> {
-        let epoll = Epoll::new().map_err(RefusedCall::name("epoll_create1"))?;
-        // Edge-triggered: each notification is one event, and the counter need not be read.
-        epoll
-            .add(wake.as_raw_fd(), Interest::READ, WAKE_DATA, Trigger::Edge)
-            .map_err(RefusedCall::name("epoll_ctl"))?;
-        Ok(Self { epoll, by_fd: Table::default(), ready: Vec::new(), _wake: wake })
+        let selector = Selector::new().map_err(RefusedCall::name(Selector::CREATE))?;
+        selector.add_wake(&wake, WAKE_DATA).map_err(RefusedCall::name(Selector::REGISTER))?;
+        Ok(Self { selector, by_fd: Table::default(), ready: Vec::new(), _wake: wake })
     }
 
     /// Waits for events, and appends the operations that can go on to `runnable`.
@@ -132,7 +148,7 @@ impl Watches {
         runnable: &mut VecDeque<(Key, Interest)>,
     ) -> io::Result<()> {
         self.ready.clear();
-        self.epoll.wait(&mut self.ready, timeout)?;
+        self.selector.wait(&mut self.ready, timeout)?;
         let ready = std::mem::take(&mut self.ready);
         for event in &ready {
             if event.data != WAKE_DATA {
@@ -150,6 +166,8 @@ impl Watches {
         runnable: &mut VecDeque<(Key, Interest)>,
     ) {
         let Some(watch) = self.by_fd.get_mut(fd) else {
+            // Its removal was refused. The descriptor may be closed already.
+            drop(self.selector.delete(fd));
             return;
         };
         watch.blocked = watch.blocked.without(interest);
@@ -162,38 +180,63 @@ impl Watches {
             }
         }
         let is_unwanted = !(interest & watch.registered).without(served).is_none();
-        if is_unwanted || watch.trigger == Trigger::Level && watch.wanted_trigger() == Trigger::Edge
+        if is_unwanted
+            || watch.unsettled
+            || watch.trigger == Trigger::Level && watch.wanted_trigger() == Trigger::Edge
         {
             self.narrow(fd);
         }
     }
 
-    /// Queues an operation for its descriptor, and updates the registration if needed.
+    /// Queues an operation for its descriptor, and updates the registration if needed. Returns the
+    /// operations that waited for an earlier file of that number, which was closed under them.
     pub fn park(
         &mut self,
         key: Key,
         fd: RawFd,
         interest: Interest,
         trigger: Trigger,
-    ) -> io::Result<()> {
+    ) -> io::Result<Vec<Key>> {
         let index = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         let watch = self.by_fd.get(fd);
         let known = watch
             .map_or((Interest::NONE, Trigger::Level), |watch| (watch.registered, watch.trigger));
+        let unsettled = watch.filter(|watch| watch.unsettled);
+        let others = unsettled.map_or(Interest::NONE, Watch::wanted);
         let is_edge = trigger == Trigger::Edge
             && watch.is_none_or(|watch| {
                 watch.waiting.is_empty() || watch.wanted_trigger() == Trigger::Edge
             });
         let trigger_wanted = if is_edge { Trigger::Edge } else { Trigger::Level };
-        let wanted = (known.0 | interest, trigger_wanted);
-        if wanted != known {
-            register(&self.epoll, fd, known.0, wanted)?;
+        let wanted = (known.0 | others | interest, trigger_wanted);
+        // Two that wait for the same are rare: the first one's file may have been closed.
+        let is_doubled = watch.is_some_and(|watch| watch.waits_for(interest));
+        let mut replaces = false;
+        if wanted != known || unsettled.is_some() || is_doubled {
+            match register(&self.selector, fd, known.0, wanted) {
+                Ok(is_new) => replaces = is_new && watch.is_some_and(Watch::is_waited_for),
+                Err(error) => {
+                    // Of a file that was closed, the kernel has no registration any more.
+                    if let Some(watch) = self.by_fd.get_mut(fd) {
+                        watch.unsettle();
+                    }
+                    return Err(error);
+                }
+            }
+        } else if trigger_wanted == Trigger::Edge {
+            self.selector.rearm(fd, interest);
         }
         // Only now: an invalid descriptor number must not size the table.
         let watch = self.by_fd.get_or_make(index);
         (watch.registered, watch.trigger) = wanted;
+        watch.unsettled = false;
+        let mut left = Vec::new();
+        if replaces {
+            watch.blocked = Interest::NONE;
+            left.extend(watch.waiting.drain(..).map(|waiting| waiting.key));
+        }
         watch.waiting.push(Waiting { key, interest, trigger });
-        Ok(())
+        Ok(left)
     }
 
     /// Removes an operation from its descriptor's queue; with `narrow` its registration too.
@@ -214,12 +257,17 @@ impl Watches {
         let Some(watch) = self.by_fd.take(fd) else {
             return Vec::new();
         };
-        if watch.registered != Interest::NONE {
+        if watch.registered != Interest::NONE || watch.unsettled {
             // The descriptor may be closed already, and its registration with it.
-            drop(self.epoll.delete(fd));
+            drop(self.selector.delete(fd));
         }
         let waiting = watch.waiting.into_iter();
         waiting.map(|waiting| waiting.key).collect()
+    }
+
+    /// Has the selector report directions again that it has reported: they were used until `EAGAIN`.
+    pub fn rearm(&self, fd: RawFd, interest: Interest) {
+        self.selector.rearm(fd, interest);
     }
 
     /// True if a try is known to block, or would overtake a waiting operation.
@@ -243,43 +291,53 @@ impl Watches {
             return;
         };
         let (wanted, trigger) = (watch.wanted(), watch.wanted_trigger());
-        if watch.registered == wanted && watch.trigger == trigger {
+        if watch.registered == wanted && watch.trigger == trigger && !watch.unsettled {
             return;
         }
         let done = if wanted == Interest::NONE {
-            self.epoll.delete(fd)
+            self.selector.delete(fd)
         } else {
-            self.epoll.modify(fd, wanted, fd as u64, trigger)
+            self.selector.modify(fd, wanted, fd as u64, trigger)
         };
         watch.trigger = trigger;
+        watch.unsettled = false;
         // A descriptor that was closed while watched has lost its registration.
         watch.registered = if done.is_ok() { wanted } else { Interest::NONE };
-        if watch.waiting.is_empty() && watch.registered == Interest::NONE {
+        if done.is_err_and(|error| !is_gone(&error)) {
+            watch.unsettle();
+        }
+        if watch.waiting.is_empty() && watch.registered == Interest::NONE && !watch.unsettled {
             self.by_fd.take(fd);
         }
     }
 }
 
+/// The descriptor has no registration, or is closed.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBADF))
+}
+
+/// Changes a registration; whether the kernel had none.
 fn register(
-    epoll: &Epoll,
+    selector: &Selector,
     fd: RawFd,
     known: Interest,
     (wanted, trigger): (Interest, Trigger),
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let data = fd as u64;
     if known == Interest::NONE {
-        return match epoll.add(fd, wanted, data, trigger) {
+        return match selector.add(fd, wanted, data, trigger) {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                epoll.modify(fd, wanted, data, trigger)
+                selector.modify(fd, wanted, data, trigger).map(|()| false)
             }
-            done => done,
+            done => done.map(|()| true),
         };
     }
-    match epoll.modify(fd, wanted, data, trigger) {
+    match selector.modify(fd, wanted, data, trigger) {
         // The descriptor was closed and its number reused: the registration went with it.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-            epoll.add(fd, wanted, data, trigger)
+            selector.add(fd, wanted, data, trigger).map(|()| true)
         }
-        done => done,
+        done => done.map(|()| false),
     }
 }

@@ -6,8 +6,9 @@ use super::number::KIND_CANCEL;
 use super::{Entry, UringDriver, push_operation};
 use crate::driver::table::{Phase, Slot, flag};
 use crate::op::{Key, Need, Operation, Shape};
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 impl UringDriver {

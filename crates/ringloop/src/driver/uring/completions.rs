@@ -11,6 +11,7 @@ use crate::buf::PoolKind;
 use crate::driver::completion::Event;
 use crate::driver::table::{Full, Phase, flag};
 use crate::op::{Key, NO_FD, Need, Operation, Request, Shape};
+use crate::sys::libc;
 use crate::sys::pool::PoolBuffer;
 use crate::sys::uring::abi::{self, Cqe};
 
@@ -34,7 +35,12 @@ impl UringDriver {
                         return Some(event);
                     }
                 }
-                KIND_WAKE => self.wake_armed = cqe.flags & abi::IORING_CQE_F_MORE != 0,
+                KIND_WAKE => {
+                    self.wake_armed = cqe.flags & abi::IORING_CQE_F_MORE != 0;
+                    if cqe.res < 0 {
+                        self.retry_later();
+                    }
+                }
                 // A cancel that found nothing: its target had completed.
                 _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
             }
@@ -132,6 +138,13 @@ impl UringDriver {
         }
         if shape == Shape::Retried {
             return self.completed_try(key, cqe.res);
+        }
+        let polls = matches!(shape, Shape::Level | Shape::Edge);
+        if polls && cqe.res == -libc::ENOMEM && !slot.is(flag::CANCELLED) {
+            slot.phase = Phase::Unarmed;
+            self.refused_polls.push(key);
+            self.retry_later();
+            return None;
         }
         let goes_on = !slot.is(flag::CANCELLED)
             && match shape {

@@ -16,7 +16,7 @@
 use super::number::DESCRIPTORS_MAX;
 use crate::driver::table::{Phase, Table};
 use crate::op::Key;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Operations to note before ended ones are removed.
 const TIDY_MIN: usize = 64;

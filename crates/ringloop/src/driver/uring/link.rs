@@ -20,6 +20,7 @@ use crate::driver::completion::Sink;
 use crate::driver::table::{Phase, flag};
 use crate::limits;
 use crate::op::{Key, NO_FD, Need, Operation, Request, Shape};
+use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
 use std::task::Waker;
 

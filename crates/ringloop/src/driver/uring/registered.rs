@@ -4,9 +4,9 @@
 //! unregistered.
 
 use crate::limits;
+use crate::sys::fd::RawFd;
 use crate::sys::uring::{Ring, Slot, SlotTable, Slots};
 use std::io;
-use std::os::fd::RawFd;
 
 /// The two tables, each created on first use.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use crate::driver::table::{Phase, flag};
 use crate::limits;
 use crate::op::Key;
 use crate::sys::clock;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 
 impl UringDriver {
     /// See [`crate::driver::Driver::close`].

@@ -1,6 +1,7 @@
 //! The ring driver when the kernel runs out of memory. `Ring::takes_at_most` simulates it: the
 //! kernel sees fewer entries than there are, and acts as it does when it stops by itself.
 
+mod refused;
 mod resend;
 
 use super::{Entry, UringDriver};
@@ -10,10 +11,11 @@ use crate::limits;
 use crate::op::Request;
 use crate::op::{Nop, Open, Recv, Splice, Tee, Timeout, Truncate, Write};
 use crate::sys::event::EventFd;
+use crate::sys::fd::AsRawFd;
 use crate::sys::file;
+use crate::sys::libc;
 use crate::sys::uring::Config;
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::task::Waker;
@@ -50,6 +52,31 @@ fn result(driver: &mut UringDriver, key: Key) -> (i32, Option<Request>) {
         assert!(Instant::now() < deadline, "not over: {:?}", driver.table.slot(key));
         driver.wait(Some(Duration::from_millis(10))).unwrap();
         assert!(driver.next_event().is_none());
+    }
+}
+
+fn begin(driver: &mut UringDriver, request: Request, sink: Sink) -> Key {
+    let key = submit(driver, request, sink);
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    assert!(driver.next_event().is_none());
+    key
+}
+
+/// Makes the kernel end an operation with `errno`: stops it, and changes its completion.
+fn stop(driver: &mut UringDriver, key: Key, errno: i32) {
+    assert!(driver.push_cancel(key));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        driver.wait(Some(Duration::from_millis(10))).unwrap();
+        while let Some(mut cqe) = driver.ring.pop() {
+            if cqe.user_data == key.user_data() {
+                assert_eq!(cqe.res, -libc::ECANCELED, "it waited");
+                cqe.res = -errno;
+                assert!(driver.completed(cqe).is_none());
+                return;
+            }
+        }
+        assert!(Instant::now() < deadline, "it was not stopped");
     }
 }
 

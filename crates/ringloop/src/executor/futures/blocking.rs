@@ -7,6 +7,7 @@ use crate::driver::{Call, RoomWaiter};
 use crate::executor::runtime::local::Local;
 use crate::executor::task::error::JoinError;
 use crate::executor::task::remote::{self, RemoteJoinHandle};
+use crate::sys::libc;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

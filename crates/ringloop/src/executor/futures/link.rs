@@ -21,12 +21,14 @@
 use crate::buf::{RecvBuf, Shared};
 use crate::driver::{Key, Sink};
 use crate::executor::runtime::local::{Local, poll_outcome};
+use crate::executor::task::listed::waiting;
 use crate::op::{Close, Kind, Operation, Outcome, Read, Request, Timeout, Write, raw_of};
+use crate::sys::fd::{FromRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -457,13 +459,13 @@ impl<C: Chain> Future for Linked<C> {
                     over &= flight.poll_timer(local, cx.waker());
                 }
                 if !over {
-                    return Poll::Pending;
+                    return waiting("linked operations");
                 }
                 flights.iter_mut().map(Flight::finish).collect()
             }
             State::Sequence(local, sequence) => {
                 if sequence.poll(local, cx.waker()).is_pending() {
-                    return Poll::Pending;
+                    return waiting("linked operations");
                 }
                 std::mem::take(&mut sequence.done)
             }

@@ -9,9 +9,11 @@
 use super::received::Received;
 use crate::driver::{Key, Sink};
 use crate::executor::runtime::local::Local;
+use crate::executor::task::listed::waiting;
 use crate::op::{Request, result_of};
+use crate::sys::libc;
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 /// A multishot operation, or none before the first poll and after its last completion. Dropping it
 /// cancels the operation; results that have arrived are closed or recycled.
@@ -71,11 +73,14 @@ impl Multi {
             let sink = Sink::Waker(cx.waker().clone());
             let key = local.engine().driver_mut().submit(request(), sink);
             self.in_flight = Some((local, key));
-            return Poll::Pending;
+            return waiting("a multishot operation");
         };
         let mut engine = local.engine();
         let driver = engine.driver_mut();
-        let Some((taken, _)) = ready!(driver.poll(*key, cx.waker(), ended)) else {
+        let Poll::Ready(polled) = driver.poll(*key, cx.waker(), ended) else {
+            return waiting("a multishot operation");
+        };
+        let Some((taken, _)) = polled else {
             // The driver was closed under the stream.
             drop(engine);
             self.in_flight = None;

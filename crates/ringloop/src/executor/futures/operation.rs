@@ -7,7 +7,9 @@ use crate::driver::Key;
 use crate::executor::futures::link::{First, Limited, Link, Linked};
 use crate::executor::runtime::local::Local;
 use crate::executor::runtime::local::{Begun, StartMode, poll_outcome};
+use crate::executor::task::listed::{waiting, waits_for};
 use crate::op::Kind;
+use std::any::type_name;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -48,7 +50,10 @@ impl<K: Kind> Flight<K> {
     pub fn begin(local: Local, kind: K, mode: StartMode, waker: &Waker) -> Result<Self, K::Output> {
         match local.begin(kind.into_request(), mode, waker) {
             Begun::Over(outcome) => Err(K::output(outcome)),
-            Begun::InFlight(key) => Ok(Self { local: Some(local), key, kind: PhantomData }),
+            Begun::InFlight(key) => {
+                waits_for(type_name::<K>());
+                Ok(Self { local: Some(local), key, kind: PhantomData })
+            }
         }
     }
 
@@ -58,7 +63,9 @@ impl<K: Kind> Flight<K> {
         let Some(local) = &self.local else {
             panic!("an operation was polled after it was over");
         };
-        let outcome = ready!(poll_outcome(local, self.key, waker));
+        let Poll::Ready(outcome) = poll_outcome(local, self.key, waker) else {
+            return waiting(type_name::<K>());
+        };
         self.local = None;
         Poll::Ready(K::output(outcome))
     }

@@ -8,10 +8,12 @@
 
 use crate::driver::{Key, Sink};
 use crate::executor::runtime::local::Local;
+use crate::executor::task::listed::waiting;
 use crate::op::{RecvPooled, Request};
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
 use std::future::Future;
 use std::io;
-use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -64,7 +66,7 @@ impl<'a> RecvInto<'a> {
         let key = driver.submit(Request::RecvPooled(receive), sink);
         drop(engine);
         self.state = State::InFlight(local, key);
-        Poll::Pending
+        waiting("Recv")
     }
 }
 

@@ -9,9 +9,11 @@ use super::workers::{self, Plan, Threads, Workers};
 use crate::driver::{Choice, Kind};
 use crate::error::Error;
 use crate::executor::task::join::JoinHandle;
+use crate::executor::task::listed::listed;
 
 use std::future::Future;
 use std::io;
+use std::panic::Location;
 use std::time::Duration;
 
 /// A runtime. It belongs to the thread that created it, which is worker 0.
@@ -167,7 +169,7 @@ impl Runtime {
 
     /// Starts a task on this thread; it runs during `block_on`.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-        self.local.spawn(future)
+        self.local.spawn_unlisted(listed(future, Location::caller()))
     }
 
     /// Runs until `future` is ready, along with everything spawned. The first call binds the
@@ -175,7 +177,9 @@ impl Runtime {
     ///
     /// # Errors
     /// If the driver fails; a task's own errors are not reported here.
+    #[track_caller]
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
+        let future = listed(future, Location::caller());
         self.local.engine().bind()?;
         turn::run(&self.local, future)
     }

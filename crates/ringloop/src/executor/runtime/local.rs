@@ -14,15 +14,18 @@ use crate::executor::task::core as task;
 use crate::executor::task::core::Next;
 use crate::executor::task::core::{Arrival, Hub};
 use crate::executor::task::join::JoinHandle;
+use crate::executor::task::listed::listed;
 #[cfg(feature = "hyper")]
 use crate::executor::task::remote::{self, RemoteJoinHandle};
 use crate::limits;
 use crate::op::{Outcome, Request};
+use crate::sys::fd::{OwnedFd, RawFd};
+use crate::sys::libc;
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,8 +88,13 @@ impl Drop for Entered {
 impl Local {
     /// Creates an engine without tasks.
     pub fn new(options: Options) -> Result<Self, Error> {
-        let engine = Engine::new(options)?;
-        let hub = Arc::new(Hub::new(engine.unpark(), options.inbox_messages));
+        Ok(Self::of_engine(Engine::new(options)?, options.inbox_messages))
+    }
+
+    /// Lets an engine that an embedder already turns have tasks, on the calling thread from now on.
+    /// Its inbox takes `inbox_messages` messages of other threads.
+    pub fn of_engine(engine: Engine, inbox_messages: usize) -> Self {
+        let hub = Arc::new(Hub::new(engine.unpark(), inbox_messages));
         task::open_hub(&hub);
         let shared = Shared {
             id: LOOPS.fetch_add(1, Ordering::Relaxed),
@@ -102,7 +110,7 @@ impl Local {
             refused: Cell::new(0),
             member: OnceCell::new(),
         };
-        Ok(Self { shared: Rc::new(shared) })
+        Self { shared: Rc::new(shared) }
     }
 
     /// Cancels every operation in flight on this loop; returns how many. Each ends with
@@ -218,8 +226,33 @@ impl Local {
     }
 
     /// Starts a task on this loop.
+    #[track_caller]
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        self.spawn_unlisted(listed(future, Location::caller()))
+    }
+
+    /// Starts a task that is not on the list of tasks.
+    pub(crate) fn spawn_unlisted<T: 'static>(
+        &self,
+        future: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
         JoinHandle { task: task::start(&self.shared.hub, future) }
+    }
+
+    /// Starts a task on this loop and polls it at once, before other ready tasks: if it need not
+    /// wait, it is over on return.
+    pub fn spawn_polled<T: 'static>(
+        &self,
+        future: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        let handle = self.spawn(future);
+        self.begin_poll();
+        // The queue's borrow ends before the task runs.
+        let newest = Next::newest_of(&self.shared.hub);
+        if let Some(newest) = newest {
+            newest.run();
+        }
+        handle
     }
 
     /// Starts a task on this loop, with a handle that may leave the thread.
@@ -360,7 +393,7 @@ impl Local {
     }
 
     /// True if tasks are ready.
-    pub(crate) fn has_ready(&self) -> bool {
+    pub fn has_ready(&self) -> bool {
         self.shared.hub.ready_count() > 0
     }
 
@@ -381,8 +414,9 @@ impl Local {
         self.shared.member.get_or_init(alone).clone()
     }
 
-    /// Drops every task: cancels their operations, and completes their handles.
-    pub(crate) fn shut_down(&self) {
+    /// Drops every task: cancels their operations, and completes their handles. No message of another
+    /// thread is taken after it.
+    pub fn shut_down(&self) {
         shared::cancel_tasks(&self.shared.hub);
         drop(self.shared.hub.inbox.close());
     }
@@ -394,7 +428,8 @@ impl Local {
 /// Outside a runtime.
 #[track_caller]
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
-    Local::with_current(|local| local.spawn(future))
+    let spawned_at = Location::caller();
+    Local::with_current(|local| local.spawn_unlisted(listed(future, spawned_at)))
 }
 
 /// Polls a single-shot operation for its outcome.

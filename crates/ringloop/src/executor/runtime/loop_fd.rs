@@ -4,9 +4,9 @@
 
 use super::local::Local;
 use super::weak::WeakLocal;
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::cell::RefCell;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A descriptor that the loop which used it last releases before it is closed.
 pub(crate) struct LoopFd {

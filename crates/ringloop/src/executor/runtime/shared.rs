@@ -5,9 +5,9 @@ use super::large::Large;
 use super::team::TeamMember;
 use crate::driver::Key;
 use crate::executor::task::core::{self, Arrival, Hub, Next};
+use crate::sys::fd::OwnedFd;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub(super) struct Shared {

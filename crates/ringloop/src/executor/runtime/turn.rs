@@ -33,7 +33,7 @@ impl Root {
     fn new(local: &Local) -> Self {
         let called = Rc::new(RefCell::new(Called::default()));
         let shared = Rc::clone(&called);
-        let task = local.spawn(std::future::poll_fn(move |cx| {
+        let task = local.spawn_unlisted(std::future::poll_fn(move |cx| {
             let mut called = shared.borrow_mut();
             called.woken = true;
             called.waker.get_or_insert_with(|| cx.waker().clone());

@@ -5,7 +5,7 @@
 
 use super::shared::Shared;
 use crate::limits;
-use std::os::fd::{OwnedFd, RawFd};
+use crate::sys::fd::{OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 
 /// A weak handle to the loop whose driver uses a descriptor, and must release it before it is

@@ -17,11 +17,12 @@ use super::turn;
 use crate::error::Error;
 use crate::executor::task::core::{self, Hub};
 use crate::executor::task::error::{JoinError, panic_message};
+use crate::executor::task::listed::listed;
 use crate::executor::task::remote::{self, RemoteJoinHandle, Settle};
 use crate::sys::fork::Generation;
 use crate::sys::thread as sys_thread;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -82,6 +83,7 @@ impl Workers {
     /// # let runtime = ringloop::Runtime::new().unwrap();
     /// runtime.workers().spawn_on(0, || async { std::rc::Rc::new(1) });
     /// ```
+    #[track_caller]
     pub fn spawn_on<F, Fut>(
         &self,
         worker: usize,
@@ -97,10 +99,11 @@ impl Workers {
             return Err(Error::NoSuchWorker { worker, count });
         };
         let (settle, handle) = remote::pair();
+        let spawned_at = Location::caller();
         hub.send_start(Box::new(move |hub: &Arc<Hub>| {
             // Called inside the task, so that a panic of `make` is the task's.
             let task = remote::drive(async move { make().await }, settle);
-            drop(core::start(hub, task));
+            drop(core::start(hub, listed(task, spawned_at)));
         }))?;
         Ok(handle)
     }

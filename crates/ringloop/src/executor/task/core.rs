@@ -41,6 +41,7 @@
 use super::count::SplitCount;
 use super::error::JoinError;
 use super::hub;
+use super::listed::waiting;
 use super::remote_wake::RemoteWakeFlag;
 use super::stage::{Stage, Stored};
 use super::waiter::WaiterCell;
@@ -374,6 +375,11 @@ impl Next {
         hub.pop_ready().map(Self::of_this_thread)
     }
 
+    /// The task that became ready last.
+    pub fn newest_of(hub: &Hub) -> Option<Self> {
+        hub.pop_newest().map(Self::of_this_thread)
+    }
+
     /// Call on the thread of the task's loop (invariant 6).
     #[inline]
     fn of_this_thread(task: TaskRef) -> Self {
@@ -442,7 +448,7 @@ impl<T> Handle<T> {
             _ => cx.waker().clone(),
         };
         here.put_waiter(waiter);
-        Poll::Pending
+        waiting("a task")
     }
 
     fn take(&mut self) -> Option<Result<T, JoinError>> {

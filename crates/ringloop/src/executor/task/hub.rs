@@ -150,6 +150,11 @@ impl<T: Copy, W> Hub<T, W> {
         self.here.get()?.ready.borrow_mut().pop_front()
     }
 
+    /// The task that became ready last.
+    pub fn pop_newest(&self) -> Option<T> {
+        self.here.get()?.ready.borrow_mut().pop_back()
+    }
+
     /// Number of ready tasks.
     pub fn ready_count(&self) -> usize {
         self.here.get().map_or(0, |here| here.ready.borrow().len())

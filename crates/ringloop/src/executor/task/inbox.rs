@@ -11,6 +11,7 @@
 use super::park::Unpark;
 use crate::error::Error;
 use crate::executor::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::sys::libc;
 use std::collections::VecDeque;
 use std::io;
 
@@ -113,6 +114,7 @@ impl<T> Inbox<T> {
     }
 
     /// Number of messages.
+    #[inline(always)]
     pub fn len(&self) -> usize {
         if self.is_inherited() {
             return 0;

@@ -10,6 +10,7 @@ pub(crate) mod error;
 pub(crate) mod hub;
 pub(crate) mod inbox;
 pub(crate) mod join;
+pub(crate) mod listed;
 pub(crate) mod owned;
 pub(crate) mod park;
 pub(crate) mod remote;

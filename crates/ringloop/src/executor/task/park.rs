@@ -122,6 +122,7 @@ impl Unpark {
 mod loom_tests {
     use super::*;
     use loom::sync::atomic::AtomicBool;
+    use loom::sync::{Mutex, Notify};
     use loom::thread;
 
     /// A message that was put before a notification is seen by the owner, or wakes it: no lost
@@ -149,6 +150,59 @@ mod loom_tests {
             }
             if !slept {
                 assert!(seen, "refused to sleep but did not see the message");
+            }
+        });
+    }
+
+    /// What an embedder may do that has a queue of its own: only the first message of a batch sets a
+    /// hint and wakes the owner, which looks at the hint before it sleeps, and clears it before it
+    /// takes them all. No message is slept over: loom would find a deadlock.
+    #[test]
+    fn first_message_of_a_batch_wakes_for_all() {
+        struct Shared {
+            flag: Flag,
+            event: Notify,
+            hint: AtomicBool,
+            queue: Mutex<u32>,
+        }
+
+        fn send(shared: &Shared) {
+            let mut queue = shared.queue.lock().expect("queue");
+            let is_first = *queue == 0;
+            *queue += 1;
+            drop(queue);
+            if is_first {
+                shared.hint.store(true, Ordering::Relaxed);
+                if shared.flag.notify() {
+                    shared.event.notify();
+                }
+            }
+        }
+
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let shared = loom::sync::Arc::new(Shared {
+                flag: Flag::new(),
+                event: Notify::new(),
+                hint: AtomicBool::new(false),
+                queue: Mutex::new(0),
+            });
+            for _ in 0..2 {
+                let shared = shared.clone();
+                thread::spawn(move || send(&shared));
+            }
+            let mut taken = 0;
+            while taken < 2 {
+                if !shared.hint.load(Ordering::Relaxed) && shared.flag.prepare_to_sleep() {
+                    shared.event.wait();
+                    shared.flag.awake();
+                }
+                if shared.hint.load(Ordering::Relaxed) {
+                    shared.hint.store(false, Ordering::Relaxed);
+                    let mut queue = shared.queue.lock().expect("queue");
+                    taken += std::mem::take(&mut *queue);
+                }
             }
         });
     }

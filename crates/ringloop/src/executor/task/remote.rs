@@ -6,6 +6,7 @@
 //! A lock instead of atomics: it is taken once when the task ends, and once per poll of the handle.
 
 use super::error::JoinError;
+use super::listed::waiting;
 use crate::executor::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::Future;
@@ -147,7 +148,7 @@ impl<T> Future for RemoteJoinHandle<T> {
             Outcome::Pending => {
                 state.outcome = Outcome::Pending;
                 state.waiter = Some(cx.waker().clone());
-                Poll::Pending
+                waiting("a task of another thread")
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::driver::Choice;
+use crate::sys::fd::OwnedFd;
+use crate::sys::libc;
 use crate::time::{self, timeout, yield_now};
 use crate::{Options, Runtime, spawn};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as Peer;
 use std::pin::pin;
 use std::rc::Rc;

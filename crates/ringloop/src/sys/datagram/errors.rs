@@ -7,9 +7,11 @@
 use super::message::control_of;
 use super::receive::receive_control;
 use crate::sys::address::SockAddr;
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
+use crate::sys::platform;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 
 /// Words of room for control data: the error takes 64 bytes, packet info and type of service of
 /// both families 120.
@@ -28,7 +30,7 @@ pub struct NetworkError {
 /// `IP_RECVERR`; ipv6(7), `IPV6_RECVERR`.
 pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
     let on = i32::from(on);
-    super::gso::set_both(fd, (libc::IPV6_RECVERR, on), (libc::IP_RECVERR, on))
+    super::gso::set_both(fd, (platform::IPV6_RECVERR, on), (platform::IP_RECVERR, on))
 }
 
 /// Takes the next error; skips entries of other kinds. See recvmsg(2), `MSG_ERRQUEUE`.
@@ -39,7 +41,7 @@ pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
     loop {
         let mut name = SockAddr::empty();
         let mut control = [0_u64; CONTROL_WORDS];
-        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let flags = platform::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let control_len = receive_control(fd, &mut name, &mut control, flags)?;
         let control = control.map(u64::to_ne_bytes);
         let control = &control.as_flattened()[..control_len];
@@ -51,7 +53,7 @@ pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
 
 /// The first field of `struct sock_extended_err`.
 fn errno_of(control: &[u8]) -> Option<i32> {
-    let data = control_of(control, libc::IPPROTO_IP, libc::IP_RECVERR)
-        .or_else(|| control_of(control, libc::IPPROTO_IPV6, libc::IPV6_RECVERR))?;
+    let data = control_of(control, libc::IPPROTO_IP, platform::IP_RECVERR)
+        .or_else(|| control_of(control, libc::IPPROTO_IPV6, platform::IPV6_RECVERR))?;
     Some(i32::from_ne_bytes(data.get(..4)?.try_into().ok()?))
 }

@@ -6,10 +6,12 @@
 use super::send::{SendError, send_with_control};
 use crate::sys::address::SockAddr;
 use crate::sys::control::{Controls, space};
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
 
 /// Datagrams of one length (the last may be shorter) to one peer, end to end in memory.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +36,7 @@ const ROOM: usize = space(2) + space(4) + space(20);
 fn controls_of(batch: &GsoBatch<'_>) -> Controls<ROOM> {
     let mut controls = Controls::empty();
     if let Some(len) = segment_len(batch) {
-        controls.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
+        controls.push(platform::SOL_UDP, platform::UDP_SEGMENT, &len.to_ne_bytes());
     }
     if batch.ecn != 0 {
         // The kernel looks at the packet's protocol, not at the socket's family.
@@ -76,6 +78,10 @@ fn segment_len(batch: &GsoBatch<'_>) -> Option<u16> {
 /// # Errors
 /// As [`SendError`]; `EAGAIN`, `EMSGSIZE`, and those of sendmsg(2).
 pub fn send_gso(fd: RawFd, batch: &GsoBatch<'_>) -> Result<(), SendError> {
+    if !platform::HAS_SEGMENTATION && segment_len(batch).is_some() {
+        let error = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        return Err(SendError { error, segmented: true });
+    }
     let to = SockAddr::from(batch.to);
     match send_with_control(fd, batch.bytes, &to, controls_of(batch).as_slice()) {
         Ok(_) => Ok(()),
@@ -100,8 +106,8 @@ pub fn set_receive_local_ip(fd: RawFd, on: bool) -> io::Result<()> {
 /// Disables fragmentation and leaves path MTU discovery to the protocol above
 /// (`IP_PMTUDISC_PROBE`): a datagram longer than the device's MTU is `EMSGSIZE`.
 pub fn set_unfragmented(fd: RawFd) -> io::Result<()> {
-    let v6 = (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
-    set_both(fd, v6, (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE))
+    let v6 = (platform::IPV6_MTU_DISCOVER, platform::IPV6_PMTUDISC_PROBE);
+    set_both(fd, v6, (platform::IP_MTU_DISCOVER, platform::IP_PMTUDISC_PROBE))
 }
 
 /// Sets the option of a socket's family, by name and value.

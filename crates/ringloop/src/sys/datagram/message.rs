@@ -16,6 +16,8 @@
 
 use crate::sys::address::SockAddr;
 use crate::sys::control;
+use crate::sys::libc;
+use crate::sys::platform;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes before the payload.
@@ -97,7 +99,7 @@ impl<'a> Message<'a> {
     /// The ECN bits, if enabled on the socket ([`super::set_receive_ecn`]); otherwise 0.
     pub fn ecn(&self) -> u8 {
         // One byte for IPv4, an `int` for IPv6.
-        let v4 = self.control(libc::IPPROTO_IP, libc::IP_TOS);
+        let v4 = self.control(libc::IPPROTO_IP, platform::IP_TOS_RECEIVED);
         if let Some([class, ..]) = v4 {
             return class & 3;
         }
@@ -113,7 +115,8 @@ impl<'a> Message<'a> {
         // struct in_pktinfo: the interface, the local address for replies, the header's
         // destination.
         if let Some(info) = self.control(libc::IPPROTO_IP, libc::IP_PKTINFO) {
-            let octets: [u8; 4] = info.get(4..8)?.try_into().ok()?;
+            let octets: [u8; 4] =
+                info.get(platform::PKTINFO_LOCAL_AT..)?.get(..4)?.try_into().ok()?;
             return Some(Ipv4Addr::from(octets).into());
         }
         let info = self.control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)?;
@@ -134,7 +137,7 @@ impl<'a> Message<'a> {
     /// Segment size of a GSO batch, whose last datagram may be shorter; `None` for a single
     /// datagram.
     pub fn segment_len(&self) -> Option<usize> {
-        let data = self.control(libc::SOL_UDP, libc::UDP_GRO)?;
+        let data = self.control(platform::SOL_UDP, platform::UDP_GRO)?;
         let len = i32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
         usize::try_from(len).ok()
     }

@@ -16,8 +16,9 @@ mod receive;
 mod send;
 
 use super::socket;
+use crate::sys::fd::RawFd;
+use crate::sys::platform;
 use std::io;
-use std::os::fd::RawFd;
 
 pub use errors::{NetworkError, next_error, set_receive_errors};
 pub use gso::{GsoBatch, send_gso, set_receive_ecn, set_receive_local_ip, set_unfragmented};
@@ -31,7 +32,7 @@ pub use send::{Outgoing, SendError, send_to};
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0, `EOPNOTSUPP` if it is no UDP socket.
 pub fn set_gro(fd: RawFd, on: bool) -> io::Result<()> {
-    socket::set_option_int(fd, libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
+    socket::set_option_int(fd, platform::SOL_UDP, platform::UDP_GRO, i32::from(on))
 }
 
 #[cfg(test)]

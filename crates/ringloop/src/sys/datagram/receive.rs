@@ -15,12 +15,14 @@
 
 use super::message::{CONTROL_AT, Control, HEAD_LEN, Message, NAME_AT};
 use crate::sys::address::SockAddr;
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::{check, is_refused};
 use std::alloc::{self, Layout};
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::ptr;
 
 /// Bytes between slots: an odd number of cache lines, so that the starts of slots, all that small
@@ -31,7 +33,7 @@ const SLOT_GAP: usize = 17 * 64;
 #[derive(Default)]
 pub struct Receiver {
     iovecs: Vec<libc::iovec>,
-    headers: Vec<libc::mmsghdr>,
+    headers: Vec<platform::mmsghdr>,
     /// recvmmsg(2) is refused here.
     singly: bool,
 }
@@ -120,14 +122,19 @@ impl Receiver {
     }
 }
 
-/// Receives an address and control data, without bytes; returns the length of the control data.
+/// Receives an address and control data; returns the length of the control data.
 pub(super) fn receive_control(
     fd: RawFd,
     name: &mut SockAddr,
     control: &mut [u64],
     flags: i32,
 ) -> io::Result<usize> {
+    // Room for a byte: without any, qemu's emulation of a process returns 0 and receives nothing.
+    let mut byte = 0_u8;
+    let mut room = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let mut message = empty_message();
+    message.msg_iov = &raw mut room;
+    message.msg_iovlen = 1;
     message.msg_name = name.as_mut_ptr().cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     message.msg_control = control.as_mut_ptr().cast();
@@ -139,16 +146,16 @@ pub(super) fn receive_control(
     Ok(message.msg_controllen as _)
 }
 
-fn receive_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+fn receive_many(fd: RawFd, headers: &mut [platform::mmsghdr]) -> io::Result<usize> {
     let (at, count) = (headers.as_mut_ptr(), headers.len());
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    let flags = libc::MSG_DONTWAIT | platform::MSG_CMSG_CLOEXEC;
     // SAFETY: D1, D2; no time-out is passed. The types of count and flags differ between C libraries.
-    let received = unsafe { libc::recvmmsg(fd, at, count as _, flags as _, ptr::null_mut()) };
+    let received = unsafe { platform::recvmmsg(fd, at, count as _, flags as _, ptr::null_mut()) };
     Ok(check(received)? as usize)
 }
 
 /// Writes the lengths before a message, as the ring does.
-fn write_head(header: &libc::mmsghdr) {
+fn write_head(header: &platform::mmsghdr) {
     let message = &header.msg_hdr;
     let head = head_of(
         message.msg_namelen as usize,
@@ -239,6 +246,6 @@ impl Batch {
     }
 }
 
-pub(super) fn empty_header() -> libc::mmsghdr {
-    libc::mmsghdr { msg_hdr: empty_message(), msg_len: 0 }
+pub(super) fn empty_header() -> platform::mmsghdr {
+    platform::mmsghdr { msg_hdr: empty_message(), msg_len: 0 }
 }

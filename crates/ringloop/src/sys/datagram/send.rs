@@ -13,11 +13,13 @@
 use super::receive::empty_header;
 use crate::sys::address::SockAddr;
 use crate::sys::control::{Controls, space};
+use crate::sys::fd::RawFd;
+use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::socket::{self, empty_message};
 use crate::sys::{check, is_refused};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
 
 /// Messages per call.
 const MESSAGES_MAX: usize = 32;
@@ -31,7 +33,7 @@ const MESSAGE_BYTES_MAX: usize = 65_507;
 /// # Errors
 /// `EAGAIN`, `EMSGSIZE`, `ECONNREFUSED` of an earlier datagram, and those of sendto(2).
 pub fn send_to(fd: RawFd, bytes: &[u8], to: &SockAddr) -> io::Result<usize> {
-    let flags = libc::MSG_NOSIGNAL;
+    let flags = platform::MSG_NOSIGNAL;
     let (name, name_len) = (to.as_ptr(), to.len());
     // SAFETY: D1.
     let sent =
@@ -76,7 +78,7 @@ pub struct Outgoing {
     iovecs: Vec<libc::iovec>,
     runs: Vec<Run>,
     controls: Vec<SegmentControl>,
-    headers: Vec<libc::mmsghdr>,
+    headers: Vec<platform::mmsghdr>,
     /// sendmmsg(2) is refused here.
     singly: bool,
 }
@@ -129,7 +131,7 @@ impl Outgoing {
         datagrams: impl Iterator<Item = (&'a [u8], Option<&'a SockAddr>)>,
         segmented: bool,
     ) -> Result<usize, SendError> {
-        self.gather(datagrams, segmented);
+        self.gather(datagrams, segmented && platform::HAS_SEGMENTATION);
         self.write_headers();
         let sent = if self.singly {
             self.send_singly(fd)
@@ -242,17 +244,17 @@ pub(super) fn send_with_control(
     unsafe { socket::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT) }
 }
 
-fn send_many(fd: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+fn send_many(fd: RawFd, headers: &mut [platform::mmsghdr]) -> io::Result<usize> {
     let (at, count) = (headers.as_mut_ptr(), headers.len());
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    let flags = platform::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: D1. The types of count and flags differ between C libraries.
-    let sent = unsafe { libc::sendmmsg(fd, at, count as _, flags as _) };
+    let sent = unsafe { platform::sendmmsg(fd, at, count as _, flags as _) };
     Ok(check(sent)? as usize)
 }
 
 fn segment_control(run: &Run) -> SegmentControl {
     let mut control = Controls::empty();
-    control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &(run.segment_len as u16).to_ne_bytes());
+    control.push(platform::SOL_UDP, platform::UDP_SEGMENT, &(run.segment_len as u16).to_ne_bytes());
     control
 }
 

@@ -1,8 +1,9 @@
 use super::*;
 use crate::sys::address::SockAddr;
+use crate::sys::fd::AsRawFd;
+use crate::sys::libc;
 use crate::sys::testing::with_calls_denied;
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
 const RUN: usize = 100;

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::sys::address::UnixName;
+use crate::sys::fd::AsRawFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::testing::{in_child, tcp_pair, wait_until, with_calls_denied};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 fn errno<T>(result: io::Result<T>) -> Option<i32> {

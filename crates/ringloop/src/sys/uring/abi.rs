@@ -115,22 +115,51 @@ pub struct Probe {
     pub ops: [ProbeOp; 256],
 }
 
-const _: () = {
-    use std::mem::offset_of;
-    assert!(size_of::<Sqe>() == size_of::<io_uring_sqe>());
-    assert!(offset_of!(Sqe, fd) == offset_of!(io_uring_sqe, fd));
-    assert!(offset_of!(Sqe, off) == offset_of!(io_uring_sqe, __bindgen_anon_1));
-    assert!(offset_of!(Sqe, addr) == offset_of!(io_uring_sqe, __bindgen_anon_2));
-    assert!(offset_of!(Sqe, len) == offset_of!(io_uring_sqe, len));
-    assert!(offset_of!(Sqe, op_flags) == offset_of!(io_uring_sqe, __bindgen_anon_3));
-    assert!(offset_of!(Sqe, user_data) == offset_of!(io_uring_sqe, user_data));
-    assert!(offset_of!(Sqe, buf_index) == offset_of!(io_uring_sqe, __bindgen_anon_4));
-    assert!(offset_of!(Sqe, splice_fd_in) == offset_of!(io_uring_sqe, __bindgen_anon_5));
-    assert!(offset_of!(Sqe, addr3) == offset_of!(io_uring_sqe, __bindgen_anon_6));
-    assert!(size_of::<Cqe>() == size_of::<io_uring_cqe>());
-    assert!(offset_of!(Cqe, flags) == offset_of!(io_uring_cqe, flags));
-    assert!(offset_of!(Probe, ops) == offset_of!(io_uring_probe, ops));
-};
+/// What the kernel reads and writes, in bytes, as its header has it on every processor of 64 bits:
+/// a size for each structure, and where its fields are.
+macro_rules! layout {
+    ($($name:ident: $size:literal { $($($field:ident).+ = $at:literal)* })+) => {
+        const _: () = {
+            use std::mem::offset_of;
+            $(
+                assert!(size_of::<$name>() == $size);
+                $(assert!(offset_of!($name, $($field).+) == $at);)*
+            )+
+        };
+    };
+}
+
+layout! {
+    Sqe: 64 {
+        opcode = 0 flags = 1 ioprio = 2 fd = 4 off = 8 addr = 16 len = 24 op_flags = 28
+        user_data = 32 buf_index = 40 personality = 42 splice_fd_in = 44 addr3 = 48 pad2 = 56
+    }
+    io_uring_sqe: 64 {
+        opcode = 0 flags = 1 ioprio = 2 fd = 4 __bindgen_anon_1 = 8 __bindgen_anon_2 = 16 len = 24
+        __bindgen_anon_3 = 28 user_data = 32 __bindgen_anon_4 = 40 personality = 42
+        __bindgen_anon_5 = 44 __bindgen_anon_6 = 48
+    }
+    Cqe: 16 { user_data = 0 res = 8 flags = 12 }
+    io_uring_cqe: 16 { user_data = 0 res = 8 flags = 12 }
+    Params: 120 {
+        sq_entries = 0 cq_entries = 4 flags = 8 sq_thread_cpu = 12 sq_thread_idle = 16 features = 20
+        wq_fd = 24 resv = 28
+        sq_off.head = 40 sq_off.tail = 44 sq_off.ring_mask = 48 sq_off.ring_entries = 52
+        sq_off.flags = 56 sq_off.dropped = 60 sq_off.array = 64 sq_off.user_addr = 72
+        cq_off.head = 80 cq_off.tail = 84 cq_off.ring_mask = 88 cq_off.ring_entries = 92
+        cq_off.overflow = 96 cq_off.cqes = 100 cq_off.flags = 104 cq_off.user_addr = 112
+    }
+    GetEventsArg: 24 { sigmask = 0 sigmask_sz = 8 min_wait_usec = 12 ts = 16 }
+    Timespec: 16 { tv_sec = 0 tv_nsec = 8 }
+    Buf: 16 { addr = 0 len = 8 bid = 12 resv = 14 }
+    BufReg: 40 { ring_addr = 0 ring_entries = 8 bgid = 12 flags = 14 resv = 16 }
+    RsrcRegister: 32 { nr = 0 flags = 4 resv2 = 8 data = 16 tags = 24 }
+    ResourceUpdate: 16 { offset = 0 resv = 4 data = 8 }
+    RsrcUpdate2: 32 { offset = 0 resv = 4 data = 8 tags = 16 nr = 24 resv2 = 28 }
+    ProbeOp: 8 { op = 0 resv = 1 flags = 2 resv2 = 4 }
+    Probe: 2064 { last_op = 0 ops_len = 1 resv = 2 resv2 = 4 ops = 16 }
+    io_uring_probe: 16 { last_op = 0 ops_len = 1 resv = 2 resv2 = 4 ops = 16 }
+}
 
 /// Constants of the header, in the width of the field that they go to.
 macro_rules! narrow {

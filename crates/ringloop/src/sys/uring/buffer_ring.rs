@@ -45,6 +45,7 @@
 
 use super::abi::{self, Buf, BufReg, Cqe};
 use super::ring::Ring;
+use crate::sys::libc;
 use crate::sys::memory::Mapping;
 use crate::sys::pool::{PoolBuffer, PoolMemory};
 use std::io;

@@ -12,8 +12,10 @@
 use super::super::check;
 use super::abi::{self, Params, Probe};
 use super::refusal::Facts;
+use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
+use crate::sys::platform;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// What set-up needs of the kernel. Tests simulate old and hardened ones.
 pub(super) trait Kernel {
@@ -33,8 +35,7 @@ pub(super) struct Linux;
 impl Kernel for Linux {
     fn setup(&self, entries: u32, params: &mut Params) -> io::Result<OwnedFd> {
         // SAFETY: K1.
-        let fd =
-            check(unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut *params) })?;
+        let fd = check(unsafe { platform::io_uring_setup(entries, (&raw mut *params).cast()) })?;
         // SAFETY: K2.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
@@ -49,7 +50,7 @@ impl Kernel for Linux {
     fn enter_disabled(&self, ring: &OwnedFd) -> io::Error {
         // SAFETY: K1; no argument is passed, and a disabled ring has no entries to take.
         match unsafe { enter(ring.as_raw_fd(), 0, 0, 0, std::ptr::null(), 0) } {
-            Ok(_) => io::Error::from_raw_os_error(libc::EBADFD),
+            Ok(_) => io::Error::from_raw_os_error(platform::EBADFD),
             Err(error) => error,
         }
     }
@@ -91,15 +92,7 @@ pub(super) unsafe fn enter(
 ) -> io::Result<u32> {
     // SAFETY: K1, by this function's contract.
     let count = check(unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_enter,
-            ring,
-            to_submit,
-            want,
-            flags,
-            argument,
-            argument_len,
-        )
+        platform::io_uring_enter(ring, to_submit, want, flags, argument, argument_len)
     })?;
     Ok(count as u32)
 }
@@ -115,9 +108,7 @@ pub(super) unsafe fn register(
     count: u32,
 ) -> io::Result<i32> {
     // SAFETY: K1, by this function's contract.
-    let result = check(unsafe {
-        libc::syscall(libc::SYS_io_uring_register, ring, opcode, argument, count)
-    })?;
+    let result = check(unsafe { platform::io_uring_register(ring, opcode, argument, count) })?;
     Ok(result as i32)
 }
 

@@ -18,6 +18,7 @@
 
 use super::super::process;
 use super::super::refused::RefusedCall;
+use crate::sys::libc;
 use std::error::Error;
 use std::fmt;
 use std::fs;

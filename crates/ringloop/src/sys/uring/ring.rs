@@ -56,10 +56,12 @@ use super::abi::{self, Cqe, GetEventsArg, Sqe, Timespec};
 use super::features::{Feature, Features};
 use super::kernel;
 use super::setup::Created;
+use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::file::Descriptor;
+use crate::sys::libc;
 use crate::sys::memory::Mapping;
+use crate::sys::platform;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -226,7 +228,7 @@ impl Ring {
 
     /// Submits what is queued, without running completions.
     ///
-    /// Entries that the kernel could not take now (`EAGAIN` no memory, `EBUSY`, `EINTR`) stay queued: check [`Ring::pending`]. Costs a system call, none with nothing queued. With submission polling, the time until the kernel thread has taken them, and a system call only if that thread sleeps.
+    /// Entries that the kernel could not take now (`EAGAIN`, `ENOMEM` no memory, `EBUSY`, `EINTR`) stay queued: check [`Ring::pending`]. Costs a system call, none with nothing queued. With submission polling, the time until the kernel thread has taken them, and a system call only if that thread sleeps.
     ///
     /// # Errors
     /// `EEXIST` on another thread than the one that enabled it; `EBADFD` if it is not enabled. The
@@ -419,7 +421,7 @@ fn settle(entered: io::Result<u32>) -> io::Result<()> {
     match entered {
         Ok(_) => Ok(()),
         Err(error) => match error.raw_os_error() {
-            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => Ok(()),
             _ => Err(closed_under_us(error)),
         },
     }
@@ -434,8 +436,7 @@ fn closed_under_us(error: io::Error) -> io::Error {
 }
 
 fn thread_id() -> libc::pid_t {
-    // SAFETY: R7: no pointer is passed, and the call cannot fail.
-    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+    platform::gettid()
 }
 
 /// Saturates if the seconds do not fit, 292 billion years away.

@@ -18,8 +18,10 @@ use super::abi::{self, Params};
 use super::features::Features;
 use super::kernel::{self, Kernel};
 use super::refusal::{Cause, Refusal, Step, classify};
+use crate::sys::fd::OwnedFd;
+use crate::sys::libc;
+use crate::sys::platform;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Sizes and polling of a ring.
@@ -72,7 +74,7 @@ pub(super) fn create(config: &Config, kernel: &dyn Kernel) -> Result<Created, Re
     kernel.probe(&fd, &mut probe).map_err(|error| refuse(Step::Probe, &error))?;
     let features = Features::read(&params, &probe)?;
     let entered = kernel.enter_disabled(&fd);
-    if entered.raw_os_error() != Some(libc::EBADFD) {
+    if entered.raw_os_error() != Some(platform::EBADFD) {
         return Err(refuse(Step::Enter, &entered));
     }
     Ok(Created { fd, params, features })

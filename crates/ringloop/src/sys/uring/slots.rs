@@ -12,6 +12,7 @@
 
 use super::abi::{self, RsrcRegister, RsrcUpdate2};
 use super::ring::Ring;
+use crate::sys::libc;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -149,10 +150,10 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::fd::AsRawFd;
     use crate::sys::file::pipe;
     use crate::sys::uring::Config;
     use crate::sys::uring::abi::Sqe;
-    use std::os::fd::AsRawFd;
 
     fn ring() -> Ring {
         let config = Config { entries: 4, cq_entries: 8, polling: None };

@@ -3,8 +3,9 @@
 use super::abi::{self, Params, Probe};
 use super::kernel::{Kernel, Linux};
 use super::refusal::Facts;
+use crate::sys::fd::OwnedFd;
+use crate::sys::libc;
 use std::io;
-use std::os::fd::OwnedFd;
 
 /// A kernel or a sandbox with fewer features than the running one.
 #[derive(Default)]

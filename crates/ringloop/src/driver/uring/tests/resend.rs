@@ -1,17 +1,18 @@
 //! Sends that the kernel ends without sending. It rarely does: the test stops the operation, and
 //! changes its completion to the kernel's.
 
-use super::{driver, result, submit};
+use super::{driver, result, stop};
 use crate::buf::SendBuf;
 use crate::driver::completion::Sink;
 use crate::driver::table::{Phase, flag};
 use crate::driver::uring::UringDriver;
 use crate::op::Key;
 use crate::op::{Request, Send, SendDescriptors, SendMsg};
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::sys::libc;
 use crate::sys::socket;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -43,28 +44,7 @@ fn sends(fd: RawFd) -> [Request; 3] {
 }
 
 fn begin(driver: &mut UringDriver, request: Request) -> Key {
-    let key = submit(driver, request, Sink::Waker(Waker::noop().clone()));
-    driver.wait(Some(Duration::ZERO)).unwrap();
-    assert!(driver.next_event().is_none());
-    key
-}
-
-/// Makes the kernel stop waiting for room, with `errno`.
-fn stop(driver: &mut UringDriver, key: Key, errno: i32) {
-    assert!(driver.push_cancel(key));
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        driver.wait(Some(Duration::from_millis(10))).unwrap();
-        while let Some(mut cqe) = driver.ring.pop() {
-            if cqe.user_data == key.user_data() {
-                assert_eq!(cqe.res, -libc::ECANCELED, "it waited for room");
-                cqe.res = -errno;
-                assert!(driver.completed(cqe).is_none());
-                return;
-            }
-        }
-        assert!(Instant::now() < deadline, "it was not stopped");
-    }
+    super::begin(driver, request, Sink::Waker(Waker::noop().clone()))
 }
 
 /// Reads what the pair was filled with and what came after it.

@@ -1,12 +1,13 @@
 //! The invariants of buffer rings, each against the kernel.
 
 use super::*;
+use crate::sys::fd::AsRawFd;
+use crate::sys::libc;
 use crate::sys::pool::BUFFER_ALIGN;
 use crate::sys::testing::LONG;
 use crate::sys::uring::Config;
 use crate::sys::uring::abi::*;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 const GROUP: u16 = 7;

@@ -1,6 +1,7 @@
 //! Refusals: real ones that a test can provoke, and all others by a simulated kernel.
 
 use super::*;
+use crate::sys::libc;
 use crate::sys::process::Resource;
 use crate::sys::testing::{alone, with_calls_denied};
 use crate::sys::uring::abi;

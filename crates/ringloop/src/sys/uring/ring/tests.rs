@@ -3,6 +3,7 @@
 use super::*;
 use crate::sys::event::EventFd;
 use crate::sys::interest::Interest;
+use crate::sys::libc;
 use crate::sys::testing::{LONG, in_child, interrupted, wait_until};
 use crate::sys::uring::abi::*;
 use crate::sys::uring::open::MEMORY_PAUSES;

@@ -1,14 +1,11 @@
-//! An eventfd, by which another thread wakes a sleeping loop.
-//!
-//! Owns: the descriptor. Called by: the executor's unpark (`notify`) and the drivers (`drain`). The
-//! executor's three-state flag decides if a wake is needed.
+//! An eventfd.
 //!
 //! # Invariants
 //! - **E1** The pointer given to `read` or `write` is to a live local of exactly eight bytes.
 //! - **E2** A non-negative return of `eventfd` is a fresh descriptor that nothing else owns.
 
-use super::check;
-use super::file::Descriptor;
+use super::super::check;
+use super::super::file::Descriptor;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -34,9 +31,7 @@ impl EventFd {
     /// `EAGAIN` means that the counter is full and the descriptor readable already. Costs one system call,
     /// about 340 ns without a waiter.
     pub fn notify(&self) {
-        let one = 1_u64;
-        // SAFETY: E1.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        notify(self.notified_fd());
     }
 
     /// Takes all notifications so far; the descriptor is unreadable again.
@@ -45,6 +40,19 @@ impl EventFd {
         // SAFETY: E1.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
     }
+
+    /// The descriptor for [`notify`].
+    pub fn notified_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// As [`EventFd::notify`], by number; a signal handler may call it.
+#[inline]
+pub fn notify(fd: RawFd) {
+    let one = 1_u64;
+    // SAFETY: E1.
+    unsafe { libc::write(fd, (&raw const one).cast(), size_of::<u64>()) };
 }
 
 impl AsRawFd for EventFd {
@@ -55,25 +63,8 @@ impl AsRawFd for EventFd {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::readable;
     use super::*;
-    use crate::sys::file::poll_now;
-    use crate::sys::interest::Interest;
-
-    fn readable(event: &EventFd) -> bool {
-        poll_now(event.as_raw_fd(), Interest::READ).unwrap().contains(Interest::READ)
-    }
-
-    #[test]
-    fn e1_notifications_merge_and_one_drain_takes_them_all() {
-        let event = EventFd::new().unwrap();
-        assert!(!readable(&event));
-        event.notify();
-        event.notify();
-        assert!(readable(&event));
-        event.drain();
-        assert!(!readable(&event));
-        event.drain();
-    }
 
     #[test]
     fn e1_notify_on_a_full_counter_keeps_it_readable() {
@@ -84,16 +75,5 @@ mod tests {
         assert!(readable(&event));
         event.drain();
         assert!(!readable(&event));
-    }
-
-    #[test]
-    fn e2_descriptor_is_owned_nonblocking_and_closed_on_exec() {
-        let event = EventFd::new().unwrap();
-        let raw = event.as_raw_fd();
-        // SAFETY: no pointer is passed.
-        let flags = unsafe { libc::fcntl(raw, libc::F_GETFL) };
-        // SAFETY: no pointer is passed.
-        let fd_flags = unsafe { libc::fcntl(raw, libc::F_GETFD) };
-        assert!(flags & libc::O_NONBLOCK != 0 && fd_flags & libc::FD_CLOEXEC != 0);
     }
 }

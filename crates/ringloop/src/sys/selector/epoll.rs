@@ -1,26 +1,6 @@
-//! Readiness of many descriptors.
+//! Readiness by epoll(7).
 //!
-//! Owns: one epoll descriptor. Called by: the readiness driver. Does no I/O on a watched
-//! descriptor; the kernel remembers the registrations.
-//!
-//! # The readiness contract
-//! What a second backend (kqueue) has to provide, and all that the readiness driver relies on:
-//! 1. A descriptor is registered at most once, with one [`Interest`], one `data` word and one
-//!    [`Trigger`]. A second `add` is `EEXIST`, a `modify` or `delete` without an `add` is `ENOENT`;
-//!    a backend whose kernel does not say so keeps a set.
-//! 2. *Level*: every wait reports the descriptor as long as the condition holds. *Edge*: once for
-//!    each change; the reader drains until `EAGAIN`. An `add` and a `modify` count as a change: a
-//!    condition that holds already is reported.
-//! 3. Errors and hang-ups are reported as both directions, whatever was asked for, even for
-//!    [`Interest::NONE`]. Delete the registration to stop reports.
-//! 4. At most one report per descriptor and wait: both directions are merged into it (kqueue has
-//!    two filters: merge them).
-//! 5. Closing the last reference to an open file removes its registration. Closing one of two
-//!    duplicates does *not*: reports go on with the old `data`. So delete before close, always.
-//! 6. A timeout never ends early; nanoseconds where the kernel has them, else rounded up.
-//! 7. A wait that a signal interrupts returns normally, without reports: the caller checks its own
-//!    clock and flags.
-//! 8. Descriptors that are always ready (regular files) are refused with `EPERM`, as epoll does.
+//! Owns: one epoll descriptor; the kernel remembers the registrations.
 //!
 //! # Invariants
 //! - **P1** `epoll_wait` and `epoll_pwait2` initialise exactly the first *n* events, *n* being
@@ -29,9 +9,11 @@
 //!   call.
 //! - **P3** A non-negative return of `epoll_create1` is a fresh descriptor that nothing else owns.
 
-use super::check;
-use super::file::{self, Descriptor};
-use super::interest::Interest;
+use super::super::check;
+use super::super::event::EventFd;
+use super::super::file::Descriptor;
+use super::super::interest::Interest;
+use super::report::{EVENTS_PER_WAIT, Ready, TIMEOUT_MAX, Trigger};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -39,40 +21,22 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Most reports of a single wait; the rest comes with the next, in the kernel's round-robin order.
-const EVENTS_PER_WAIT: usize = 256;
-
-/// Longest timeout passed to the kernel; a longer one ends early without reports, which contract 7
-/// allows.
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// When a registration reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// While the condition holds.
-    Level,
-    /// When the condition begins to hold, or holds again.
-    Edge,
-}
-
-/// A report of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// The word given at registration.
-    pub data: u64,
-    /// The directions that would not block now.
-    pub interest: Interest,
-}
-
-/// Watch descriptors for readiness.
+/// Watches descriptors for readiness.
 #[derive(Debug)]
-pub struct Epoll {
+pub struct Selector {
     fd: Descriptor,
     /// Cleared for good once `epoll_pwait2` is found to be missing (Linux < 5.11) or filtered.
     nanoseconds: AtomicBool,
 }
 
-impl Epoll {
+impl Selector {
+    /// The word for it, in `RINGLOOP_DRIVER` too.
+    pub const NAME: &str = "epoll";
+    /// The call that creates one.
+    pub const CREATE: &str = "epoll_create1";
+    /// The call that registers a descriptor.
+    pub const REGISTER: &str = "epoll_ctl";
+
     /// Creates an empty set, close-on-exec. See `epoll_create1(2)`.
     ///
     /// # Errors
@@ -83,6 +47,15 @@ impl Epoll {
         // SAFETY: P3.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd: fd.into(), nanoseconds: AtomicBool::new(true) })
+    }
+
+    /// Registers what wakes the waiting thread.
+    ///
+    /// # Errors
+    /// Those of [`Selector::add`].
+    pub fn add_wake(&self, wake: &EventFd, data: u64) -> io::Result<()> {
+        // Edge-triggered: each notification is one event, and the counter need not be read.
+        self.add(wake.as_raw_fd(), Interest::READ, data, Trigger::Edge)
     }
 
     /// Registers a descriptor.
@@ -218,23 +191,10 @@ impl Epoll {
     }
 }
 
-impl AsRawFd for Epoll {
+impl AsRawFd for Selector {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
-}
-
-/// Fails for a descriptor that is always ready, and so cannot be waited for. Costs one system call
-/// for sockets and pipes, four for anything else.
-///
-/// # Errors
-/// `EPERM` for a regular file, a directory, most devices; `EBADF`; those of [`Epoll::new`].
-pub fn check_waits(fd: RawFd) -> io::Result<()> {
-    // Other files with a poll function depend on the driver or file system, so epoll decides.
-    if file::is_stream(fd)? {
-        return Ok(());
-    }
-    Epoll::new()?.add(fd, Interest::NONE, 0, Trigger::Level)
 }
 
 /// Rounding down would turn the last fraction of a timer into a busy loop of zero timeouts.
@@ -252,4 +212,107 @@ fn closed_under_us(error: io::Error) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::super::check_waits;
+    use super::super::tests::{NOW, readable, wait};
+    use super::*;
+    use crate::sys::file;
+    use crate::sys::testing::{LONG, tcp_pair, with_calls_denied};
+    use std::io::Read;
+    use std::time::Instant;
+
+    #[test]
+    fn contract_6_a_timeout_never_ends_early_with_or_without_nanoseconds() {
+        for nanoseconds in [true, false] {
+            let selector = Selector::new().unwrap();
+            selector.nanoseconds.store(nanoseconds, Ordering::Relaxed);
+            for timeout in [1, 300_000, 1_000_001].map(Duration::from_nanos) {
+                let start = Instant::now();
+                assert_eq!(wait(&selector, Some(timeout)), []);
+                assert!(start.elapsed() >= timeout, "{timeout:?} took {:?}", start.elapsed());
+            }
+        }
+        assert_eq!(round_up_to_milliseconds(Duration::from_nanos(1)), 1);
+        assert_eq!(round_up_to_milliseconds(Duration::from_millis(2)), 2);
+        assert_eq!(round_up_to_milliseconds(Duration::from_micros(2001)), 3);
+        assert_eq!(round_up_to_milliseconds(Duration::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn contract_6_the_longest_timeouts_wait() {
+        for nanoseconds in [true, false] {
+            let (selector, event) = (Selector::new().unwrap(), EventFd::new().unwrap());
+            selector.nanoseconds.store(nanoseconds, Ordering::Relaxed);
+            selector.add(event.as_raw_fd(), Interest::READ, 2, Trigger::Level).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    event.notify();
+                });
+                assert_eq!(wait(&selector, Some(Duration::MAX)), readable(2));
+            });
+            assert_eq!(wait(&selector, None), readable(2));
+        }
+    }
+
+    #[test]
+    fn p2_a_filter_that_denies_the_newer_call_is_worked_around() {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            with_calls_denied(&[libc::SYS_epoll_pwait2], errno, || {
+                let (selector, event) = (Selector::new().unwrap(), EventFd::new().unwrap());
+                selector.add(event.as_raw_fd(), Interest::READ, 4, Trigger::Level).unwrap();
+                let start = Instant::now();
+                assert_eq!(wait(&selector, Some(Duration::from_micros(1500))), []);
+                assert!(start.elapsed() >= Duration::from_micros(1500));
+                assert!(!selector.nanoseconds.load(Ordering::Relaxed));
+                event.notify();
+                assert_eq!(wait(&selector, Some(LONG)), readable(4));
+            });
+        }
+    }
+
+    #[test]
+    fn p3_the_descriptor_is_closed_with_the_value_and_on_exec() {
+        let selector = Selector::new().unwrap();
+        // SAFETY: no pointer is passed.
+        let flags = unsafe { libc::fcntl(selector.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        // The set holds the pipe's only other reference: when the set is dropped, the writer is alone.
+        let (mut client, server) = tcp_pair();
+        selector.add(server.as_raw_fd(), Interest::READ, 1, Trigger::Level).unwrap();
+        drop((selector, server));
+        client.set_nonblocking(false).unwrap();
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    }
+
+    #[test]
+    fn contract_3_errors_and_hang_ups_come_as_both_directions_even_unasked() {
+        let (selector, (reader, writer)) = (Selector::new().unwrap(), file::pipe().unwrap());
+        selector.add(reader.as_raw_fd(), Interest::NONE, 5, Trigger::Level).unwrap();
+        assert_eq!(wait(&selector, NOW), []);
+        drop(writer);
+        assert_eq!(wait(&selector, NOW), [Ready { data: 5, interest: Interest::BOTH }]);
+        selector.delete(reader.as_raw_fd()).unwrap();
+        assert_eq!(wait(&selector, NOW), []);
+    }
+
+    #[test]
+    fn contract_5_a_duplicate_keeps_the_registration_alive() {
+        let (selector, event) = (Selector::new().unwrap(), EventFd::new().unwrap());
+        // SAFETY: no pointer is passed.
+        let duplicate = unsafe { libc::dup(event.as_raw_fd()) };
+        selector.add(duplicate, Interest::READ, 8, Trigger::Level).unwrap();
+        file::close(duplicate).unwrap();
+        event.notify();
+        assert_eq!(wait(&selector, NOW), readable(8));
+        drop(event);
+        assert_eq!(wait(&selector, NOW), []);
+    }
+
+    #[test]
+    fn pollable_file_of_the_kernel_is_no_regular_one() {
+        // A regular file by its mode.
+        let mounts = std::fs::File::open("/proc/self/mounts").unwrap();
+        check_waits(mounts.as_raw_fd()).unwrap();
+    }
+}

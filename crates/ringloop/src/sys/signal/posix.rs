@@ -19,9 +19,10 @@
 //! - **G3** All-zero bytes are a valid `sigaction` and a valid `sigset_t`.
 //! - **G4** A registry is never freed once other threads may have seen it.
 
-use super::check;
-use super::event::EventFd;
-use super::fork::Generation;
+use super::super::check;
+use super::super::event::{self, EventFd};
+use super::super::fork::Generation;
+use super::super::platform;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
@@ -36,7 +37,7 @@ const SIGNALS_MAX: usize = 64;
 
 /// A listener as the handler sees it.
 struct Slot {
-    /// The eventfd, or -1 before the first use.
+    /// What the handler writes to: the eventfd, or -1 before the first use.
     fd: AtomicI32,
     /// The signals it listens to.
     mask: AtomicU64,
@@ -97,7 +98,7 @@ impl Listener {
         registry.events[slot].drain();
         let shared = &SLOTS[slot];
         shared.pending.store(0, Ordering::Release);
-        shared.fd.store(fd, Ordering::Release);
+        shared.fd.store(registry.events[slot].notified_fd(), Ordering::Release);
         shared.mask.store(mask, Ordering::Release);
         registry.used[slot] = true;
         let mut listener = Self { slot, fd, mask: 0, generation };
@@ -246,23 +247,17 @@ extern "C" fn forget_listeners() {
 /// Runs wherever a signal interrupts the process.
 extern "C" fn handle(signal: libc::c_int) {
     // SAFETY: G1: it gives the address of this thread's own errno.
-    let errno_at = unsafe { libc::__errno_location() };
+    let errno_at = unsafe { platform::errno_location() };
     // SAFETY: G1.
     let errno = unsafe { *errno_at };
     for slot in &SLOTS {
         if slot.mask.load(Ordering::Acquire) & bit(signal) != 0 {
             slot.pending.fetch_or(bit(signal), Ordering::AcqRel);
-            notify(slot.fd.load(Ordering::Acquire));
+            event::notify(slot.fd.load(Ordering::Acquire));
         }
     }
     // SAFETY: G1.
     unsafe { *errno_at = errno };
-}
-
-fn notify(fd: RawFd) {
-    let one = 1_u64;
-    // SAFETY: G1: eight bytes of a live local. A full counter is readable already.
-    unsafe { libc::write(fd, (&raw const one).cast(), size_of::<u64>()) };
 }
 
 fn with_handler(handler: libc::sighandler_t) -> libc::sigaction {
@@ -313,6 +308,12 @@ mod tests {
     use crate::sys::testing::LONG;
     use std::time::Instant;
 
+    /// A signal for one test alone. The first real-time ones are taken: libkqueue, which stands for kqueue
+    /// on Linux, waits for SIGRTMIN + 1 in a thread of its own.
+    fn own_signal(number: i32) -> i32 {
+        libc::SIGRTMIN() + 8 + number
+    }
+
     /// Sends this process a signal.
     fn raise(signal: i32) {
         // SAFETY: no pointer is passed.
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn g1_each_listener_gets_its_own_signals_once() {
-        let (one, two) = (libc::SIGRTMIN() + 1, libc::SIGRTMIN() + 2);
+        let (one, two) = (own_signal(1), own_signal(2));
         let both = Listener::new(&[one, two]).unwrap();
         let only = Listener::new(&[two]).unwrap();
         raise(one);
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn signal_for_the_last_owner_of_a_slot_is_not_reported_to_the_next() {
-        let (mine, late) = (libc::SIGRTMIN() + 5, libc::SIGRTMIN() + 6);
+        let (mine, late) = (own_signal(5), own_signal(6));
         let listener = Listener::new(&[mine]).unwrap();
         // Like a handler that had read the mask before the slot changed owners.
         let pending = &SLOTS[listener.slot].pending;
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn g2_the_previous_action_comes_back_with_the_last_listener() {
-        let signal = libc::SIGRTMIN() + 3;
+        let signal = own_signal(3);
         let before = action_of(signal);
         let one = Listener::new(&[signal]).unwrap();
         let two = Listener::new(&[signal]).unwrap();
@@ -397,7 +398,7 @@ mod tests {
             assert_eq!(refused.raw_os_error(), Some(libc::EINVAL), "{signal}");
         }
         // 32 and 33 are reserved by the C library: its sigaction refuses them.
-        let signal = libc::SIGRTMIN() + 4;
+        let signal = own_signal(4);
         let before = action_of(signal);
         assert!(Listener::new(&[32, signal]).is_err());
         assert_eq!(action_of(signal), before);

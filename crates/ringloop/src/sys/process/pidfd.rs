@@ -1,16 +1,12 @@
-//! A child process as a descriptor, and the limits of this one.
-//!
-//! Owns: nothing; a pidfd is returned as an [`OwnedFd`]. Called by: `process` and the operation
-//! that waits for a child. Does not reap; the child's owner takes its status.
+//! A child as a pidfd.
 //!
 //! # Invariants
 //! - **H1** A non-negative return of `pidfd_open` is a fresh descriptor that nothing else owns.
-//! - **H2** All-zero bytes are a valid `siginfo_t`; the pointer given to `waitid` is to a live local.
-//! - **H3** `getrlimit` writes one `rlimit` through a pointer to a live local.
 
-use super::check;
+use super::super::check;
+use super::super::platform;
+use super::zombie::is_zombie;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Opens a close-on-exec descriptor for a child that has not been reaped. See `pidfd_open(2)`.
@@ -29,30 +25,7 @@ pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
 /// # Errors
 /// `ECHILD` if it is no child of this process, or has been reaped.
 pub fn has_ended(pidfd: RawFd) -> io::Result<bool> {
-    // SAFETY: H2.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: H2.
-    check(unsafe { libc::waitid(libc::P_PIDFD, pidfd as libc::id_t, &raw mut info, options) })?;
-    // Without a child that has ended, the kernel writes zeros.
-    Ok(info.si_signo != 0)
-}
-
-/// The type of `RLIMIT_*`, on which the C libraries disagree.
-#[cfg(target_env = "gnu")]
-pub(super) type Resource = libc::__rlimit_resource_t;
-/// The type of `RLIMIT_*`, on which the C libraries disagree.
-#[cfg(not(target_env = "gnu"))]
-pub(super) type Resource = libc::c_int;
-
-/// A soft limit of the process, one of `RLIMIT_*`; [`u64::MAX`] means no limit. See getrlimit(2).
-pub(super) fn soft_limit(resource: Resource) -> u64 {
-    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: H3.
-    unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
-    // SAFETY: H3; all-zero bytes are a valid `rlimit` even if the call failed.
-    let limit = unsafe { limit.assume_init() };
-    if limit.rlim_cur == libc::RLIM_INFINITY { u64::MAX } else { limit.rlim_cur }
+    is_zombie(platform::P_PIDFD, pidfd as libc::id_t)
 }
 
 #[cfg(test)]
@@ -91,21 +64,5 @@ mod tests {
         assert!(matches!(absent.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)));
         let wrong = has_ended(-1).unwrap_err();
         assert!(matches!(wrong.raw_os_error(), Some(libc::EBADF | libc::EINVAL)));
-    }
-
-    /// `/proc/self/limits` shows the same numbers.
-    fn by_proc(name: &str) -> u64 {
-        let text = std::fs::read_to_string("/proc/self/limits").unwrap();
-        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-        match line[name.len()..].split_whitespace().next().unwrap() {
-            "unlimited" => u64::MAX,
-            number => number.parse().unwrap(),
-        }
-    }
-
-    #[test]
-    fn h3_limits_agree_with_proc() {
-        assert_eq!(soft_limit(libc::RLIMIT_NOFILE), by_proc("Max open files"));
-        assert_eq!(soft_limit(libc::RLIMIT_MEMLOCK), by_proc("Max locked memory"));
     }
 }

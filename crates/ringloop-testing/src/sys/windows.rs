@@ -1,0 +1,33 @@
+//! On Windows: counters of the process.
+
+use std::time::Duration;
+use windows_sys::Win32::Foundation::FILETIME;
+use windows_sys::Win32::System::Threading::{
+    GetCurrentProcess, GetProcessHandleCount, GetProcessTimes,
+};
+
+/// CPU time of this process.
+pub fn processor_time() -> Duration {
+    let mut times = [FILETIME::default(); 4];
+    let [begun, ended, kernel, user] = &mut times;
+    // SAFETY: no pointer is passed.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: the structures are live for the call.
+    let done = unsafe { GetProcessTimes(process, begun, ended, kernel, user) };
+    assert_ne!(done, 0);
+    // In units of 100 ns.
+    let of =
+        |time: &FILETIME| (u64::from(time.dwHighDateTime) << 32) + u64::from(time.dwLowDateTime);
+    Duration::from_nanos((of(&times[2]) + of(&times[3])) * 100)
+}
+
+/// Number of open handles, threads and locks included.
+pub fn open_descriptors() -> usize {
+    let mut count = 0;
+    // SAFETY: no pointer is passed.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: the number is live for the call.
+    let done = unsafe { GetProcessHandleCount(process, &raw mut count) };
+    assert_ne!(done, 0);
+    count as usize
+}
