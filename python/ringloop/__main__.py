@@ -1,25 +1,10 @@
-"""`python -m ringloop serve app:app …`."""
+"""`python -m ringloop COMMAND …`; `ringloop._commands` has them."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-
-def main(arguments: list[str]) -> int:
-    """Run a command; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m ringloop")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    try:
-        from ringloop.serve._arguments import add_arguments  # noqa: PLC0415  # optional packages
-    except ImportError as error:
-        sys.stderr.write(f"python -m ringloop serve: {error}\n")
-        return 1
-    add_arguments(commands)
-    asked = parser.parse_args(arguments)
-    status: int = asked.run(asked)
-    return status
-
+from ringloop._commands import main
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))

@@ -5,7 +5,10 @@ Called by: whoever looks for them on a loop. Never does: stand in their place; `
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
 
 _REMEDY = "which need asyncio's own loop: asyncio.SelectorEventLoop()"
 

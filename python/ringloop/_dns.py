@@ -17,11 +17,12 @@ import queue
 import socket
 import threading
 from asyncio import base_events
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
+    from typing import Any
 
     from ringloop._loop import Loop
 
@@ -29,13 +30,20 @@ if TYPE_CHECKING:
 THREADS_MAX = min(32, (os.cpu_count() or 1) + 4)
 
 
-class Job(NamedTuple):
+class Job:
     """A lookup, and who waits for it."""
 
-    loop: Loop
-    future: Future[Any]
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    __slots__ = ("arguments", "function", "future", "loop")
+
+    def __init__(
+        self,
+        loop: Loop,
+        future: Future[Any],
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self.loop, self.future = loop, future
+        self.function, self.arguments = function, arguments
 
 
 class Resolver:

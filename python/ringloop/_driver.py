@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
     from ringloop._loop import Loop
+
+    # What `driver=` takes; "io_uring" is another name of "uring".
+    Driver: TypeAlias = Literal["auto", "uring", "io_uring", "epoll"]
 
 logger = logging.getLogger("ringloop")
 

@@ -6,10 +6,10 @@ Called by: `Loop.close`. Never does: wait, for threads or for children.
 from __future__ import annotations
 
 from asyncio.log import logger
-from typing import TYPE_CHECKING
 
-from ringloop import _signals, _subprocess
+from ringloop import _loops, _signals, _subprocess
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ringloop._loop import Loop
 
@@ -26,6 +26,7 @@ def close(loop: Loop) -> None:
         # Not in the main thread they cannot be given back: a closed loop tells that.
         _signals.close(loop)
     finally:
+        _loops.remove(loop)
         _subprocess.close(loop)
         loop._resolver.close()
         loop._executor_shutdown_called = True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from asyncio import events
-from typing import TYPE_CHECKING
 
 from ringloop import _signals
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ringloop._loop import Loop
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 from asyncio import constants, selector_events
 from asyncio.log import logger
-from typing import TYPE_CHECKING, Any
 
-from ringloop import _native
+from ringloop import _native, _server
 
 # Since 3.12.
 _REFUSES_SECOND_TRANSPORT = (
@@ -15,10 +15,12 @@ _REFUSES_SECOND_TRANSPORT = (
     in selector_events.BaseSelectorEventLoop._make_socket_transport.__code__.co_names
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable
+    from typing import Any
 
     from ringloop._loop import Loop
 
@@ -32,12 +34,16 @@ def start_serving(
     backlog: int = 100,
     ssl_handshake_timeout: float | None = constants.SSL_HANDSHAKE_TIMEOUT,
     ssl_shutdown_timeout: float | None = constants.SSL_SHUTDOWN_TIMEOUT,
+    context: contextvars.Context | None = None,
 ) -> None:
-    """Accept connections on `sock` until `stop_serving`; `BaseEventLoop._start_serving` in asyncio."""
+    """Accept connections on `sock` until `stop_serving`; `BaseEventLoop._start_serving` in asyncio.
+
+    `context`: what connections run in copies of; None, before 3.15, for the current one.
+    """
     accepted = None
     if sslcontext is not None:
 
-        def accepted(connection: socket.socket) -> None:
+        def accepted(connection: socket.socket, extra: dict[str, Any]) -> None:
             protocol = protocol_factory()
             waiter = loop.create_future()
             # At once: the server may be closed before a task begins, and then it takes no connection.
@@ -47,17 +53,49 @@ def start_serving(
                 sslcontext,
                 waiter=waiter,
                 server_side=True,
+                extra=extra,
                 server=server,
                 ssl_handshake_timeout=ssl_handshake_timeout,
                 ssl_shutdown_timeout=ssl_shutdown_timeout,
             )
             loop.create_task(_finish_handshake(loop, protocol, transport, waiter))
 
-    listener = _native.make_listener(
-        loop, sock, protocol_factory, server, accepted, max(0, backlog)
-    )
-    loop._listeners[sock] = listener
-    listener.start()
+    def listen() -> Any:
+        return _native.make_listener(
+            loop, sock, protocol_factory, server, accepted, max(0, backlog)
+        )
+
+    serving = Serving(listen, context)
+    if not (isinstance(server, _server.Server) and _server.is_held(server)):
+        serving.start()
+    loop._listeners[sock] = serving
+
+
+class Serving:
+    """A socket that is served, or that is not for a while: its native listener comes and goes."""
+
+    def __init__(self, listen: Callable[[], Any], context: contextvars.Context | None) -> None:
+        self._listen = listen
+        self._context = contextvars.copy_context() if context is None else context
+        self._listener: Any = None
+
+    def start(self) -> None:
+        """Accept connections, each in a copy of the context; a refusal of the kernel is raised."""
+        listener = self._context.run(self._listen)
+        listener.start()
+        self._listener = listener
+
+    def resume(self) -> None:
+        """Accept connections again, each in a copy of the context; a refusal is reported."""
+        if self._listener is None:
+            self._listener = self._context.run(self._listen)
+            self._listener.resume()
+
+    def stop(self) -> None:
+        """Leave connections in the backlog, those of this turn, too."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.stop()
 
 
 def stop_serving(loop: Loop, sock: socket.socket) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import socket
 from asyncio import selector_events
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _METHODS = ("recv", "recv_into", "recvfrom", "send", "sendto", "sendmsg")
 

@@ -14,23 +14,26 @@ import contextlib
 import errno
 import inspect
 import logging
-import os
 import signal
 import socket
 import sys
 import threading
 import warnings
 from asyncio import events
-from typing import TYPE_CHECKING, Any
 
+from ringloop import _system
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from ringloop._loop import Loop
 
 logger = logging.getLogger("asyncio")
 
 _READ_BYTES = 4096
+_RETRY_SECONDS = 0.05
 
 
 class SignalState:
@@ -41,25 +44,44 @@ class SignalState:
         self.reader: socket.socket | None = None
         self.writer: socket.socket | None = None
         self.watched = False
+        # The next try to watch it.
+        self.retry: asyncio.TimerHandle | None = None
         # Who had the wake-up descriptor before this run; -1 for none.
         self.previous = -1
 
 
 def _open(loop: Loop) -> int:
-    """Return the descriptor that CPython should write to; watch its other end."""
+    """Return the descriptor that CPython should write to."""
     state = loop._signals
     if state.reader is None or state.writer is None:
         state.reader, state.writer = socket.socketpair()
         state.reader.setblocking(False)
         state.writer.setblocking(False)
-    if not state.watched:
+    return state.writer.fileno()
+
+
+def _watch(loop: Loop) -> None:
+    state = loop._signals
+    if not state.watched and state.reader is not None:
         loop._add_reader(state.reader.fileno(), _read, loop)
         state.watched = True
-    return state.writer.fileno()
+
+
+def _watch_soon(loop: Loop) -> None:
+    """Watch; where the kernel lacks memory for that, a little later: the loop may free some."""
+    try:
+        _watch(loop)
+    except OSError as error:
+        if error.errno not in {errno.ENOMEM, errno.ENOSPC}:
+            raise
+        loop._signals.retry = loop.call_later(_RETRY_SECONDS, _watch_soon, loop)
 
 
 def _unwatch(loop: Loop) -> None:
     state = loop._signals
+    if state.retry is not None:
+        state.retry.cancel()
+        state.retry = None
     if state.watched and state.reader is not None:
         state.watched = False
         # A loop that is collected with its handlers may find the socket closed before it.
@@ -85,7 +107,7 @@ def _pass_on(loop: Loop, numbers: bytes) -> None:
     previous = loop._signals.previous
     if numbers and previous != -1:
         with contextlib.suppress(OSError):  # full, or closed by its owner: as for CPython's handler
-            os.write(previous, numbers)
+            _system.write_to_wakeup(previous, numbers)
 
 
 def _arrived(loop: Loop, number: int) -> bool:
@@ -108,6 +130,7 @@ def wake_up(loop: Loop) -> Iterator[None]:
         return
     state = loop._signals
     own = _open(loop)
+    _watch_soon(loop)
     try:
         previous = signal.set_wakeup_fd(own, warn_on_full_buffer=False)
     except ValueError:  # another interpreter's main thread
@@ -126,10 +149,14 @@ def wake_up(loop: Loop) -> Iterator[None]:
 
 
 def _give_back(own: int, previous: int) -> None:
-    if (current := signal.set_wakeup_fd(-1)) not in {own, -1}:
-        previous = current  # somebody took it over meanwhile, and keeps it
-    with contextlib.suppress(ValueError, OSError):  # its owner has closed it
-        signal.set_wakeup_fd(previous, warn_on_full_buffer=False)
+    # In one step: a signal that finds no descriptor between two would be lost to its owner.
+    try:
+        current = signal.set_wakeup_fd(previous, warn_on_full_buffer=False)
+    except (ValueError, OSError):  # its owner has closed it
+        current = signal.set_wakeup_fd(-1)
+    if current not in {own, previous, -1}:  # somebody took it over meanwhile, and keeps it
+        with contextlib.suppress(ValueError, OSError):
+            signal.set_wakeup_fd(current, warn_on_full_buffer=False)
 
 
 def _forget_in_child() -> None:
@@ -138,17 +165,19 @@ def _forget_in_child() -> None:
         signal.set_wakeup_fd(-1)
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+_system.after_fork_in_child(_forget_in_child)
 
 
 def add(loop: Loop, number: int, callback: Any, args: tuple[Any, ...]) -> None:
     """Call `callback` in the loop when the signal arrives."""
+    _system.require_unix("signal handlers")
     if asyncio.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
         raise TypeError("coroutines cannot be used with add_signal_handler()")
     _check(number)
     loop._check_closed()
     state = loop._signals
     own = _open(loop)
+    _watch(loop)
     try:
         # Refuses any thread but the main one.
         previous = signal.set_wakeup_fd(own, warn_on_full_buffer=False)
@@ -178,6 +207,7 @@ def _ignore(number: int, frame: object) -> None:
 
 def remove(loop: Loop, number: int) -> bool:
     """Forget the handler and restore the signal's default; say whether there was one."""
+    _system.require_unix("signal handlers")
     _check(number)
     handlers = loop._signals.handlers
     if handlers.pop(number, None) is None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from asyncio import base_events
-from typing import TYPE_CHECKING, Any
 
+from ringloop import _system
 from ringloop._native import SocketOperation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ringloop._loop import Loop
 
 
@@ -46,7 +49,7 @@ async def connect(loop: Loop, sock: socket.socket, address: Any) -> None:
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
         )
         address = resolved[0][4]
-    if sock.family == socket.AF_UNIX:
+    if sock.family == _system.AF_UNIX:
         await _connect_unix(sock, address)
     else:
         await finish(loop._begin_connect(sock, address))
@@ -65,6 +68,18 @@ async def _connect_unix(sock: socket.socket, address: Any) -> None:
         except BlockingIOError:
             await asyncio.sleep(pause)
         pause = min(pause * 2, CONNECT_PAUSE_MAX)
+
+
+def sendfile_step(loop: Loop, done: asyncio.Future[int], *state: Any) -> None:
+    """Send a part of a file, as asyncio does.
+
+    Where the kernel cannot watch the socket for room, that ends it: asyncio's waits for ever.
+    """
+    try:
+        _system.UnixLoop._sock_sendfile_native_impl(loop, done, *state)
+    except OSError as error:
+        if not done.done():
+            done.set_exception(error)
 
 
 async def sendfile_native(loop: Loop, transport: Any, file: Any, offset: int, count: int) -> int:

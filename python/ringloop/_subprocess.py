@@ -14,10 +14,13 @@ import logging
 import os
 import subprocess
 import threading
-from asyncio import unix_events
-from typing import TYPE_CHECKING, Any
 
+from ringloop import _system
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ringloop._loop import Loop
 
 logger = logging.getLogger("asyncio")
@@ -30,11 +33,11 @@ REAP_DELAY_MIN = 0.001
 REAP_DELAY_MAX = 0.064
 
 
-_Transport: Any = unix_events._UnixSubprocessTransport  # type: ignore[attr-defined]
-
-
-class SubprocessTransport(_Transport):  # type: ignore[misc]
+class SubprocessTransport(_system.ChildTransport):  # type: ignore[misc]
     """The standard library's; its child is watched from the start."""
+
+    # Its pipes could not be connected.
+    _has_failed = False
 
     def _start(
         self,
@@ -66,6 +69,22 @@ class SubprocessTransport(_Transport):  # type: ignore[misc]
                 pipe.close()
             raise
 
+    def fail(self) -> None:
+        """End the child and close the pipes that could not be connected, as CPython 3.14 does."""
+        self._has_failed = True
+        for fd, pipe in enumerate((self._proc.stdin, self._proc.stdout, self._proc.stderr)):
+            if pipe is not None and self._pipes.get(fd) is None:
+                pipe.close()
+        self.close()
+
+    def _try_finish(self) -> None:
+        super()._try_finish()
+        if self._has_failed and self._returncode is not None:
+            # Before 3.14 they wait for the end of pipes that are not there.
+            for waiter in self._exit_waiters or ():
+                if not waiter.done():
+                    waiter.set_result(self._returncode)
+
 
 async def make_transport(
     loop: Loop,
@@ -80,6 +99,7 @@ async def make_transport(
     **kwargs: Any,
 ) -> Any:
     """Spawn a child and return its transport once the pipes are connected."""
+    _system.require_unix("child processes")
     waiter = loop.create_future()
     transport = SubprocessTransport(
         loop,
@@ -99,7 +119,10 @@ async def make_transport(
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException:
-        transport.close()
+        if waiter.done() and not waiter.cancelled() and waiter.exception() is not None:
+            transport.fail()
+        else:
+            transport.close()
         await asyncio.shield(transport._wait())
         # The exception holds this frame, and the future holds the exception.
         del waiter
@@ -109,7 +132,7 @@ async def make_transport(
 
 def _watch(loop: Loop, transport: Any, process: Any) -> None:
     try:
-        pidfd = os.pidfd_open(process.pid)
+        pidfd = _system.pidfd_open(process.pid)
     except OSError as error:
         logger.debug("pidfd_open(%d) failed (%s); a thread waits for it", process.pid, error)
         threading.Thread(

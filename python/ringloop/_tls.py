@@ -7,7 +7,6 @@ The checks, their order and their words are those of `asyncio.sslproto` and of
 from __future__ import annotations
 
 from asyncio import constants, streams
-from typing import TYPE_CHECKING, Any
 
 from ringloop import _native
 
@@ -16,9 +15,11 @@ try:
 except ImportError:  # a CPython that was built without it
     ssl = None  # type: ignore[assignment]
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from asyncio import Future
+    from typing import Any
 
     from ringloop._loop import Loop
 

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal, TypeAlias
+
+    # What `writes=` takes.
+    Writes: TypeAlias = Literal["gathered", "eager"]
 
 _VARIABLE = "RINGLOOP_WRITES"
 _GATHERED, _EAGER = "gathered", "eager"
 
 
-def are_eager(writes: str | None) -> bool:
+def are_eager(writes: Writes | None) -> bool:
     """Say whether a loop sends every write at once; None leaves it to the environment."""
-    name, chosen = "writes", writes
+    name = "writes"
+    chosen: str | None = writes
     if chosen is None:
         name, chosen = _VARIABLE, os.environ.get(_VARIABLE) or _GATHERED
     if chosen not in {_GATHERED, _EAGER}:

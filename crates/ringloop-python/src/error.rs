@@ -8,6 +8,7 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use ringloop::Error;
+use ringloop::embed::sys::libc;
 use ringloop::embed::sys::refused::RefusedCall;
 
 use crate::ffi::{Raise as _, intern, new_path, raise_os};

@@ -9,12 +9,15 @@ mod datagram;
 mod error;
 mod event_loop;
 mod ffi;
+mod fs;
+mod futures;
 mod h3;
 mod limits;
 mod pipe;
 mod quic;
 mod sock;
 mod stream;
+mod streams;
 mod tls;
 mod transport;
 mod webtransport;
@@ -42,7 +45,10 @@ mod _native {
         crate::sock::initialise(module)?;
         crate::datagram::initialise(module)?;
         crate::tls::initialise(module)?;
+        crate::streams::initialise(module)?;
         crate::pipe::initialise(module)?;
+        crate::futures::initialise(module)?;
+        crate::fs::initialise(module)?;
         crate::quic::initialise(module)?;
         crate::h3::initialise(module)?;
         crate::webtransport::initialise(module)

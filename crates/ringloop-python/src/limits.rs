@@ -56,7 +56,7 @@ pub const COPIED_BYTES_UNCHECKED: usize = 16 * 1024;
 /// Entries of the ready ring whose memory is kept after a burst (24 bytes each).
 pub const READY_KEPT: usize = 16 * 1024;
 
-/// Messages of other threads whose memory is kept (8 bytes each, in two queues).
+/// Messages of other threads whose memory is kept (8 bytes each).
 pub const MESSAGES_KEPT: usize = 16 * 1024;
 
 /// Bytes in a transport's queue above which its protocol is paused (asyncio's default).
@@ -91,6 +91,16 @@ pub const READ_CHUNK_BULK: usize = 64 * 1024;
 /// Maximum receive size: asyncio's `max_size`.
 pub const READ_CHUNK_MAX: usize = 256 * 1024;
 
+/// Bytes from which a `readexactly()` that waits has them received into its result: one read of small messages.
+pub const STREAM_FILL_MIN: usize = READ_CHUNK_MIN;
+
+/// Bytes of that result that are allocated before they arrive; it then grows by doubling.
+pub const STREAM_FILL_STEP: usize = 1024 * 1024;
+
+/// Received pieces up to this many bytes are joined while they wait to be read: an object of its own costs more than
+/// the copy.
+pub const STREAM_JOINED_MAX: usize = 4 * 1024;
+
 /// Full receives in a row of one connection before others run.
 pub const READS_PER_EVENT: usize = 4;
 
@@ -120,6 +130,10 @@ pub const ACCEPT_RETRY_SECONDS: u32 = 1;
 
 /// Empty contexts kept by a loop for its callbacks: more than one only for nested runs.
 pub const CONTEXTS_KEPT: usize = 8;
+
+/// Freed handles of each type that a process keeps for the next ones, 112 bytes each: what a pass of
+/// a busy server needs.
+pub const HANDLES_KEPT: usize = 128;
 
 /// Maximum length of a received datagram; longer ones are truncated. asyncio's `max_size`, which
 /// only a Unix datagram can exceed.
@@ -167,6 +181,10 @@ pub const QUIC_BATCHES_PER_CALL: usize = 8;
 /// turn's data is in memory up to three times: as received, decrypted, and as objects. Twice as
 /// much costs more than twice the turns.
 pub const QUIC_BATCHES_PER_TURN: usize = 8;
+
+/// A turn or a flush of QUIC that is shorter keeps the interpreter: other threads wait longer for
+/// most calls into C.
+pub const QUIC_BRIEF_RUN: std::time::Duration = std::time::Duration::from_micros(50);
 
 /// Bytes of a stream per event: one GRO batch.
 pub const QUIC_EVENT_BYTES: usize = 64 * 1024;
@@ -220,3 +238,18 @@ pub const H3_DATAGRAM_BYTES: usize = 256 * 1024;
 
 /// What such a datagram counts in addition to its length, in bytes: its place in the queue.
 pub const H3_DATAGRAM_EACH_BYTES: usize = 64;
+
+/// Bytes that one operation reads from a file: a cached piece is copied in about 100 µs, the engine's own
+/// bound (`ringloop::embed::limits::CACHED_READ_BYTES`).
+pub const FILE_PIECE_BYTES: usize = 1 << 20;
+
+/// Pieces of a cached file that are copied before the loop runs its callbacks: about a millisecond.
+pub const FILE_PIECES_PER_TURN: usize = 8;
+
+/// First memory for a file that does not tell its length (procfs, pipes). Files of /proc/sys must be
+/// read by one call.
+pub const UNTOLD_FILE_BYTES: usize = 64 * 1024;
+
+/// Calls of a stack that the profiler and the watchdog read; a deeper one loses its outermost: more than the
+/// interpreter's default recursion limit (1,000) with the loop below it.
+pub const STACK_CALLS_MAX: usize = 2048;

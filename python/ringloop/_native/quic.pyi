@@ -341,7 +341,7 @@ class Endpoint:
         """
     def turn(self) -> None:
         """Receive, do what is due, tell and wake whom it concerns; the interpreter is given away
-        meanwhile.
+        meanwhile where that takes long.
         """
     def expire(self) -> None:
         """Its timer has come up."""
@@ -523,6 +523,13 @@ class Connection:
     @property
     def rtt(self) -> float:
         """The smoothed round-trip time in seconds."""
+    @property
+    def idle_timeout(self) -> float | None:
+        """How many seconds it may be without packets before either end forgets it: the smaller of both
+        ends' limits (RFC 9000 §10.1). None: neither has one, or the handshake is not complete.
+        """
+    def idle_for(self, now: float | None = None) -> float:
+        """Return for how many seconds nothing has come from the peer."""
     @property
     def has_early_data(self) -> bool:
         """Whether early data may be sent, or was."""
@@ -712,6 +719,8 @@ class Stream:
         """
     def _take(self, count: int) -> bytes | None:
         """What has come, at most `count` bytes; `b""` at the end, None where there is nothing now."""
+    def _read(self, count: int) -> bytes | Waiter:
+        """The same; where there is nothing now, what to await for the moment when there is."""
     def _read_waiter(self) -> Waiter:
         """What to await for the moment when there is something to read."""
     def _sent(self) -> tuple[bool, int | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -11,13 +10,12 @@ from ringloop._native import quic as _quic
 from ringloop.h3._body import send
 from ringloop.h3._exchange import Response, encoded
 from ringloop.h3._phases import NO_TIMEOUTS, Phase
-from ringloop.quic._connect import begun
+from ringloop.quic._connect import begun, until_left
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.keywords import ConnectKeywords
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from ringloop.h3._body import Body
@@ -261,10 +259,4 @@ def connect(
         local_address=local_address,
         **keywords,
     )
-    return _until_left(opening)
-
-
-@asynccontextmanager
-async def _until_left(opening: Callable[[], Awaitable[Client]]) -> AsyncIterator[Client]:
-    async with await opening() as client:
-        yield client
+    return until_left(opening)

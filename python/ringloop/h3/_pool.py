@@ -38,6 +38,10 @@ __all__ = ["Message", "Pool", "split"]
 
 _ATTEMPTS_MAX = 3
 """How often a request is sent that no server processes."""
+_IDLE_MARGIN_SECONDS = 1.0
+"""How long before the end of its idle time a connection gets no more requests."""
+_IDLE_MARGIN_ROUND_TRIPS = 4
+"""The same on a slow path: a request that is lost has to be sent again in time."""
 _ALTERNATIVE_SECONDS = 3.0
 """How long an alternative may take to connect before the origin itself is asked."""
 _URLS_MAX = 512
@@ -86,8 +90,9 @@ class _Place:
 class Pool:
     """Requests to any origins, on one connection each, which their requests share.
 
-    A connection is opened by the first request, once for all that wait, and replaced when it is closed
-    or the server is going away. Where there are more than `connections_max`, those longest unused are
+    A connection is opened by the first request, once for all that wait, and replaced when it is closed,
+    the server is going away, or its idle time is nearly over: the server might forget it while a
+    request is under way. Where there are more than `connections_max`, those longest unused are
     closed, if they have no requests. `alternatives` is what origins have said of other places where
     they are served (RFC 7838); connections are opened there first.
 
@@ -215,7 +220,7 @@ class Pool:
     def _usable(self, place: _Place) -> Client | None:
         """Return the connection, if it takes requests; else it is left."""
         client = place.client
-        if client is None or client.is_usable:
+        if client is None or (client.is_usable and not _is_expiring(client)):
             return client
         place.client = None
         self._leave(client)
@@ -335,6 +340,16 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"<Pool of {len(self._places)} origins>"
+
+
+def _is_expiring(client: Client) -> bool:
+    """Whether the server may forget the connection before a request arrives (RFC 9000 §10.1.1)."""
+    connection = client.connection
+    timeout = connection.idle_timeout
+    if timeout is None:
+        return False
+    margin = max(_IDLE_MARGIN_SECONDS, _IDLE_MARGIN_ROUND_TRIPS * connection.rtt)
+    return connection.idle_for() > timeout - min(margin, timeout / 2)
 
 
 def _fields(place: _Place, client: Client, message: Message) -> list[tuple[bytes, bytes]]:

@@ -16,7 +16,7 @@ from ringloop.quic._failures import Failures
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic._serve import begun
 from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
-from ringloop.quic.keywords import ServeKeywords
+from ringloop.quic.keywords import EndpointKeywords, ServeKeywords
 
 if TYPE_CHECKING:
     import socket
@@ -55,16 +55,26 @@ class Server(Endpoint):
 
     _drives_http = True
 
+    @shows(EndpointKeywords, _quic.Endpoint)
     def __init__(
         self,
         sock: socket.socket,
         handler: Callable[[Request], Awaitable[object]],
         *,
         webtransport: bool | SessionLimits = False,
-        **keywords: Any,
+        server: _quic.ServerConfig | None = None,
+        on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
+        worker: Worker | None = None,
+        **settings: Unpack[EndpointKeywords],
     ) -> None:
         self._request_handler = handler
-        super().__init__(sock, **keywords)
+        super().__init__(
+            sock,
+            server=server,
+            on_handshake_failed=on_handshake_failed,
+            worker=worker,
+            **settings,
+        )
         self._violations = Failures(self._loop, None, _ignored, "connection")
         if webtransport:
             limits = SessionLimits() if webtransport is True else webtransport

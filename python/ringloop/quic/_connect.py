@@ -7,7 +7,7 @@ import errno
 import socket
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, look_up
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from ringloop.quic._connection import Connection
     from ringloop.quic.keywords import Address
+
+Opened = TypeVar("Opened")
 
 __all__ = ["client_config", "connect", "open_connection"]
 
@@ -200,10 +202,13 @@ def connect(
         early_data=early_data,
         **keywords,
     )
-    return _until_left(opening)
+    return until_left(opening)
 
 
 @asynccontextmanager
-async def _until_left(opening: Callable[[], Awaitable[Connection]]) -> AsyncIterator[Connection]:
-    async with await opening() as connection:
-        yield connection
+async def until_left(
+    opening: Callable[[], Awaitable[AbstractAsyncContextManager[Opened]]],
+) -> AsyncIterator[Opened]:
+    """Open at the beginning of an `async with`, and close at its end."""
+    async with await opening() as opened:
+        yield opened

@@ -13,6 +13,7 @@ import select
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
+from ringloop import _system
 from ringloop.quic.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ __all__ = ["Driver", "bind", "bound", "checked_port", "look_up", "numeric"]
 
 _PORT_MAX: Final = 65535
 _LAST_READS_MAX: Final = 512
+# Before a full socket that the loop cannot watch, for lack of memory, is tried again.
+_UNWATCHED_SECONDS: Final = 0.05
 
 
 def bind(
@@ -75,7 +78,7 @@ def checked_port(port: Any) -> int:
 
 def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket.socket:
     """Make a non-blocking UDP socket at an address."""
-    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    sock = _system.new_socket(family, socket.SOCK_DGRAM | _system.SOCK_NONBLOCK)
     try:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -111,8 +114,13 @@ class Driver:
         self._idle: list[asyncio.Future[None]] = []
         self._full_waiters: list[asyncio.Future[None]] = []
         self._writing = False
+        self._retry: asyncio.TimerHandle | None = None
         endpoint.attach(loop, on_events, self._full)
-        loop.add_reader(sock.fileno(), endpoint.turn)
+        try:
+            loop.add_reader(sock.fileno(), endpoint.turn)
+        except BaseException:
+            endpoint.detach()
+            raise
 
     @property
     def address(self) -> _Address:
@@ -144,9 +152,13 @@ class Driver:
         _wake(waiters)
 
     def _full(self) -> None:
-        if self._sock is not None and not self._writing:
-            self._writing = True
+        if self._sock is None or self._writing:
+            return
+        self._writing = True
+        try:
             self.loop.add_writer(self._sock.fileno(), self._writable)
+        except OSError:
+            self._retry = self.loop.call_later(_UNWATCHED_SECONDS, self._writable)
 
     def _writable(self) -> None:
         self._stop_writing()
@@ -162,20 +174,28 @@ class Driver:
     def _stop_writing(self) -> None:
         if self._writing and self._sock is not None:
             self._writing = False
-            self.loop.remove_writer(self._sock.fileno())
+            if self._retry is None:
+                self.loop.remove_writer(self._sock.fileno())
+            else:
+                self._retry.cancel()
+                self._retry = None
 
     def rebind(self, sock: socket.socket) -> None:
         """Go on with another socket; the old one is closed, or this one where it is refused."""
         old = self._socket()
         try:
-            self.endpoint.rebind(sock.fileno())
+            self.loop.add_reader(sock.fileno(), self.endpoint.turn)
+            try:
+                self.endpoint.rebind(sock.fileno())
+            except BaseException:
+                self.loop.remove_reader(sock.fileno())
+                raise
         except BaseException:
             sock.close()
             raise
         self._stop_writing()
         self.loop.remove_reader(old.fileno())
         self._sock = sock
-        self.loop.add_reader(sock.fileno(), self.endpoint.turn)
         old.close()
         # They waited for room in the old one.
         self._wake_full()

@@ -56,8 +56,8 @@ class Stream(_quic.Stream):
             return await self.read_to_end()
         if self._left or n == 0:
             return self._take_left(n)
-        while (data := self._take(n)) is None:
-            await self._read_waiter()
+        while not isinstance(data := self._read(n), bytes):
+            await data
         return data
 
     async def read_to_end(self, limit: int | None = None) -> bytes:
@@ -67,8 +67,8 @@ class Stream(_quic.Stream):
         """
         if self._left:
             return await self._read_rest([self._take_left(len(self._left))], limit)
-        while (data := self._take(_READ_BYTES)) is None:
-            await self._read_waiter()
+        while not isinstance(data := self._read(_READ_BYTES), bytes):
+            await data
         # All of a short one has come at once.
         if self.is_readable or (limit is not None and len(data) > limit):
             return await self._read_rest([data], limit)
@@ -102,19 +102,19 @@ class Stream(_quic.Stream):
             raise ValueError("readexactly size can not be less than zero")
         left = self._left
         if not left:
-            while (data := self._take(n)) is None:
-                await self._read_waiter()
+            while not isinstance(data := self._read(n), bytes):
+                await data
             if len(data) == n:
                 return data
             left = self._left = bytearray(data)
             if not data:
                 raise asyncio.IncompleteReadError(b"", n)
         while len(left) < n:
-            data_or_none = self._take(n - len(left))
-            if data_or_none is None:
-                await self._read_waiter()
-            elif data_or_none:
-                left += data_or_none
+            more = self._read(n - len(left))
+            if not isinstance(more, bytes):
+                await more
+            elif more:
+                left += more
             else:
                 raise asyncio.IncompleteReadError(self._take_left(len(left)), n)
         return self._take_left(n)
@@ -133,9 +133,9 @@ class Stream(_quic.Stream):
                 raise asyncio.LimitOverrunError(
                     "Separator is not found, and chunk exceed the limit", searched
                 )
-            data = self._take(_LIMIT)
-            if data is None:
-                await self._read_waiter()
+            data = self._read(_LIMIT)
+            if not isinstance(data, bytes):
+                await data
             elif data:
                 left += data
             else:

@@ -8,7 +8,7 @@ import socket
 import sys
 from importlib import metadata
 
-from ringloop import __version__
+from ringloop import __version__, _system
 from ringloop._native import quic as _quic
 
 __all__ = ["report"]
@@ -24,7 +24,7 @@ def report() -> list[tuple[str, str]]:
         ("QUIC versions", "1 (RFC 9000), 2 (RFC 9369)"),
         ("Python", f"{sys.version.split()[0]} {sys.implementation.name} ({_locking()})"),
         ("platform", f"{platform.system()} {platform.release()} {platform.machine()}"),
-        ("processors", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"),
+        ("processors", f"{_system.usable_processors()} of {os.cpu_count()}"),
         ("UDP", ", ".join(_udp())),
     ]
     for name in _BESIDE:

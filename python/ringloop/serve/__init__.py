@@ -14,7 +14,7 @@ from __future__ import annotations
 try:
     from ringloop.serve._server import Server, StartupError
     from ringloop.serve._settings import Settings
-    from ringloop.serve._supervisor import run
+    from ringloop.serve._workers import run
 except ImportError as _error:
     if _error.name is None or _error.name.partition(".")[0] not in {"uvicorn", "websockets"}:
         raise

@@ -18,7 +18,7 @@ from ringloop.serve._dev import DevCertificate, hint
 from ringloop.serve._listen import bound
 from ringloop.serve._runner import CUT_OFF
 from ringloop.serve._settings import Settings, checked_workers, parse_address
-from ringloop.serve._supervisor import run
+from ringloop.serve._workers import run
 
 if TYPE_CHECKING:
     from ringloop.serve._runner import LoopFactory

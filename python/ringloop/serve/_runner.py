@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ringloop._workers import is_cut_off
 from ringloop.serve._failures import log
 from ringloop.serve._server import Server, StartupError
 
@@ -32,12 +35,13 @@ class Runner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
         self._asked = 0
+        self._lock = threading.Lock()
 
     def run(self, *, signals: tuple[int, ...] = (), lifeline: int | None = None) -> int:
         """Serve to the end; return the exit status.
 
-        `signals` are handled by the loop, which the main thread may. `lifeline`: a descriptor that
-        becomes readable when the process that started this one is gone.
+        `signals` are handled by the loop, which the main thread may. `lifeline`: as
+        `_supervisor.Unit.start` has it.
         """
         try:
             with asyncio.Runner(loop_factory=self._loop_factory) as runner:
@@ -51,11 +55,14 @@ class Runner:
 
     async def _main(self, signals: tuple[int, ...], lifeline: int | None) -> int:
         loop = asyncio.get_running_loop()
-        self._loop = loop
+        with self._lock:
+            self._loop = loop
         for number in signals:
-            loop.add_signal_handler(number, self._handle, number)
+            # A service manager may signal a worker, which gets the supervisor's signal too.
+            handle = self._handle if lifeline is None else self._handle_once
+            loop.add_signal_handler(number, handle, number)
         if lifeline is not None:
-            loop.add_reader(lifeline, self._orphaned, loop, lifeline)
+            loop.add_reader(lifeline, self._pulled, loop, lifeline)
         server = self._make()
         await server.start()
         self._server = server
@@ -70,12 +77,14 @@ class Runner:
 
     def tell(self, number: int) -> None:
         """Pass on a signal, from any thread."""
-        if self._loop is not None:
-            try:
-                self._loop.call_soon_threadsafe(self._handle, number)
-            except RuntimeError:
-                # The loop is closed: it has ended.
+        with self._lock:
+            loop = self._loop
+            if loop is None:
+                self._asked += number != signal.SIGHUP
                 return
+        # Closed meanwhile: it has ended.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._handle, number)
 
     def _handle(self, number: int) -> None:
         if number == signal.SIGHUP:
@@ -86,6 +95,13 @@ class Runner:
         if self._server is not None:
             self._server.shut_down()
 
-    def _orphaned(self, loop: asyncio.AbstractEventLoop, lifeline: int) -> None:
+    def _handle_once(self, number: int) -> None:
+        if number == signal.SIGHUP or not self._asked:
+            self._handle(number)
+
+    def _pulled(self, loop: asyncio.AbstractEventLoop, lifeline: int) -> None:
+        """End: the supervisor is gone, or has had its second signal."""
         loop.remove_reader(lifeline)
-        self._handle(signal.SIGTERM)
+        self._handle_once(signal.SIGTERM)
+        if is_cut_off(lifeline):
+            self._handle(signal.SIGTERM)

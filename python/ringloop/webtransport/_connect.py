@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from ringloop._native import webtransport as _webtransport
 from ringloop.h3._client import target_of
 from ringloop.h3._exchange import encoded
 from ringloop.h3._limits import SessionLimits
-from ringloop.quic._connect import begun
+from ringloop.quic._connect import begun, until_left
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.errors import ConnectError
 from ringloop.quic.keywords import ConnectKeywords
@@ -21,7 +20,7 @@ from ringloop.webtransport._session import Session
 from ringloop.webtransport._x509 import unmet_rule
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from ringloop.h3._exchange import Fields
@@ -150,13 +149,7 @@ def connect(
         local_address=local_address,
         **keywords,
     )
-    return _until_left(opening)
-
-
-@asynccontextmanager
-async def _until_left(opening: Callable[[], Awaitable[Session]]) -> AsyncIterator[Session]:
-    async with await opening() as session:
-        yield session
+    return until_left(opening)
 
 
 def _refuse_settings(names: Collection[str]) -> None:

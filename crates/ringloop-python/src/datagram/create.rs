@@ -43,7 +43,7 @@ pub(super) fn make_datagram_transport<'py>(
     let is_udp = sys::socket::is_udp(fd).map_err(|error| error::from_io(&error))?;
     // Other Internet sockets ignore `UDP_SEGMENT`, and would send a GSO batch as one packet.
     let may_gather = is_udp && is_own && !loop_.get().writes_eagerly();
-    let extra = socket::extra(sock, extra, fd, false)?;
+    let extra = socket::extra(sock, extra, fd)?;
     let peer = extra.get_item(intern!(py, "peername"))?;
     let connected = peer.is_some_and(|peer| peer.is_truthy().unwrap_or(false));
     let address = match address {

@@ -21,6 +21,7 @@ mod write;
 use std::ffi::CStr;
 
 use pyo3::prelude::*;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Event, Key};
 
 use crate::error;

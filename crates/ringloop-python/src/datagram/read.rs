@@ -19,8 +19,8 @@
 //! one. A duplicate of the descriptor would receive batches too, so the option is reset before the
 //! endpoint closes its socket, and is never set on a socket that the application brought.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::io;
-use std::os::fd::RawFd;
 
 use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
@@ -252,6 +252,7 @@ fn receive(this: Datagram_<'_, '_>) -> PyResult<io::Result<PyResult<()>>> {
         let count = batch.receive(fd, control, wanted)?;
         for message in batch.received() {
             for bytes in message.datagrams() {
+                this.base.owner.received(bytes.len());
                 let copied = held
                     .try_reserve(1)
                     .map_err(ffi::no_memory)

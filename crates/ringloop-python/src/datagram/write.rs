@@ -182,7 +182,7 @@ pub(super) fn send_gathered(this: Datagram_<'_, '_>) -> PyResult<()> {
         match send_front(this) {
             Ok(count) => {
                 left = left.saturating_sub(count);
-                drop(take_front(this, count));
+                drop(take_sent(this, count));
             }
             Err(Sent::No(error)) => {
                 left -= 1;
@@ -224,7 +224,12 @@ fn send_object(this: Datagram_<'_, '_>, data: Borrowed<'_, '_, PyAny>, to: &Dest
         Destination::Foreign(to) => return send_by_python(this, data, to),
     };
     match sent {
-        Ok(result) => Sent::of(result),
+        Ok(result) => {
+            if let Ok(len) = result {
+                this.base.owner.sent(len);
+            }
+            Sent::of(result)
+        }
         Err(error) => Sent::No(error),
     }
 }
@@ -240,7 +245,7 @@ fn send_by_python(this: Datagram_<'_, '_>, data: Borrowed<'_, '_, PyAny>, to: &O
 pub(super) fn ready(this: Datagram_<'_, '_>) -> PyResult<()> {
     while !this.write.is_empty() {
         match send_front(this) {
-            Ok(count) => drop(take_front(this, count)),
+            Ok(count) => drop(take_sent(this, count)),
             Err(Sent::No(error)) => {
                 drop(take_front(this, 1));
                 // The next ones are for the next event.
@@ -309,6 +314,15 @@ fn send_batch(this: Datagram_<'_, '_>, queue: &VecDeque<Queued>) -> Result<usize
         .outgoing
         .with(|outgoing| outgoing.send(fd, batch, segmented))
         .map_err(|_| in_use())?
+}
+
+/// Takes datagrams off the queue that were sent.
+fn take_sent(this: Datagram_<'_, '_>, count: usize) -> Vec<Queued> {
+    let before = this.write.queued_bytes.get();
+    let taken = take_front(this, count);
+    let with_headers = before - this.write.queued_bytes.get();
+    this.base.owner.sent(with_headers.saturating_sub(taken.len() * this.rules.header_len));
+    taken
 }
 
 /// Takes datagrams off the queue, to be dropped outside its borrow.

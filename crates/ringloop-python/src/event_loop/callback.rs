@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::ffi::{self, Args, Confined, Obj, ObjCell, Payload, This};
-use crate::limits;
+use super::contexts::Entered;
+use crate::ffi::{self, Args, Obj, ObjCell, Payload, This};
 
 /// The slots of `asyncio.Handle` that hold objects.
 pub const SLOTS: usize = 7;
@@ -77,25 +77,42 @@ impl<'a> Callback<'a> {
         Self { cells: this.base_slots(), state }
     }
 
-    /// Fills a new handle.
+    /// Fills a new handle with `call` and the arguments from `skip` on.
+    ///
+    /// # Errors
+    /// Without memory for what does not fit into words; the handle is then to be dropped.
     #[inline(always)]
-    pub fn fill(self, parts: Parts<'_, '_>) {
-        let [first, second, third] = ARGUMENTS.map(|word| &self.cells[word]);
-        let argument = |index| parts.args.get(parts.skip + index).map(Obj::from_borrowed);
-        let count = parts.args.len().saturating_sub(parts.skip);
-        if let Some(tuple) = parts.tuple {
-            self.state.argument_count.set(TUPLE);
-            self.put(first, Some(tuple));
-        } else if count > 0 {
-            self.state.argument_count.set(count as u8);
-            self.put(first, argument(0));
-            self.put(second, argument(1));
-            self.put(third, argument(2));
+    pub fn fill(
+        self,
+        loop_: Obj,
+        call: Call<'_, '_>,
+        args: Args<'_, '_>,
+        skip: usize,
+    ) -> PyResult<()> {
+        match args.len() - skip.min(args.len()) {
+            0 => (),
+            count if count <= ARGUMENTS.len() => {
+                self.state.argument_count.set(count as u8);
+                for (word, argument) in ARGUMENTS.into_iter().zip(args.skip(skip)) {
+                    self.put(&self.cells[word], Some(Obj::from_borrowed(argument)));
+                }
+            }
+            _ => self.fill_tuple(args.tuple(skip)?.into()),
         }
-        self.put(&self.cells[CALLABLE], Some(parts.callable));
-        self.put(&self.cells[CONTEXT], parts.context);
-        self.put(&self.cells[LOOP], Some(parts.loop_));
-        self.put(&self.cells[SOURCE_TRACEBACK], parts.source_traceback);
+        self.put(&self.cells[CALLABLE], Some(Obj::from_borrowed(call.callback)));
+        self.put(&self.cells[CONTEXT], call.context);
+        self.put(&self.cells[LOOP], Some(loop_));
+        Ok(())
+    }
+
+    /// Records the stack that schedules a new handle.
+    pub fn fill_source_traceback(self, stack: Obj) {
+        self.put(&self.cells[SOURCE_TRACEBACK], Some(stack));
+    }
+
+    fn fill_tuple(self, arguments: Obj) {
+        self.state.argument_count.set(TUPLE);
+        self.put(&self.cells[ARGUMENTS[0]], Some(arguments));
     }
 
     /// Fills a new handle with a task's step.
@@ -110,98 +127,116 @@ impl<'a> Callback<'a> {
     #[inline]
     #[expect(clippy::unused_self, reason = "reads as what it does to a new handle")]
     fn put(self, cell: &ObjCell, object: Option<Obj>) {
-        // A new handle's cells are empty, so this drops nothing.
+        // The cells are empty, so this drops nothing.
         std::mem::forget(cell.replace(object));
     }
 
-    /// Calls it in its context; no effect if cleared. If the context is empty, one from `contexts`
-    /// is used. `handle` is the callback's handle.
+    /// Calls it in its context; no effect if cleared. `handle` is the callback's handle.
     #[inline(always)]
-    pub fn run(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
-        let py = handle.py();
-        if ffi::is_unique_without_lock(handle) {
-            return self.run_unseen(handle, contexts);
+    pub fn run(self, handle: &Bound<'_, PyAny>, entered: &mut Entered<'_>) -> PyResult<()> {
+        if ffi::is_unique(handle) {
+            self.run_unseen(handle, entered)
+        } else {
+            self.run_seen(handle, entered)
         }
-        let Some(call) = ffi::locked(handle, || self.prepare(py, contexts))? else {
-            return Ok(());
-        };
-        let result = call.run(py);
-        // The exception handler gets the handle, and runs in its context.
-        if call.is_context_lent && result.is_ok() {
-            ffi::locked(handle, || self.return_context(py, call.context, contexts))?;
-        }
-        result
     }
 
-    /// As `run`, for a handle without other references: its contents are moved out. Incrementing
-    /// the count of a callable that other loops increment too is the main cost of a callback.
+    /// For a handle without other references, which cannot be cancelled meanwhile: its contents are
+    /// moved out. Incrementing the count of a callable that other loops increment too is the main
+    /// cost of a callback without the interpreter lock.
     #[inline(always)]
-    fn run_unseen(self, handle: &Bound<'_, PyAny>, contexts: &Contexts) -> PyResult<()> {
+    fn run_unseen(self, handle: &Bound<'_, PyAny>, entered: &mut Entered<'_>) -> PyResult<()> {
         let py = handle.py();
         let Some(callable) = self.cells[CALLABLE].take() else {
             return Ok(());
         };
-        let own = self.cells[CONTEXT].take();
-        let is_context_lent = own.is_none();
-        let context = own.map_or_else(|| contexts.lend(py), Ok)?;
-        let call = Call {
-            callable,
-            arguments: ARGUMENTS.map(|word| self.cells[word].take()),
-            argument_count: self.state.argument_count.get(),
-            context,
-            is_context_lent,
+        let argument_count = self.state.argument_count.get();
+        let context = self.cells[CONTEXT].take();
+        let arguments = if argument_count == 0 {
+            [const { None }; ARGUMENTS.len()]
+        } else {
+            ARGUMENTS.map(|word| self.cells[word].take())
         };
-        let result = call.run(py);
-        if result.is_err() {
-            // The exception handler gets the handle.
-            ffi::locked(handle, || self.put_back(call));
-        } else if is_context_lent {
-            drop(contexts.give_back(py, call.context)?);
+        let called = Called { callable, arguments, argument_count };
+        let result = match &context {
+            Some(context) => entered.call_in(py, context, || called.call(py)),
+            None => entered.call(py, || called.call(py)),
+        };
+        let Err(error) = result else { return Ok(()) };
+        // The exception handler gets the handle, and runs in its context.
+        let (context, error) = match entered.take(py) {
+            Ok(entered) => (context.or(entered), error),
+            Err(left_by_callback) => (context, left_by_callback),
+        };
+        drop(ffi::locked(handle, || self.put_back(called, context)));
+        Err(error)
+    }
+
+    /// Returns what the words hold meanwhile, if a weak reference has led to the handle.
+    #[cold]
+    fn put_back(self, called: Called, context: Option<Obj>) -> [Option<Obj>; 5] {
+        let [first, second, third] = called.arguments;
+        [
+            self.cells[CALLABLE].replace(Some(called.callable)),
+            self.cells[CONTEXT].replace(context),
+            self.cells[ARGUMENTS[0]].replace(first),
+            self.cells[ARGUMENTS[1]].replace(second),
+            self.cells[ARGUMENTS[2]].replace(third),
+        ]
+    }
+
+    /// For a handle that others know: they may cancel it meanwhile, and ask for its context.
+    fn run_seen(self, handle: &Bound<'_, PyAny>, entered: &mut Entered<'_>) -> PyResult<()> {
+        let py = handle.py();
+        let prepare = || Some((self.called(py)?, self.cells[CONTEXT].get(py)));
+        let Some((called, own)) = ffi::locked(handle, prepare) else {
+            return Ok(());
+        };
+        let (context, is_lent) = if let Some(own) = own {
+            (own, false)
+        } else {
+            let lent = entered.lend(py)?;
+            ffi::locked(handle, || self.lend(py, lent))
+        };
+        let result = entered.call_in(py, &context, || called.call(py));
+        // The exception handler gets the handle, and runs in its context.
+        if is_lent && result.is_ok() {
+            ffi::locked(handle, || self.return_context(py, context, entered))?;
         }
         result
     }
 
-    fn put_back(self, call: Call) {
-        self.put(&self.cells[CALLABLE], Some(call.callable));
-        self.put(&self.cells[CONTEXT], Some(call.context));
-        for (word, argument) in ARGUMENTS.into_iter().zip(call.arguments) {
-            self.put(&self.cells[word], argument);
+    /// Gives the handle `context`, unless it has one by now; also whether it was given.
+    fn lend(self, py: Python<'_>, context: Obj) -> (Obj, bool) {
+        if let Some(own) = self.cells[CONTEXT].get(py) {
+            return (own, false);
         }
+        self.put(&self.cells[CONTEXT], Some(context.clone_ref(py)));
+        (context, true)
     }
 
-    /// Takes what is to be called; `None` if cleared.
+    /// Own references to what is to be called; `None` if cleared.
     #[inline(always)]
-    fn prepare(self, py: Python<'_>, contexts: &Contexts) -> PyResult<Option<Call>> {
-        let Some(callable) = self.cells[CALLABLE].get(py) else {
-            return Ok(None);
-        };
-        let is_context_lent = !self.cells[CONTEXT].is_some();
-        if is_context_lent {
-            self.put(&self.cells[CONTEXT], Some(contexts.lend(py)?));
-        }
-        let Some(context) = self.cells[CONTEXT].get(py) else {
-            return Ok(None);
-        };
+    fn called(self, py: Python<'_>) -> Option<Called> {
+        let callable = self.cells[CALLABLE].get(py)?;
         let argument_count = self.state.argument_count.get();
         let argument = |index: usize| {
             let given = index < usize::from(argument_count);
             given.then(|| self.cells[ARGUMENTS[index]].get(py)).flatten()
         };
-        Ok(Some(Call {
+        Some(Called {
             callable,
             arguments: [argument(0), argument(1), argument(2)],
             argument_count,
-            context,
-            is_context_lent,
-        }))
+        })
     }
 
-    /// After a call in a context of `contexts`: the handle keeps it if it was used.
+    /// After a call in a lent context: the handle keeps it if it was used.
     #[inline(always)]
-    fn return_context(self, py: Python<'_>, context: Obj, contexts: &Contexts) -> PyResult<()> {
+    fn return_context(self, py: Python<'_>, context: Obj, entered: &Entered<'_>) -> PyResult<()> {
         // Not the last reference: `context` is one.
         drop(self.cells[CONTEXT].take());
-        let used = contexts.give_back(py, context)?;
+        let used = entered.contexts.give_back(py, context)?;
         self.put(&self.cells[CONTEXT], used);
         Ok(())
     }
@@ -268,30 +303,20 @@ impl<'a> Callback<'a> {
     }
 }
 
-/// One call of a callback, with its own references, since the callback may cancel its handle.
-struct Call {
+/// What a callback calls, with its own references, since the callback may cancel its handle.
+struct Called {
     callable: Obj,
     /// As in the handle's words.
     arguments: [Option<Obj>; ARGUMENTS.len()],
     argument_count: u8,
-    context: Obj,
-    /// The context belongs to the loop's pool of empty ones.
-    is_context_lent: bool,
 }
 
-impl Call {
-    #[inline(always)]
-    fn run(&self, py: Python<'_>) -> PyResult<()> {
-        ffi::context_enter(py, &self.context)?;
-        let result = self.call(py);
-        ffi::context_exit(py, &self.context)?;
-        result.map(drop)
-    }
-
+impl Called {
     #[inline]
     fn call(&self, py: Python<'_>) -> PyResult<Obj> {
         let callable = &self.callable;
         match (self.argument_count, &self.arguments) {
+            (0, _) => ffi::call_no_args(py, callable),
             (1, [Some(a), ..]) => ffi::call(py, callable, &[a]),
             (2, [Some(a), Some(b), _]) => ffi::call(py, callable, &[a, b]),
             (3, [Some(a), Some(b), Some(c)]) => ffi::call(py, callable, &[a, b, c]),
@@ -310,72 +335,9 @@ pub fn current_context(py: Python<'_>) -> PyResult<Option<Obj>> {
     ffi::context_copy_current(py).map(Some)
 }
 
-/// Pool of empty contexts for callbacks.
-#[derive(Default)]
-pub struct Contexts(Confined<Vec<Obj>>);
-
-impl Contexts {
-    #[inline]
-    fn lend(&self, py: Python<'_>) -> PyResult<Obj> {
-        match self.0.with(Vec::pop)? {
-            Some(context) => Ok(context),
-            None => ffi::context_new(py),
-        }
-    }
-
-    /// Returns a context to the pool; a changed or referenced one is handed back instead.
-    #[inline]
-    fn give_back(&self, py: Python<'_>, context: Obj) -> PyResult<Option<Obj>> {
-        if !ffi::context_is_fresh(py, &context) {
-            return Ok(Some(context));
-        }
-        Ok(self.0.with(|pool| {
-            if pool.len() < limits::CONTEXTS_KEPT {
-                pool.push(context);
-                return None;
-            }
-            Some(context)
-        })?)
-    }
-
-    pub fn clear(&self) -> PyResult<()> {
-        drop(self.0.with(std::mem::take)?);
-        Ok(())
-    }
-}
-
-/// Contents of a new handle.
-pub struct Parts<'a, 'py> {
-    callable: Obj,
-    args: Args<'a, 'py>,
-    skip: usize,
-    /// All arguments, if there are too many for the words.
-    tuple: Option<Obj>,
+/// What is to be scheduled; the arguments are still in the vector of the call.
+pub struct Call<'a, 'py> {
+    pub callback: Borrowed<'a, 'py, PyAny>,
     /// None stands for an empty one.
-    context: Option<Obj>,
-    loop_: Obj,
-    source_traceback: Option<Obj>,
-}
-
-impl<'a, 'py> Parts<'a, 'py> {
-    /// A callable with the arguments from `skip` on.
-    #[inline]
-    pub fn new(
-        callable: Obj,
-        args: Args<'a, 'py>,
-        skip: usize,
-        context: Option<Obj>,
-        loop_: Obj,
-    ) -> PyResult<Self> {
-        let many = args.len() > skip + ARGUMENTS.len();
-        let tuple = if many { Some(args.tuple(skip)?.into()) } else { None };
-        let source_traceback = None;
-        Ok(Self { callable, args, skip, tuple, context, loop_, source_traceback })
-    }
-
-    /// With the stack that scheduled it.
-    pub fn scheduled_by(mut self, source_traceback: Obj) -> Self {
-        self.source_traceback = Some(source_traceback);
-        self
-    }
+    pub context: Option<Obj>,
 }

@@ -11,7 +11,7 @@ use ringloop::embed::sys::clock;
 
 use super::core::LoopCore;
 use super::timers;
-use crate::ffi::intern;
+use crate::ffi::{self, intern};
 
 impl LoopCore {
     /// Checks whether a subclass or the object itself overrides `time`.
@@ -25,7 +25,19 @@ impl LoopCore {
             None => false,
         };
         self.foreign_clock.store(!inherited || on_the_object, Relaxed);
+        self.clock_version.store(ffi::type_version(loop_), Relaxed);
         Ok(())
+    }
+
+    /// The same for a loop that does not run, where an override counts at once. The object's own is
+    /// noticed when it is set.
+    #[inline]
+    pub(super) fn look_for_clock_again(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+        let version = ffi::type_version(loop_);
+        if version != 0 && version == self.clock_version.load(Relaxed) {
+            return Ok(());
+        }
+        self.look_for_clock(loop_)
     }
 
     /// Whether timers use an overridden `time()`.
@@ -34,14 +46,19 @@ impl LoopCore {
         self.foreign_clock.load(Relaxed)
     }
 
-    /// The timers' clock, in the unit of deadlines.
+    /// The timers' clock, in the unit of deadlines; `monotonic_ns` is what the other clock has just
+    /// said.
     #[inline]
-    pub(super) fn now_ns(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<i64> {
+    pub(super) fn timers_now_ns(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        monotonic_ns: Option<u64>,
+    ) -> PyResult<i64> {
         if self.has_foreign_clock() {
             // Rounded like deadlines: a clock equal to `when` makes the timer due.
             return foreign_time(loop_).map(timers::deadline_ns);
         }
-        Ok(clock::monotonic_ns() as i64)
+        Ok(monotonic_ns.unwrap_or_else(clock::monotonic_ns) as i64)
     }
 }
 

@@ -3,22 +3,23 @@
 //! State is in [`Confined`] cells and atomics; no cell is open across a call into Python, so
 //! callbacks may re-enter at any point.
 
-use std::collections::{HashMap, VecDeque};
-use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use ringloop::embed::sys::fd::RawFd;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use ringloop::Error;
 use ringloop::embed::Token;
 use ringloop::embed::sys::datagram::{Batch, Outgoing};
-use ringloop::embed::{Inbox, Unpark};
 
-use super::callback::Contexts;
+use super::contexts::Contexts;
 use super::engine::EngineCell;
 use super::handlers::{Handler, Handlers, Owed};
+use super::inbox::{Bound as InboxBound, Inbox};
+use super::meters::Meters;
+use super::pulse::{Counter, Pulse, Shared, SlowHook};
 use super::ready::{Entry, Ready};
 use super::timers::Timers;
 use super::watched::Watchers;
@@ -50,19 +51,18 @@ pub struct LoopCore {
     /// When the interpreter was last released to other threads.
     pub(super) gave_way_ns: AtomicU64,
     /// Number of turns started.
-    pub(super) turns: AtomicU64,
+    pub(super) turns: Counter,
+    pub(super) pulse: Pulse,
+    pub(crate) meters: Meters,
+    /// The hook for slow callbacks, in any mode.
+    pub(super) slow_hook: Confined<Option<SlowHook>>,
+    /// Callbacks are timed: in debug mode, or for that hook.
+    pub(super) timed: AtomicBool,
     /// Receive buffer of our own protocols, which copy from it.
     pub(crate) scratch: Confined<Vec<u8>>,
-    /// Messages from other threads; `None` before `__init__` and after `close`.
-    inbox: RwLock<Option<Inbox<Obj>>>,
-    /// Capacity of the inbox.
-    pub(super) inbox_capacity: AtomicUsize,
-    /// Ends the passes of a turn early; only a hint, the inbox decides.
-    message_hint: AtomicBool,
-    /// Memory of the inbox's last batch, to be reused.
-    pub(super) inbox_batch: Confined<VecDeque<Obj>>,
-    /// The driver's name, and why it was chosen.
-    pub(super) driver: OnceLock<(String, String)>,
+    /// Messages from other threads.
+    pub(super) inbox: Inbox,
+    pub(super) driver: OnceLock<Chosen>,
     pub(super) task_factory: Confined<Option<Obj>>,
     pub(super) stopping: AtomicBool,
     pub(super) closed: AtomicBool,
@@ -71,16 +71,24 @@ pub struct LoopCore {
     pub(super) exact: AtomicBool,
     /// Timers use an overridden `time()`.
     pub(super) foreign_clock: AtomicBool,
+    /// `ffi::type_version` of the object when that was found out.
+    pub(super) clock_version: AtomicU32,
     pub(super) has_task_factory: AtomicBool,
     /// Writes are not deferred to the end of the turn.
     pub(super) writes_eagerly: AtomicBool,
-    /// `threading.get_ident()` of the running thread; zero when the loop does not run.
-    pub(super) thread_id: Arc<AtomicU64>,
+    pub(super) shared: Arc<Shared>,
     pub(super) steps: &'static StepTypes,
 }
 
-/// How a handle is added to the inbox.
-type Add = fn(&Inbox<Obj>, Obj) -> Result<(), (Obj, Error)>;
+/// The driver that was opened.
+pub(super) struct Chosen {
+    pub name: String,
+    pub reason: String,
+    /// Optional features of the ring, and whether this kernel has them.
+    pub features: Vec<(&'static str, bool)>,
+    /// The ring was unavailable, and epoll was not requested.
+    pub fell_back: bool,
+}
 
 impl LoopCore {
     /// A loop without an engine; closed until it has one, so that `__del__` does not warn.
@@ -92,6 +100,19 @@ impl LoopCore {
     #[inline]
     pub fn debug(&self) -> bool {
         self.debug.load(Relaxed)
+    }
+
+    /// Whether callbacks are timed.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.timed.load(Relaxed)
+    }
+
+    /// Debug mode or the hook has changed.
+    pub(super) fn time_callbacks(&self) -> PyResult<()> {
+        let has_hook = self.slow_hook.with(|hook| hook.is_some())?;
+        self.timed.store(has_hook || self.debug(), Relaxed);
+        Ok(())
     }
 
     #[inline]
@@ -114,23 +135,23 @@ impl LoopCore {
 
     #[inline]
     pub fn is_running(&self) -> bool {
-        self.thread_id.load(Relaxed) != 0
+        self.shared.thread_id.load(Relaxed) != 0
     }
 
     /// The number of the current turn; zero while the loop does not run.
     #[inline]
     pub fn turn_number(&self) -> u64 {
-        if self.is_running() { self.turns.load(Relaxed) } else { 0 }
+        if self.is_running() { self.turns.count() } else { 0 }
     }
 
     #[inline]
     pub fn is_running_here(&self) -> bool {
-        self.thread_id.load(Relaxed) == ffi::thread_id()
+        self.shared.thread_id.load(Relaxed) == ffi::thread_id()
     }
 
-    /// The thread that runs the loop, readable without the loop; zero for none.
-    pub fn running_thread(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.thread_id)
+    /// What is readable without the loop.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Whether a task's step needs no handle.
@@ -150,17 +171,7 @@ impl LoopCore {
     }
 
     /// Queues a handle from any thread.
-    pub(super) fn send(&self, handle: Obj) -> PyResult<()> {
-        self.send_by(handle, Inbox::send)
-    }
-
-    /// As [`LoopCore::send`], beyond the inbox's capacity: for replies to the loop's requests, each
-    /// of which has a waiter.
-    pub(super) fn send_answer(&self, handle: Obj) -> PyResult<()> {
-        self.send_by(handle, Inbox::push)
-    }
-
-    fn send_by(&self, handle: Obj, add: Add) -> PyResult<()> {
+    pub(super) fn send(&self, handle: Obj, bound: InboxBound) -> PyResult<()> {
         // Keeps the order of all calls on the loop's own thread, and of any thread while the loop
         // does not run.
         if self.is_running_here() || !self.is_running() {
@@ -172,62 +183,19 @@ impl LoopCore {
         }
         // The parent shares the descriptor that wakes the loop.
         self.engine.check_process()?;
-        self.message_hint.store(true, Relaxed);
-        let sent = match &*self.inbox() {
-            Some(inbox) => add(inbox, handle),
-            None => Err((handle, Error::Closed)),
-        };
-        sent.map_err(|(_handle, error)| match error {
-            // The only such error of an inbox.
-            Error::Io(_) => PyMemoryError::raise_bare(),
-            error => error::from_engine(error),
-        })
+        if self.inbox.send(handle, bound)? {
+            self.engine.wake();
+        }
+        Ok(())
     }
 
     /// Without the interpreter lock, another thread may have started to run the loop, and to sleep,
     /// after it was seen not to run. It marks the loop as running before it first opens the ready
     /// ring: if it missed the new entry there, it is seen to run here.
     fn wake_if_running_elsewhere(&self) {
-        if self.is_running()
-            && !self.is_running_here()
-            && let Some(inbox) = &*self.inbox()
-        {
-            inbox.wake();
+        if self.is_running() && !self.is_running_here() {
+            self.engine.wake();
         }
-    }
-
-    /// Whether other threads may have sent something since the last check; may lag.
-    #[inline]
-    pub(super) fn may_have_messages(&self) -> bool {
-        self.message_hint.load(Relaxed)
-    }
-
-    /// Whether other threads have sent anything.
-    pub(super) fn has_messages(&self) -> bool {
-        self.message_hint.store(false, Relaxed);
-        self.inbox().as_ref().is_some_and(|inbox| !inbox.is_empty())
-    }
-
-    /// Moves the messages of other threads into `batch`, which is empty.
-    pub(super) fn take_messages(&self, batch: &mut VecDeque<Obj>) {
-        if let Some(inbox) = &*self.inbox() {
-            inbox.take(batch);
-        }
-    }
-
-    /// While it is held, there are no calls into Python and no drops of objects.
-    fn inbox(&self) -> RwLockReadGuard<'_, Option<Inbox<Obj>>> {
-        self.inbox.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn new_inbox(&self, unpark: Unpark) -> Inbox<Obj> {
-        Inbox::new(unpark, self.inbox_capacity.load(Relaxed))
-    }
-
-    /// Replaces the inbox; closes and returns the old one with its remaining messages.
-    pub(super) fn replace_inbox(&self, inbox: Option<Inbox<Obj>>) -> Option<Inbox<Obj>> {
-        let mut place = self.inbox.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut place, inbox)
     }
 
     /// Calls a method of `object` in a later pass, without memory for a callback.
@@ -258,10 +226,12 @@ impl LoopCore {
 
     pub(super) fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.ready.visit(|ready| ready.visit(visitor))?;
+        self.inbox.visit(visitor)?;
         self.timers.visit(|timers| timers.visit(visitor))?;
         self.handlers.visit(|handlers| handlers.visit(visitor))?;
         self.watchers.visit(|watchers| watchers.visit(visitor))?;
         self.owed.visit(|list| list.iter().try_for_each(|owed| owed.visit(visitor)))?;
+        self.slow_hook.visit(|hook| hook.iter().try_for_each(|hook| visitor.visit(&hook.call)))?;
         self.task_factory
             .visit(|factory| factory.iter().try_for_each(|object| visitor.visit(object)))
     }
@@ -278,7 +248,8 @@ impl LoopCore {
         drop(self.datagrams.with(Option::take)?);
         drop(self.scratch.with(std::mem::take)?);
         drop(self.task_factory.with(Option::take)?);
-        drop(self.replace_inbox(None));
+        drop(self.slow_hook.with(Option::take)?);
+        drop(self.inbox.close()?);
         Ok(())
     }
 }

@@ -33,18 +33,22 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// Counts a callback.
+    /// Counts a callback, and looks if it is time.
     #[inline]
     pub fn count(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
-        self.left -= 1;
-        if self.left > 0 {
-            return Ok(());
-        }
-        self.look(core, py)
+        if self.is_due() { self.look(core, py) } else { Ok(()) }
     }
 
+    /// Counts a callback; whether it is time to look.
+    #[inline]
+    pub fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// Reads the clock, and releases the interpreter if that is due.
     #[cold]
-    fn look(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
+    pub fn look(&mut self, core: &LoopCore, py: Python<'_>) -> PyResult<()> {
         let now_ns = clock::monotonic_ns();
         let is_quick = now_ns - self.looked_ns < limits::LOOK_NANOSECONDS;
         self.step = if is_quick { (self.step * 2).min(limits::LOOK_CALLBACKS_MAX) } else { 1 };
@@ -59,11 +63,7 @@ impl LoopCore {
     /// # Errors
     /// What a signal handler raises.
     #[inline]
-    pub(super) fn give_way(&self, py: Python<'_>) -> PyResult<()> {
-        self.give_way_at(py, clock::monotonic_ns())
-    }
-
-    fn give_way_at(&self, py: Python<'_>, now_ns: u64) -> PyResult<()> {
+    pub(super) fn give_way_at(&self, py: Python<'_>, now_ns: u64) -> PyResult<()> {
         let gave_ns = self.gave_way_ns.load(Relaxed);
         if now_ns.saturating_sub(gave_ns) < limits::HOLD_NANOSECONDS {
             return Ok(());

@@ -12,11 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 
-use super::callback::{AsHandle, Callback, Contexts, Parts, SLOTS, State};
+use super::callback::{AsHandle, Call, Callback, SLOTS, State};
+use super::contexts::{Contexts, Entered};
 use super::core::LoopCore;
 use super::debug;
 use super::exceptions;
+use super::timers::Timers;
 use crate::ffi::{Args, Definition, IntoObject as _, Obj, Payload, This, members, payload};
+use crate::limits;
 
 /// A handle type with its methods.
 pub trait HandleType: AsHandle {
@@ -32,19 +35,48 @@ pub trait HandleType: AsHandle {
 
     /// `_run()`: errors of the callback go to the loop's exception handler, as in `Handle._run`.
     #[inline]
-    fn run(this: This<'_, '_, Self>, contexts: &Contexts) -> PyResult<()> {
-        run(this, contexts)
+    fn run(this: This<'_, '_, Self>, entered: &mut Entered<'_>) -> PyResult<()> {
+        run(this, entered)
     }
 }
 
 /// Calls a handle's callback.
 #[inline]
-pub fn run<T: AsHandle>(this: This<'_, '_, T>, contexts: &Contexts) -> PyResult<()> {
+pub fn run<T: AsHandle>(this: This<'_, '_, T>, entered: &mut Entered<'_>) -> PyResult<()> {
     let callback = Callback::of(this);
-    match callback.run(&this.object(), contexts) {
+    match callback.run(&this.object(), entered) {
         Ok(()) => Ok(()),
         Err(error) => exceptions::callback_failed(this.object(), callback, error),
     }
+}
+
+/// `_run()`. The caller may run it again, so that its contents must stay: the reference shows that
+/// it is known elsewhere, even if the interpreter's stack only borrows it.
+fn run_from_python<T: HandleType>(this: This<'_, '_, T>) -> PyResult<()> {
+    let _known = this.object().to_owned();
+    T::run(this, &mut Entered::new(&Contexts::default()))
+}
+
+/// Creates a handle of `call` with the arguments from `skip` on.
+#[inline(always)]
+pub fn new<T: AsHandle>(
+    payload: T,
+    loop_: Borrowed<'_, '_, LoopCore>,
+    call: Call<'_, '_>,
+    args: Args<'_, '_>,
+    skip: usize,
+) -> PyResult<Obj> {
+    let mut filled = Ok(());
+    let handle = T::native().instantiate_with(loop_.py(), payload, |this| {
+        let callback = Callback::of(this);
+        filled = callback.fill(loop_.to_owned().into(), call, args, skip);
+        if loop_.get().debug() && filled.is_ok() {
+            let stack = debug::extract_stack(loop_.py());
+            filled = stack.map(|stack| callback.fill_source_traceback(stack));
+        }
+    })?;
+    filled?;
+    Ok(handle.into())
 }
 
 /// Lists the common members.
@@ -53,7 +85,7 @@ pub(super) fn define<T: HandleType>(type_: &mut Definition<T>) {
         cancel() => T::cancel, "Cancel the callback.";
         cancelled() => T::cancelled, "Say whether it was cancelled.";
         get_context() => context, "Return the callback's context.";
-        _run() => |this| T::run(this, &Contexts::default()), "Call the callback; its errors go to the loop's handler.";
+        _run() => run_from_python, "Call the callback; its errors go to the loop's handler.";
         get _callback => |this| Callback::of(this).callable(this.py()), "The callable; None once cancelled.";
         get _args => |this| Callback::of(this).arguments(this.py()), "The arguments; None once cancelled.";
         get _context => context, "The context.";
@@ -76,16 +108,21 @@ pub struct Handle {
 
 /// Cancels any handle.
 pub fn cancel_handle<T: AsHandle>(this: This<'_, '_, T>) -> PyResult<()> {
+    cancel_once(this).map(drop)
+}
+
+/// Cancels a handle; returns its loop if it was not cancelled before.
+fn cancel_once<'py, T: AsHandle>(this: This<'_, 'py, T>) -> PyResult<Option<Bound<'py, LoopCore>>> {
     let callback = Callback::of(this);
     if !callback.mark_cancelled() {
-        return Ok(());
+        return Ok(None);
     }
-    let py = this.py();
-    let debug = callback.loop_(py).cast::<LoopCore>().is_ok_and(|core| core.get().debug());
+    let loop_ = callback.loop_(this.py()).cast_into::<LoopCore>().ok();
+    let debug = loop_.as_ref().is_some_and(|core| core.get().debug());
     // For a later log line: "Executing <Handle …> took 2.5 seconds".
     let repr = if debug { Some(this.object().repr()?.into()) } else { None };
     callback.empty(repr);
-    Ok(())
+    Ok(loop_)
 }
 
 /// Below it every integer is exactly representable as a float.
@@ -141,13 +178,11 @@ impl HandleType for Handle {}
 
 impl HandleType for TimerHandle {
     fn cancel(this: This<'_, '_, Self>) -> PyResult<()> {
-        let counts = this.scheduled.load(Relaxed) && !this.state.is_cancelled();
-        cancel_handle(this)?;
-        let loop_ = Callback::of(this).loop_(this.py());
-        if counts && let Ok(core) = loop_.cast::<LoopCore>() {
-            core.get().timer_cancelled(this.py())?;
+        let is_scheduled = this.scheduled.load(Relaxed);
+        match cancel_once(this)? {
+            Some(core) if is_scheduled => core.get().timer_cancelled(this.py()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -155,6 +190,7 @@ impl Payload for Handle {
     const NAME: &'static CStr = c"ringloop._native.Handle";
     const DOC: &'static CStr = c"A callback that is scheduled on a ringloop loop.";
     const BASE_SLOTS: usize = SLOTS;
+    const SPARES_MAX: usize = limits::HANDLES_KEPT;
     payload!(Handle; define define; visit; clear);
 }
 
@@ -162,6 +198,7 @@ impl Payload for TimerHandle {
     const NAME: &'static CStr = c"ringloop._native.TimerHandle";
     const DOC: &'static CStr = c"A callback that is scheduled for a time on a ringloop loop.";
     const BASE_SLOTS: usize = SLOTS;
+    const SPARES_MAX: usize = limits::HANDLES_KEPT;
     payload!(TimerHandle; define define_timer; visit; clear);
 }
 
@@ -183,37 +220,18 @@ fn when<'py>(this: This<'_, 'py, TimerHandle>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 impl LoopCore {
-    /// Collects the contents of a handle: `args[skip - 1]` and its arguments.
-    #[inline]
-    pub(super) fn parts<'a, 'py>(
-        &self,
-        loop_: &Bound<'py, LoopCore>,
-        callback: Borrowed<'_, '_, PyAny>,
-        args: Args<'a, 'py>,
-        skip: usize,
-        context: Option<Obj>,
-    ) -> PyResult<Parts<'a, 'py>> {
-        let callable = Obj::from_borrowed(callback);
-        let parts = Parts::new(callable, args, skip, context, loop_.clone().into())?;
-        if self.debug() {
-            return Ok(parts.scheduled_by(debug::extract_stack(loop_.py())?));
-        }
-        Ok(parts)
-    }
-
     /// Counts a cancelled timer in the heap, and sweeps if there are many.
     fn timer_cancelled(&self, py: Python<'_>) -> PyResult<()> {
-        let swept = self.timers.with(|timers| {
-            if !timers.count_cancelled() {
-                return vec![];
-            }
-            timers.sweep(|handle| {
-                TimerHandle::native()
-                    .get(handle.bind(py))
-                    .is_none_or(|this| this.state().is_cancelled())
-            })
-        })?;
-        for handle in &swept {
+        if self.timers.with(Timers::count_cancelled)? { self.sweep_timers(py) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn sweep_timers(&self, py: Python<'_>) -> PyResult<()> {
+        let is_cancelled = |handle: &Obj| {
+            let this = TimerHandle::native().get(handle.bind(py));
+            this.is_none_or(|this| this.state().is_cancelled())
+        };
+        for handle in self.timers.with(|timers| timers.sweep(is_cancelled))? {
             if let Some(this) = TimerHandle::native().get(handle.bind(py)) {
                 this.unschedule();
             }

@@ -7,8 +7,6 @@
 //! A token is the slot's index and generation: a completion for a removed handler finds nothing and
 //! is dropped, without a search.
 
-use std::mem;
-
 use pyo3::prelude::*;
 use ringloop::embed::slab::{Key as SlabKey, Slab};
 use ringloop::embed::{Event, Key, Token};
@@ -203,13 +201,6 @@ impl Handlers {
     #[inline]
     pub fn get(&self, token: Token) -> Option<&Handler> {
         self.entry(token).map(|(_, handler)| handler)
-    }
-
-    /// Replaces the handler in a slot; the caller drops the old one outside the cell.
-    pub fn replace(&mut self, token: Token, handler: Handler) -> Option<Handler> {
-        let (key, _) = self.entry(token)?;
-        let known = self.slab.get_mut(key)?;
-        Some(mem::replace(known, handler))
     }
 
     /// Frees a slot; the caller drops the handler outside the cell.

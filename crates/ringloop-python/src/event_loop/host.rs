@@ -3,7 +3,8 @@
 //! Owns: the list of transports written to in this turn. Called by: `transport`, and the turn
 //! (`flush`). Has no I/O of its own.
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
+use std::io;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -175,29 +176,52 @@ impl LoopCore {
         Ok(())
     }
 
-    /// Polls `fd`, level-triggered, for `handler`, which is kept alive meanwhile.
+    /// Polls `fd`, level-triggered, for `handler`, which is kept alive meanwhile. The inner error is as
+    /// that of [`LoopCore::submit_poll`].
     pub(crate) fn watch(
         &self,
         handler: Handler,
         role: u8,
         fd: RawFd,
         interest: Interest,
-    ) -> PyResult<Watch> {
+    ) -> PyResult<io::Result<Watch>> {
         self.watch_by(handler, role, poll(fd, interest))
     }
 
     /// As [`LoopCore::watch`], by any kind of poll.
-    pub(crate) fn watch_by(&self, handler: Handler, role: u8, poll: Request) -> PyResult<Watch> {
+    pub(crate) fn watch_by(
+        &self,
+        handler: Handler,
+        role: u8,
+        poll: Request,
+    ) -> PyResult<io::Result<Watch>> {
         self.check_open()?;
         let token = self.handlers.with(|slab| slab.register(handler))??;
         let sink = Sink::Handler(handlers::with_role(token, role));
-        match self.engine.driver(|driver| driver.submit(poll, sink)) {
-            Ok(key) => Ok(Watch { token, key }),
-            Err(error) => {
-                drop(self.handlers.with(|slab| slab.remove(token))?);
-                Err(error)
-            }
+        let submitted = self.submit_poll(poll, sink);
+        if !matches!(submitted, Ok(Ok(_))) {
+            drop(self.handlers.with(|slab| slab.remove(token))?);
         }
+        submitted.map(|submitted| submitted.map(|key| Watch { token, key }))
+    }
+
+    /// Submits an operation.
+    pub(crate) fn submit(&self, request: Request, sink: Sink) -> PyResult<Key> {
+        self.meters.submitted.add(1);
+        self.engine.driver(|driver| driver.submit(request, sink))
+    }
+
+    /// Submits a poll. The inner error is `ENOMEM` or `ENOSPC`: epoll has refused it, and it has ended
+    /// without a completion.
+    pub(crate) fn submit_poll(&self, poll: Request, sink: Sink) -> PyResult<io::Result<Key>> {
+        let key = self.submit(poll, sink)?;
+        self.engine.driver(|driver| {
+            let Some(refusal) = driver.refusal(key) else {
+                return Ok(key);
+            };
+            driver.forget(key);
+            Err(refusal)
+        })
     }
 
     /// Stops a poll and removes its handler, which is returned.

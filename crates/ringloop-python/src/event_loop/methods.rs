@@ -2,17 +2,22 @@
 //!
 //! Called by: `ringloop.Loop`, the class on top.
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::core::LoopCore;
+use super::core::{Chosen, LoopCore};
+use super::engine::Opened;
 use super::handlers::Handlers;
+use super::inbox;
+use super::observe::{Beat, Numbers};
 use super::outward;
+use super::pulse::SlowHook;
 use super::ready::Entry;
 use crate::ffi::{self, Fallible, Obj, Raise as _, Visited, Visitor};
 
@@ -58,30 +63,33 @@ impl LoopCore {
     }
 
     /// Set the engine up; `exact` says that the object is a `ringloop.Loop` and no subclass,
-    /// `inbox_messages` how many messages of other threads may wait, `eager` that nothing written may. Says whether the
-    /// ring was refused to a loop that would have had it.
-    #[pyo3(signature = (driver, exact, inbox_messages, eager))]
+    /// `inbox_messages` how many messages of other threads may wait, `eager` that nothing written may,
+    /// `busy_polling_ns` how long it looks for completions before it sleeps. Says whether the ring was
+    /// refused to a loop that would have had it.
+    #[pyo3(signature = (driver, exact, inbox_messages, eager, busy_polling_ns))]
     fn _open(
         &self,
         driver: Option<&str>,
         exact: bool,
         inbox_messages: Option<isize>,
         eager: bool,
+        busy_polling_ns: u64,
     ) -> PyResult<Fallible<bool>> {
         if self.driver.get().is_some() {
             return Err(PyRuntimeError::raise("Loop.__init__() was called twice"));
         }
         let capacity = inbox_capacity(inbox_messages)?;
+        self.engine.set_busy_polling(busy_polling_ns);
         let opened = self.engine.open(driver)?;
-        self.inbox_capacity.store(capacity, Relaxed);
-        drop(self.replace_inbox(Some(self.new_inbox(opened.unpark))));
+        self.inbox.open(capacity)?;
         // Found empty above.
-        let _ = self.driver.set((opened.driver, opened.reason));
+        let Opened { driver: name, reason, features, fell_back, .. } = opened;
+        let _ = self.driver.set(Chosen { name, reason, features, fell_back });
         self.exact.store(exact, Relaxed);
         // Without audit events, deferred writes would not be flushed in time.
         self.writes_eagerly.store(eager || !outward::watch(), Relaxed);
         self.closed.store(false, Relaxed);
-        Ok(Fallible(opened.fell_back))
+        Ok(Fallible(fell_back))
     }
 
     /// Run turns until `stop` or an exception that leaves the loop.
@@ -139,19 +147,19 @@ impl LoopCore {
 
     /// Queue a handle from any thread.
     fn _add_callback_signalsafe(&self, handle: Bound<'_, PyAny>) -> PyResult<()> {
-        self.send(handle.into())
+        self.send(handle.into(), inbox::Bound::Capacity)
     }
 
     /// The name of the driver in use, "uring" or "epoll".
     #[getter]
     fn driver(&self) -> Fallible<Option<&str>> {
-        Fallible(self.driver.get().map(|(name, _)| name.as_str()))
+        Fallible(self.driver.get().map(|chosen| chosen.name.as_str()))
     }
 
     /// Why this driver is in use, in one sentence.
     #[getter]
     fn driver_reason(&self) -> Fallible<Option<&str>> {
-        Fallible(self.driver.get().map(|(_, reason)| reason.as_str()))
+        Fallible(self.driver.get().map(|chosen| chosen.reason.as_str()))
     }
 
     #[getter]
@@ -163,7 +171,43 @@ impl LoopCore {
     fn set_debug(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         ffi::arm();
         self.debug.store(value.is_truthy()?, Relaxed);
-        Ok(())
+        self.time_callbacks()
+    }
+
+    /// Call `call(what, seconds)` for callbacks that took at least that long; None for no hook. What
+    /// is slow is a handle, the step of a task, or a transport.
+    #[pyo3(signature = (seconds, call, /))]
+    fn _set_slow_hook(&self, seconds: f64, call: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        ffi::arm();
+        let threshold = Duration::try_from_secs_f64(seconds).map_err(|_| {
+            PyValueError::raise("threshold must be a number of seconds that is not negative")
+        })?;
+        let threshold_ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
+        let hook = call.map(|call| SlowHook { call: call.into(), threshold_ns });
+        let old = self.slow_hook.with(|cell| std::mem::replace(cell, hook))?;
+        drop(old);
+        self.time_callbacks()
+    }
+
+    /// Counters, gauges and histograms, in the order of `ringloop/metrics/_snapshot.py`.
+    fn _metrics(&self) -> PyResult<Fallible<Numbers>> {
+        ffi::arm();
+        self.numbers().map(Fallible)
+    }
+
+    /// Whether "auto" had to do without the ring, and the names of the ring's optional features with
+    /// whether the kernel has them.
+    fn _driver_features(&self) -> Fallible<(bool, Vec<(&str, bool)>)> {
+        let chosen = self.driver.get();
+        Fallible(
+            chosen
+                .map_or((false, Vec::new()), |chosen| (chosen.fell_back, chosen.features.clone())),
+        )
+    }
+
+    /// Phase (0 stopped, 1 running, 2 waiting); turns, sleeps and callbacks so far.
+    fn _beat(&self) -> Fallible<Beat> {
+        Fallible(self.beat())
     }
 
     #[getter]
@@ -201,11 +245,11 @@ impl LoopCore {
         set_hooks: &Bound<'_, PyAny>,
         hooks: &Bound<'_, PyTuple>,
     ) -> PyResult<bool> {
-        if self.thread_id.load(Relaxed) != ffi::thread_id() {
+        if self.shared.thread_id.load(Relaxed) != ffi::thread_id() {
             return Ok(false);
         }
         self.stopping.store(false, Relaxed);
-        self.thread_id.store(0, Relaxed);
+        self.shared.thread_id.store(0, Relaxed);
         let py = hooks.py();
         let none = Obj::from(py.None().into_bound(py));
         let set_running_loop = Obj::from(set_running_loop.clone());
@@ -223,17 +267,17 @@ impl LoopCore {
 
     #[getter]
     fn _thread_id(&self) -> Fallible<Option<u64>> {
-        Fallible(Some(self.thread_id.load(Relaxed)).filter(|&ident| ident != 0))
+        Fallible(Some(self.shared.thread_id.load(Relaxed)).filter(|&ident| ident != 0))
     }
 
     /// Also what makes sure that only one thread runs the loop: two may find it not running at once.
     #[setter(_thread_id)]
     fn set_thread_id(&self, ident: Option<u64>) -> PyResult<()> {
         let Some(ident) = ident else {
-            self.thread_id.store(0, Relaxed);
+            self.shared.thread_id.store(0, Relaxed);
             return Ok(());
         };
-        match self.thread_id.compare_exchange(0, ident, Relaxed, Relaxed) {
+        match self.shared.thread_id.compare_exchange(0, ident, Relaxed, Relaxed) {
             Err(other) if other != ident => {
                 Err(PyRuntimeError::raise("This event loop is already running"))
             }

@@ -11,17 +11,20 @@
 //! | `schedule`   | `call_soon`, `call_later`, `create_task`, …: once per callback            |
 //! | `turn`       | one turn: park, dispatch, timers, inbox, ready                            |
 //! | `handle`, `threadsafe`, `callback` | a scheduled callback                                |
-//! | `ready`, `timers`    | the queues                                                        |
+//! | `contexts`           | the contexts in which a turn runs callbacks                       |
+//! | `ready`, `timers`, `inbox` | the queues                                                  |
 //! | `outward`    | operations that make unsent writes observable                             |
 //! | `give_way`   | releases the interpreter to other threads                                 |
 //! | `clock`      | clock of the timers                                                       |
 //! | `handlers`   | routing of completions; steps that lacked memory for a callback           |
 //! | `watched`, `watchers` | `add_reader` and `add_writer`                                    |
 //! | `engine`     | the engine behind its cell                                                |
-//! | `exceptions`, `debug`  | a callback's error; slow callbacks and source tracebacks        |
+//! | `exceptions`, `debug`, `slow` | a callback's error; source tracebacks; slow callbacks     |
+//! | `pulse`, `meters`, `observe` | what other threads may read of a running loop             |
 
 mod callback;
 mod clock;
+mod contexts;
 mod core;
 mod debug;
 mod engine;
@@ -30,10 +33,15 @@ mod give_way;
 mod handle;
 pub(crate) mod handlers;
 mod host;
+mod inbox;
+mod meters;
 mod methods;
+mod observe;
 mod outward;
+mod pulse;
 mod ready;
 mod schedule;
+mod slow;
 mod threadsafe;
 mod timers;
 mod turn;
@@ -45,6 +53,7 @@ pub use engine::forks;
 pub(crate) use handlers::{Completes, Watch};
 pub use handlers::{Flush, Handler};
 pub(crate) use host::poll;
+pub(crate) use pulse::Shared;
 
 use pyo3::prelude::*;
 
@@ -66,5 +75,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let class = ThreadSafeHandle::native().create(py, base.cast()?)?;
         module.add("_ThreadSafeHandle", class)?;
     }
+    module.add_function(wrap_pyfunction!(observe::pulses, module)?)?;
+    module.add_function(wrap_pyfunction!(observe::call_stacks, module)?)?;
     schedule::install(py)
 }

@@ -40,8 +40,12 @@ pub struct Ready {
 }
 
 /// Moves everything from one queue to the end of another, if there is memory.
+#[inline]
 fn append(into: &mut VecDeque<Entry>, from: &mut VecDeque<Entry>) -> bool {
-    let fits = from.is_empty() || into.try_reserve(from.len()).is_ok();
+    if from.is_empty() {
+        return true;
+    }
+    let fits = into.try_reserve(from.len()).is_ok();
     if fits {
         into.append(from);
     }

@@ -9,18 +9,19 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyString, PyType};
 use ringloop::embed::sys::clock;
 
-use super::callback::{self, Callback};
+use super::callback::{self, Call};
 use super::clock::foreign_time;
 use super::core::LoopCore;
 use super::debug;
-use super::handle::{Handle, TimerHandle};
+use super::handle::{self, Handle, TimerHandle};
+use super::inbox;
 use super::ready::Entry;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watched::Direction;
 use super::watchers;
 use crate::ffi::{
-    self, Args, Class, Obj, Payload, Raise as _, This, imported, install_methods, intern, method,
+    self, Args, Class, Obj, Payload as _, Raise as _, imported, install_methods, intern, method,
 };
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
@@ -32,8 +33,8 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         method!(Target, call_soon("callback, *args, context=None") => call_soon, "Call `callback` in the next pass."),
         method!(Target, call_later("delay, callback, *args, context=None") => call_later, "Call `callback` after `delay` seconds."),
         method!(Target, call_at("when, callback, *args, context=None") => call_at, "Call `callback` when the loop's clock reads `when`."),
-        method!(Target, call_soon_threadsafe("callback, *args, context=None") => |loop_, args| call_threadsafe(loop_, args, LoopCore::send), "Call `callback` in the loop's thread; callable from any thread."),
-        method!(Target, _answer("callback, *args") => |loop_, args| call_threadsafe(loop_, args, LoopCore::send_answer), "As call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
+        method!(Target, call_soon_threadsafe("callback, *args, context=None") => |loop_, args| call_threadsafe(loop_, args, inbox::Bound::Capacity), "Call `callback` in the loop's thread; callable from any thread."),
+        method!(Target, _answer("callback, *args") => |loop_, args| call_threadsafe(loop_, args, inbox::Bound::Request), "As call_soon_threadsafe, also where the inbox is full: somebody in the loop waits for it."),
         method!(Target, time() => |_loop| clock::monotonic_ns() as f64 / 1e9, "Return the loop's clock, `time.monotonic()`."),
         method!(Target, create_future() => create_future, "Make a future of this loop."),
         method!(Target, create_task("coro, **kwargs") => create_task, "Schedule a coroutine."),
@@ -49,16 +50,9 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     install_methods::<LoopCore>(&py.get_type::<LoopCore>(), methods)
 }
 
-/// The parsed leading parameters and `context=`.
-struct Call<'a, 'py> {
-    callback: Borrowed<'a, 'py, PyAny>,
-    /// None stands for an empty one.
-    context: Option<Obj>,
-}
-
 /// Parses the callback at `index` and the context; `None` if leading parameters are missing or
 /// given by keyword.
-#[inline]
+#[inline(always)]
 fn parse<'a, 'py>(
     args: &Args<'a, 'py>,
     function: &str,
@@ -127,45 +121,13 @@ fn call_soon(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     if core.debug() {
         debug::check(&loop_, call.callback, "call_soon", true)?;
     }
-    let handle = new_handle(loop_, args, 1, call)?;
+    let handle = handle::new(Handle::default(), loop_, call, args, 1)?;
     let entry = Entry::Handle(handle.clone_ref(loop_.py()));
     core.ready.with(|ready| ready.try_push(entry))??;
     Ok(handle)
 }
 
-#[inline]
-fn new_handle(
-    loop_: Loop<'_, '_>,
-    args: Args<'_, '_>,
-    skip: usize,
-    call: Call<'_, '_>,
-) -> PyResult<Obj> {
-    let parts = loop_.get().parts(&loop_, call.callback, args, skip, call.context)?;
-    let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
-    Handle::native().instantiate_with(loop_.py(), Handle::default(), fill).map(Obj::from)
-}
-
-/// Before 3.14 such a handle is an ordinary one.
-fn new_threadsafe_handle(
-    loop_: Loop<'_, '_>,
-    args: Args<'_, '_>,
-    call: Call<'_, '_>,
-) -> PyResult<Obj> {
-    if !ThreadSafeHandle::native().is_created() {
-        return new_handle(loop_, args, 1, call);
-    }
-    let parts = loop_.get().parts(&loop_, call.callback, args, 1, call.context)?;
-    let fill = |this: This<'_, '_, ThreadSafeHandle>| Callback::of(this).fill(parts);
-    ThreadSafeHandle::native()
-        .instantiate_with(loop_.py(), ThreadSafeHandle::default(), fill)
-        .map(Obj::from)
-}
-
-fn call_threadsafe(
-    loop_: Loop<'_, '_>,
-    args: Args<'_, '_>,
-    send: fn(&LoopCore, Obj) -> PyResult<()>,
-) -> PyResult<Obj> {
+fn call_threadsafe(loop_: Loop<'_, '_>, args: Args<'_, '_>, bound: inbox::Bound) -> PyResult<Obj> {
     let core = loop_.get();
     core.check_open()?;
     let Some(call) = parse(&args, "call_soon_threadsafe", 0)? else {
@@ -174,8 +136,13 @@ fn call_threadsafe(
     if core.debug() {
         debug::check(&loop_, call.callback, "call_soon_threadsafe", false)?;
     }
-    let handle = new_threadsafe_handle(loop_, args, call)?;
-    send(core, handle.clone_ref(loop_.py()))?;
+    let handle = if ThreadSafeHandle::native().is_created() {
+        handle::new(ThreadSafeHandle::default(), loop_, call, args, 1)?
+    } else {
+        // Before 3.14 such a handle is an ordinary one.
+        handle::new(Handle::default(), loop_, call, args, 1)?
+    };
+    core.send(handle.clone_ref(loop_.py()), bound)?;
     Ok(handle)
 }
 
@@ -189,7 +156,7 @@ fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     let delay = seconds(delay, "delay")?;
     let core = loop_.get();
     if !core.is_running_here() {
-        core.look_for_clock(&loop_)?;
+        core.look_for_clock_again(&loop_)?;
     }
     if core.has_foreign_clock() {
         let when = foreign_time(&loop_)? + delay;
@@ -241,10 +208,7 @@ fn schedule_timer(
     if core.debug() {
         debug::check(&loop_, call.callback, "call_at", true)?;
     }
-    let parts = core.parts(&loop_, call.callback, args, 2, call.context)?;
-    let fill = |this: This<'_, '_, TimerHandle>| Callback::of(this).fill(parts);
-    let handle = TimerHandle::native().instantiate_with(py, TimerHandle::new(when), fill)?;
-    let handle = Obj::from(handle);
+    let handle = handle::new(TimerHandle::new(when), loop_, call, args, 2)?;
     let queued = handle.clone_ref(py);
     core.timers.with(|timers| match due_ns {
         Some(now_ns) => timers.push_due(now_ns, queued),

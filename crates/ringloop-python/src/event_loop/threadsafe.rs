@@ -6,15 +6,17 @@
 use std::ffi::CStr;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+    Ordering::{Relaxed, Release, SeqCst},
 };
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::callback::{AsHandle, Contexts, SLOTS, State};
+use super::callback::{AsHandle, SLOTS, State};
+use super::contexts::Entered;
 use super::handle::{self, HandleType};
 use crate::ffi::{self, Payload, This, payload};
+use crate::limits;
 
 /// A handle that other threads may cancel.
 #[derive(Default)]
@@ -41,30 +43,41 @@ impl Gate {
     #[inline]
     fn enter(&self, py: Python<'_>) -> Held<'_> {
         let me = ffi::thread_id();
-        if !self.try_enter(me) {
-            py.detach(|| self.wait(me));
+        while !self.try_enter(me) {
+            self.wait(py);
         }
-        self.depth.fetch_add(1, Relaxed);
+        self.depth.store(self.depth.load(Relaxed) + 1, Relaxed);
         Held(self)
     }
 
+    /// Called attached: with the interpreter lock no other thread changes the owner meanwhile.
     #[inline]
     fn try_enter(&self, me: u64) -> bool {
-        match self.owner.compare_exchange(0, me, SeqCst, SeqCst) {
-            Ok(_) => true,
-            Err(owner) => owner == me,
-        }
+        let entered = if cfg!(Py_GIL_DISABLED) {
+            self.owner.compare_exchange(0, me, SeqCst, SeqCst)
+        } else {
+            match self.owner.load(Relaxed) {
+                0 => {
+                    self.owner.store(me, Relaxed);
+                    Ok(0)
+                }
+                owner => Err(owner),
+            }
+        };
+        entered.is_ok() || entered == Err(me)
     }
 
     #[cold]
-    fn wait(&self, me: u64) {
+    fn wait(&self, py: Python<'_>) {
         // A leaving thread reads the count after it opened the gate, and we check the gate after we
         // incremented the count, so one of the two sees the other.
-        let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting_count.fetch_add(1, SeqCst);
-        while !self.try_enter(me) {
-            guard = LEFT.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
+        py.detach(|| {
+            let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+            while self.owner.load(SeqCst) != 0 {
+                guard = LEFT.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+        });
         self.waiting_count.fetch_sub(1, SeqCst);
     }
 }
@@ -75,10 +88,12 @@ struct Held<'a>(&'a Gate);
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.0.depth.fetch_sub(1, Relaxed) > 1 {
+        let depth = self.0.depth.load(Relaxed) - 1;
+        self.0.depth.store(depth, Relaxed);
+        if depth > 0 {
             return;
         }
-        self.0.owner.store(0, SeqCst);
+        self.0.owner.store(0, if cfg!(Py_GIL_DISABLED) { SeqCst } else { Release });
         if self.0.waiting_count.load(SeqCst) > 0 {
             drop(LOCK.lock().unwrap_or_else(PoisonError::into_inner));
             LEFT.notify_all();
@@ -104,12 +119,12 @@ impl HandleType for ThreadSafeHandle {
     }
 
     /// Does nothing if it was cancelled while the gate was closed.
-    fn run(this: This<'_, '_, Self>, contexts: &Contexts) -> PyResult<()> {
+    fn run(this: This<'_, '_, Self>, entered: &mut Entered<'_>) -> PyResult<()> {
         let _held = this.gate.enter(this.py());
         if this.state.is_cancelled() {
             return Ok(());
         }
-        handle::run(this, contexts)
+        handle::run(this, entered)
     }
 }
 
@@ -117,5 +132,6 @@ impl Payload for ThreadSafeHandle {
     const NAME: &'static CStr = c"ringloop._native._ThreadSafeHandle";
     const DOC: &'static CStr = c"A callback that any thread may cancel.";
     const BASE_SLOTS: usize = SLOTS;
+    const SPARES_MAX: usize = limits::HANDLES_KEPT;
     payload!(ThreadSafeHandle; define handle::define; visit; clear);
 }

@@ -81,6 +81,11 @@ impl Timers {
         Timer { deadline_ns, sequence, handle }
     }
 
+    /// How many wait, without cancelled ones.
+    pub fn len(&self) -> usize {
+        (self.heap.len() + self.lane.len()).saturating_sub(self.cancelled_count)
+    }
+
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<i64> {
         let heap = self.heap.peek().map(|Reverse(timer)| timer.deadline_ns);
@@ -99,9 +104,15 @@ impl Timers {
         }
     }
 
-    /// Takes the earliest timer if it is due.
-    pub fn pop_due(&mut self, now_ns: i64) -> Option<Obj> {
-        if self.next_deadline_ns()? > now_ns { None } else { self.pop() }
+    /// Takes the earliest timer if it is due; returns how late it is, too.
+    pub fn pop_due(&mut self, now_ns: i64) -> Option<(Obj, u64)> {
+        let deadline_ns = self.next_deadline_ns()?;
+        if deadline_ns > now_ns {
+            return None;
+        }
+        // A deadline may be as early as the clock can say.
+        let late_ns = now_ns.saturating_sub(deadline_ns).unsigned_abs();
+        self.pop().map(|handle| (handle, late_ns))
     }
 
     pub fn pop(&mut self) -> Option<Obj> {

@@ -10,7 +10,7 @@
 //! `pause_reading`) does so before its next bytes arrive. A pass runs what was ready when it
 //! started. Unlike there, several passes may run before the kernel is polled again, within the
 //! budgets of `limits.rs`, and never past a due timer, a message from another thread, a `stop()`,
-//! or a pass that submitted I/O.
+//! or a pass that submitted I/O. Rust futures that are ready are polled after the completions.
 //!
 //! The interpreter lock is released for a wait that may block, and if a thread has waited for it
 //! (`give_way`). `KeyboardInterrupt` and `SystemExit` leave the loop; what is still in the ready
@@ -21,18 +21,20 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use ringloop::embed::sys::clock;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Event, Kind};
 
 use super::callback::AsHandle as _;
 use super::callback::Callback;
+use super::contexts::Entered;
 use super::core::LoopCore;
-use super::debug;
 use super::exceptions;
 use super::give_way::Looks;
 use super::handle::{Handle, HandleType, TimerHandle};
 use super::handlers::{Completed, contained};
 use super::outward;
 use super::ready::{Entry, Ready};
+use super::slow;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers::Timers;
 use crate::ffi::{self, Obj, Payload, This, intern};
@@ -52,6 +54,7 @@ impl LoopCore {
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         self.bind()?;
         self.look_for_clock(loop_)?;
+        self.meters.begins(clock::monotonic_ns());
         let ended = outward::as_running(loop_, || {
             loop {
                 let turned = self.turn(loop_);
@@ -66,6 +69,7 @@ impl LoopCore {
 
     /// Binds the loop to the calling thread.
     fn bind(&self) -> PyResult<()> {
+        self.engine.check_futures_thread()?;
         if self.engine.is_tied_to_another_thread()? {
             self.replace_engine()?;
         }
@@ -74,35 +78,45 @@ impl LoopCore {
 
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
-        self.turns.fetch_add(1, Relaxed);
+        self.turns.add(1);
         self.flush(loop_)?;
-        self.park(loop_)?;
+        let now_ns = self.park(loop_)?;
         if self.owes() {
             self.pay(loop_)?;
         }
         self.collect_inbox()?;
         // Timers due as of now: timers set by the pass come after what it schedules.
-        self.collect_timers(loop_)?;
+        self.collect_timers(loop_, now_ns)?;
+        let mut entered = Entered::new(&self.contexts);
+        self.run_passes(loop_, &mut entered).and(entered.leave(py))
+    }
+
+    /// Runs what was ready before the wait, what the wait has brought, and more passes.
+    fn run_passes(&self, loop_: &Bound<'_, LoopCore>, entered: &mut Entered<'_>) -> PyResult<()> {
+        let py = loop_.py();
         let count = self.ready.with(|ready| ready.len())?;
-        if let Err(left) = self.run_pass(loop_, count) {
+        if let Err(left) = self.run_first_pass(loop_, count, entered).and(entered.leave(py)) {
             self.ready.with(Ready::append_io_callbacks)?;
             return Err(left);
         }
         let scheduled = self.ready.with(|ready| ready.len())?;
         let dispatched = self.dispatch(loop_);
+        if self.engine.hosts_futures() {
+            self.run_futures()?;
+        }
         // What the pass has scheduled goes after watchers and timers, and before what the
         // completions' callbacks have scheduled.
         let (brought, waiting) =
             self.ready.with(|ready| (ready.prepend_io_callbacks(), ready.len()))?;
         let had_events = dispatched?;
         let second = if scheduled == 0 { waiting } else { brought };
-        self.run_pass(loop_, second)?;
+        self.run_pass(loop_, second, entered)?;
         // After I/O, more may have arrived by now, which only a system call can tell: its callbacks
         // run before what these callbacks have scheduled.
         if had_events && self.engine.kind()? == Kind::Epoll {
             return ffi::check_signals(py);
         }
-        self.run_ready(loop_, count + second)
+        self.run_ready(loop_, count + second, entered)
     }
 
     /// Dispatches the completions of the wait; whether there were any.
@@ -112,10 +126,23 @@ impl LoopCore {
             let Some(event) = self.engine.next_event()? else {
                 return Ok(count > 0);
             };
+            self.meters.completed.add(1);
             self.complete(loop_, event)?;
             looks.count(self, loop_.py())?;
         }
         Ok(true)
+    }
+
+    fn has_ready_futures(&self) -> PyResult<bool> {
+        Ok(self.engine.hosts_futures() && self.engine.has_ready_futures()?)
+    }
+
+    /// Polls the Rust futures that are ready.
+    fn run_futures(&self) -> PyResult<()> {
+        self.engine.hosting(|local, _| {
+            local.engine().fire_timers();
+            local.run_tasks();
+        })
     }
 
     /// Passes a completion to its handler.
@@ -141,8 +168,9 @@ impl LoopCore {
                 return Ok(self.ready.with(|ready| bring(ready, Entry::Handle(handler.object)))?);
             }
         };
+        self.pulse.callbacks.add(1);
         let run = || ffi::locked(object, || call(object, event));
-        let done = if self.debug() { debug::complete_timed(loop_, object, run) } else { run() };
+        let done = if self.is_timed() { slow::complete_timed(loop_, object, run) } else { run() };
         contained(loop_, object, done)
     }
 
@@ -163,30 +191,46 @@ impl LoopCore {
         Ok(())
     }
 
-    fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+    /// Polls the kernel, or sleeps; returns when it polled, or woke up.
+    fn park(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<u64> {
         let py = loop_.py();
         // The flush may have called application code, which may have written.
         let idle = !self.is_stopping()
             && !self.has_unflushed()?
-            && self.ready.with(|ready| ready.is_empty())?;
+            && self.ready.with(|ready| ready.is_empty())?
+            && !self.has_ready_futures()?;
+        let now_ns = clock::monotonic_ns();
         let timeout = if idle && self.owes() {
+            // Messages that lack memory wait, too.
             Some(Duration::from_millis(limits::OWED_RETRY_MILLISECONDS))
-        } else if idle {
-            self.time_to_next_timer(loop_)?
+        } else if idle && !self.inbox.may_hold_any() {
+            self.time_to_next_timer(loop_, now_ns)?
         } else {
             Some(Duration::ZERO)
         };
+        self.meters.polls(now_ns);
         if timeout == Some(Duration::ZERO) {
-            self.give_way(py)?;
-            return self.engine.look();
+            self.give_way_at(py, now_ns)?;
+            self.engine.look()?;
+            return Ok(now_ns);
         }
-        self.engine.wait(py, timeout)?;
+        let waiting = self.pulse.wait();
+        let waited = self.engine.wait(py, timeout);
+        drop(waiting);
+        let woke_ns = clock::monotonic_ns();
+        self.meters.woke(woke_ns);
+        waited?;
         // A signal may have ended the wait.
-        ffi::check_signals(py)
+        ffi::check_signals(py)?;
+        Ok(woke_ns)
     }
 
     /// How long the loop may sleep; drops leading cancelled timers.
-    fn time_to_next_timer(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<Option<Duration>> {
+    fn time_to_next_timer(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        now_ns: u64,
+    ) -> PyResult<Option<Duration>> {
         let py = loop_.py();
         loop {
             let cancelled = self.timers.with(|timers| {
@@ -203,20 +247,21 @@ impl LoopCore {
         let Some(deadline_ns) = self.timers.with(|timers| timers.next_deadline_ns())? else {
             return Ok(None);
         };
-        let left_ns = deadline_ns.saturating_sub(self.now_ns(loop_)?).max(0) as u64;
+        let left_ns =
+            deadline_ns.saturating_sub(self.timers_now_ns(loop_, Some(now_ns))?).max(0) as u64;
         Ok(Some(Duration::from_nanos(left_ns).min(Duration::from_secs(limits::WAIT_SECONDS_MAX))))
     }
 
     /// Moves due timers into the ready ring, after the callbacks of the wait.
-    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
+    fn collect_timers(&self, loop_: &Bound<'_, LoopCore>, now_ns: u64) -> PyResult<()> {
         if self.timers.with(|timers| timers.is_empty())? {
             return Ok(());
         }
-        let now_ns = self.now_ns(loop_)?;
+        let now_ns = self.timers_now_ns(loop_, Some(now_ns))?;
         let py = loop_.py();
         // Timers without memory stay due.
         while self.ready.with(Ready::has_room_for_due)?
-            && let Some(handle) = self.timers.with(|timers| timers.pop_due(now_ns))?
+            && let Some((handle, late_ns)) = self.timers.with(|timers| timers.pop_due(now_ns))?
         {
             if is_cancelled_timer(py, &handle) {
                 self.timers.with(Timers::uncount_cancelled)?;
@@ -224,6 +269,7 @@ impl LoopCore {
                 continue;
             }
             unschedule(py, &handle);
+            self.meters.timer_delay.record(late_ns);
             self.ready.with(|ready| ready.bring_due(Entry::Handle(handle)))?;
         }
         Ok(())
@@ -231,27 +277,24 @@ impl LoopCore {
 
     /// Moves messages of other threads into the ready ring; without memory they wait for the
     /// next turn.
+    #[inline]
     fn collect_inbox(&self) -> PyResult<()> {
-        let waits = self.inbox_batch.with(|batch| !batch.is_empty())?;
-        if !waits && !self.has_messages() {
+        if !self.inbox.may_hold_any() {
             return Ok(());
         }
-        let mut batch = self.inbox_batch.with(std::mem::take)?;
-        if !waits {
-            self.take_messages(&mut batch);
-        }
-        self.ready.with(|ready| ready.append(&mut batch))?;
-        if batch.is_empty() {
-            // Frees a burst's memory once it is over.
-            batch.shrink_to(limits::MESSAGES_KEPT);
-        } else {
+        if !self.inbox.take(&self.ready)? {
             self.owe_a_turn();
         }
-        Ok(self.inbox_batch.with(|kept| *kept = batch)?)
+        Ok(())
     }
 
     /// Runs more passes after the one of `count` callbacks.
-    fn run_ready(&self, loop_: &Bound<'_, LoopCore>, mut count: usize) -> PyResult<()> {
+    fn run_ready(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        mut count: usize,
+        entered: &mut Entered<'_>,
+    ) -> PyResult<()> {
         let mut budget = Budget::default();
         for _ in 1..limits::READY_PASSES_MAX {
             ffi::check_signals(loop_.py())?;
@@ -262,35 +305,64 @@ impl LoopCore {
             if count == 0 {
                 break;
             }
-            self.run_pass(loop_, count)?;
+            self.run_pass(loop_, count, entered)?;
         }
         Ok(self.ready.with(Ready::shrink)?)
     }
 
+    /// Runs what was ready at the poll. How long the last of several has waited is measured.
+    #[inline]
+    fn run_first_pass(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        count: usize,
+        entered: &mut Entered<'_>,
+    ) -> PyResult<()> {
+        if count < 2 {
+            return self.run_pass(loop_, count, entered);
+        }
+        self.run_pass(loop_, count - 1, entered)?;
+        self.meters.drained(clock::monotonic_ns());
+        self.run_pass(loop_, 1, entered)
+    }
+
     /// Runs the first `count` entries.
     #[inline]
-    fn run_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
+    fn run_pass(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        count: usize,
+        entered: &mut Entered<'_>,
+    ) -> PyResult<()> {
         if count > limits::READY_CALLBACKS_UNCLOCKED {
-            return self.run_long_pass(loop_, count);
+            return self.run_long_pass(loop_, count, entered);
         }
         for _ in 0..count {
             let Some(entry) = self.ready.with(Ready::pop)? else {
                 break;
             };
-            self.run_entry(loop_, entry)?;
+            self.run_entry(loop_, entry, entered)?;
         }
         Ok(())
     }
 
     /// The same for a long pass, which releases the interpreter to other threads meanwhile.
-    fn run_long_pass(&self, loop_: &Bound<'_, LoopCore>, count: usize) -> PyResult<()> {
+    fn run_long_pass(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        count: usize,
+        entered: &mut Entered<'_>,
+    ) -> PyResult<()> {
         let mut looks = Looks::default();
         for _ in 0..count {
             let Some(entry) = self.ready.with(Ready::pop)? else {
                 break;
             };
-            self.run_entry(loop_, entry)?;
-            looks.count(self, loop_.py())?;
+            self.run_entry(loop_, entry, entered)?;
+            if looks.is_due() {
+                entered.leave(loop_.py())?;
+                looks.look(self, loop_.py())?;
+            }
         }
         Ok(())
     }
@@ -299,7 +371,7 @@ impl LoopCore {
     fn owes_a_turn(&self) -> PyResult<bool> {
         Ok(self.is_stopping()
             || self.has_unflushed()?
-            || self.may_have_messages()
+            || self.inbox.may_hold_any()
             || self.engine.owes_io()?)
     }
 
@@ -323,21 +395,33 @@ impl LoopCore {
     }
 
     #[inline(always)]
-    fn run_entry(&self, loop_: &Bound<'_, LoopCore>, entry: Entry) -> PyResult<()> {
+    fn run_entry(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        entry: Entry,
+        entered: &mut Entered<'_>,
+    ) -> PyResult<()> {
         let py = loop_.py();
+        self.pulse.callbacks.add(1);
         match entry {
+            Entry::Step { callable, argument, context } if self.is_timed() => {
+                let step = callable.clone_ref(py);
+                let run = || Self::run_step(loop_, callable, argument, context, entered);
+                slow::step_timed(loop_, &step, run)
+            }
             Entry::Step { callable, argument, context } => {
-                Self::run_step(loop_, callable, argument, context)
+                Self::run_step(loop_, callable, argument, context, entered)
             }
             Entry::Handle(object) => {
                 let object = object.into_bound(py);
                 if let Some(this) = Handle::native().get(&object) {
-                    self.run_handle(loop_, this)
+                    self.run_handle(loop_, this, entered)
                 } else if let Some(this) = TimerHandle::native().get(&object) {
-                    self.run_handle(loop_, this)
+                    self.run_handle(loop_, this, entered)
                 } else if let Some(this) = ThreadSafeHandle::native().get(&object) {
-                    self.run_handle(loop_, this)
+                    self.run_handle(loop_, this, entered)
                 } else {
+                    entered.leave(py)?;
                     run_foreign(&object)
                 }
             }
@@ -349,14 +433,17 @@ impl LoopCore {
         &self,
         loop_: &Bound<'_, LoopCore>,
         this: This<'_, '_, T>,
+        entered: &mut Entered<'_>,
     ) -> PyResult<()> {
         if this.state().is_cancelled() {
             return Ok(());
         }
-        if self.debug() {
-            return debug::run_timed(loop_, &this.object(), || T::run(this, &self.contexts));
+        if self.is_timed() {
+            entered.leave(loop_.py())?;
+            let run = || T::run(this, entered).and(entered.leave(loop_.py()));
+            return slow::run_timed(loop_, &this.object(), run);
         }
-        T::run(this, &self.contexts)
+        T::run(this, entered)
     }
 
     #[inline]
@@ -365,15 +452,12 @@ impl LoopCore {
         callable: Obj,
         argument: Option<Obj>,
         context: Obj,
+        entered: &mut Entered<'_>,
     ) -> PyResult<()> {
         let py = loop_.py();
-        let result = ffi::context_enter(py, &context).and_then(|()| {
-            let result = match &argument {
-                Some(argument) => ffi::call_one(py, &callable, argument),
-                None => ffi::call_no_args(py, &callable),
-            };
-            ffi::context_exit(py, &context)?;
-            result
+        let result = entered.call_in(py, &context, || match &argument {
+            Some(argument) => ffi::call_one(py, &callable, argument),
+            None => ffi::call_no_args(py, &callable),
         });
         let Err(error) = result else { return Ok(()) };
         // Only now a handle is needed: the exception handler gets one.

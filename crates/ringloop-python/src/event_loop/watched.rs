@@ -2,8 +2,8 @@
 //!
 //! Owns: their table. Called by: `watchers`.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::collections::HashMap;
-use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
 use ringloop::embed::sys::interest::Interest;
@@ -52,11 +52,23 @@ impl Watchers {
         self.objects.values().try_for_each(|object| visitor.visit(object))
     }
 
-    pub fn add(&mut self, fd: RawFd, direction: Direction, watch: Watch, object: Option<Obj>) {
-        self.polls.insert((fd, direction), watch);
-        if let Some(object) = object {
-            self.objects.entry(fd).or_insert(object);
-        }
+    /// Returns the watch that it replaces, and an object to drop outside the cell. Of two objects of one
+    /// descriptor the first is known.
+    pub fn add(
+        &mut self,
+        fd: RawFd,
+        direction: Direction,
+        watch: Watch,
+        object: Option<Obj>,
+    ) -> (Option<Watch>, Option<Obj>) {
+        let old = self.polls.insert((fd, direction), watch);
+        let is_known = old.is_none() && self.objects.contains_key(&fd);
+        let left = match object {
+            Some(object) if is_known => Some(object),
+            Some(object) => self.objects.insert(fd, object),
+            None => None,
+        };
+        (old, left)
     }
 
     /// The caller drops the object outside the cell.

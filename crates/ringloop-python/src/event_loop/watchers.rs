@@ -3,17 +3,17 @@
 //! Called by: the loop's `_add_reader` and its kin. Semantics and exceptions are those of asyncio's selector loop: a file object that was closed while watched has
 //! no descriptor any more and is found by its identity.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::io;
-use std::os::fd::RawFd;
 
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use ringloop::embed::op;
-use ringloop::embed::sys::{epoll, file, socket};
+use ringloop::embed::sys::{file, selector, socket};
 use ringloop::embed::{Kind, Sink};
 
-use super::callback::{Callback, current_context};
+use super::callback::{Call, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
 use super::handlers::{Behaviour, Completed, Handler, Watch};
@@ -21,7 +21,7 @@ use super::host::poll;
 use super::ready::Ready;
 use super::watched::Direction;
 use crate::error;
-use crate::ffi::{self, Args, Obj, Payload, Raise as _, This, intern};
+use crate::ffi::{self, Args, Obj, Payload as _, Raise as _, intern};
 
 impl LoopCore {
     /// Continues with a ring of this thread; only watchers can be moved.
@@ -33,14 +33,7 @@ impl LoopCore {
                  run it there, or use driver=\"epoll\"",
             ));
         }
-        let unpark = self.engine.open(Some("uring"))?.unpark;
-        if let Some(old) = self.replace_inbox(Some(self.new_inbox(unpark))) {
-            let mut handles = old.close();
-            self.ready.with(|ready| ready.append(&mut handles))?;
-            if !handles.is_empty() {
-                self.inbox_batch.with(|batch| batch.append(&mut handles))?;
-            }
-        }
+        self.engine.open(Some("uring"))?;
         self.resubmit()
     }
 
@@ -53,7 +46,7 @@ impl LoopCore {
         for ((fd, direction), token) in all {
             let poll = poll_of(self, fd, direction)?;
             let sink = Sink::Handler(token);
-            let key = self.engine.driver(|driver| driver.submit(poll, sink))?;
+            let key = self.submit(poll, sink)?;
             let watch = Watch { token, key };
             self.watchers.with(|watchers| watchers.polls.insert((fd, direction), watch))?;
         }
@@ -84,23 +77,20 @@ pub fn add<'py>(
         return Err(pyo3::exceptions::PyTypeError::raise("a descriptor and a callback are needed"));
     };
     let fd = watched_descriptor(core, object)?;
-    let context = current_context(py)?;
-    let parts = core.parts(&loop_, callback, args, 2, context)?;
-    let fill = |this: This<'_, '_, Handle>| Callback::of(this).fill(parts);
-    let handle = Handle::native().instantiate_with(py, Handle::default(), fill)?;
-    let known = core.watchers.with(|watchers| watchers.polls.get(&(fd, direction)).copied())?;
-    if let Some(watch) = known {
-        let handler = Handler { object: handle.clone().into(), behaviour };
-        let old = core.handlers.with(|slab| slab.replace(watch.token, handler))?;
-        cancel(py, old)?;
-        return Ok(handle);
-    }
+    let call = Call { callback, context: current_context(py)? };
+    let handle = handle::new(Handle::default(), loop_, call, args, 2)?.into_bound(py);
     // The kernel reports a wrong descriptor later; asyncio's callers expect it here.
     check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
     let handler = Handler { object: handle.clone().into(), behaviour };
-    let watch = core.watch_by(handler, 0, poll_of(core, fd, direction)?)?;
+    let watched = core.watch_by(handler, 0, poll_of(core, fd, direction)?)?;
+    let watch = watched.map_err(|refusal| error::from_io(&refusal))?;
     let object = (!object.is_instance_of::<PyInt>()).then(|| Obj::from_borrowed(object));
-    core.watchers.with(|watchers| watchers.add(fd, direction, watch, object))?;
+    let (old, left) = core.watchers.with(|watchers| watchers.add(fd, direction, watch, object))?;
+    drop(left);
+    // Polled anew all the same: the old one may be of a file that was closed, whose number this is.
+    if let Some(old) = old {
+        cancel(py, core.unwatch(old)?)?;
+    }
     Ok(handle)
 }
 
@@ -108,7 +98,7 @@ pub fn add<'py>(
 /// which a ring would report in a loop.
 fn check_watchable(fd: RawFd, direction: Direction) -> io::Result<()> {
     file::poll_now(fd, direction.interest())?;
-    epoll::check_waits(fd)
+    selector::check_waits(fd)
 }
 
 /// Stops watching; whether there was a watcher.

@@ -9,22 +9,26 @@
 //!    held; everything else is copied.
 //! 3. A writable view is released before anything else runs (except in `with_memory`); the exporter keeps
 //!    the memory until then.
-//! 4. The count reported to `gather_bytes` has been written: its only caller is the reading side of
-//!    TLS, whose engine counts what it has copied or decrypted.
+//! 4. A `Room`'s object is seen by no other code before `finish`, which checks that no loan is left; each loan
+//!    is a slice that starts at the end of what is filled, and holds a reference.
+//! 5. The count reported to `gather_bytes` and to `Filling::fill` has been written: their callers are the
+//!    reading side of TLS, whose engine counts what it has copied or decrypted, and recv(2).
+//! 6. The memory of a `bytearray` is read with its lock held, and by code that does not call into Python.
 
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
-use ringloop::buf::SendBuf;
+use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::sys::{file, socket};
 
-use super::make::Raise as _;
-use super::make::{new_bytes, try_copy};
+use super::critical::locked;
+use super::make::{Raise as _, new_bytes, try_copy};
 use super::object::Obj;
 
 unsafe extern "C" {
@@ -75,7 +79,7 @@ pub fn receive_scratch(memory: &mut Vec<u8>, fd: RawFd, size: usize) -> io::Resu
 const GATHER_ON_STACK: usize = 16 * 1024;
 
 /// A `bytes` object that no other code refers to.
-struct Filling {
+pub struct Filling {
     object: *mut ffi::PyObject,
     len: usize,
     capacity: usize,
@@ -83,13 +87,38 @@ struct Filling {
 
 impl Filling {
     #[inline]
-    fn new(py: Python<'_>, capacity: usize) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, capacity: usize) -> PyResult<Self> {
         // SAFETY: with null it allocates `capacity` bytes and leaves them unwritten.
         let object = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), capacity as isize) };
         if object.is_null() {
             return Err(PyErr::fetch(py));
         }
         Ok(Self { object, len: 0, capacity })
+    }
+
+    /// How many bytes were written.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Copies as many bytes as fit; returns their number.
+    pub fn append(&mut self, bytes: &[u8]) -> usize {
+        self.fill(|room| Ok(copy_into(room, bytes))).unwrap_or(0)
+    }
+
+    /// Lets `receive` write into the rest; it returns how many bytes it wrote from its start, as recv(2) does.
+    pub fn fill(
+        &mut self,
+        receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let count = receive(self.room())?;
+        self.len = self.capacity.min(self.len + count);
+        Ok(count)
     }
 
     #[inline]
@@ -101,7 +130,8 @@ impl Filling {
         &mut all[self.len..]
     }
 
-    fn resize(&mut self, py: Python<'_>, capacity: usize) -> PyResult<()> {
+    /// Changes the capacity. Without memory, the bytes are lost.
+    pub fn resize(&mut self, py: Python<'_>, capacity: usize) -> PyResult<()> {
         self.capacity = capacity;
         // SAFETY: invariant 1: a single reference, which the call replaces, or releases and nulls.
         if unsafe { _PyBytes_Resize(&raw mut self.object, capacity as isize) } < 0 {
@@ -110,8 +140,9 @@ impl Filling {
         Ok(())
     }
 
+    /// The object, of exactly the bytes that were written.
     #[inline]
-    fn finish(mut self, py: Python<'_>) -> PyResult<Obj> {
+    pub fn finish(mut self, py: Python<'_>) -> PyResult<Obj> {
         if self.len != self.capacity {
             self.resize(py, self.len)?;
         }
@@ -129,7 +160,7 @@ impl Drop for Filling {
 }
 
 /// Makes a `bytes` of everything `fill` yields: it gets memory and returns how many bytes it wrote
-/// from the start (invariant 4), or `None` at the end. `expected` is an estimate of the total.
+/// from the start (invariant 5), or `None` at the end. `expected` is an estimate of the total.
 pub fn gather_bytes(
     py: Python<'_>,
     expected: usize,
@@ -141,7 +172,7 @@ pub fn gather_bytes(
         let mut len = 0;
         while len < memory.len() {
             let Some(count) = fill(&mut memory[len..]) else {
-                // SAFETY: invariant 4: so many bytes were written.
+                // SAFETY: invariant 5: so many bytes were written.
                 let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), len) };
                 return copy_bytes(py, bytes);
             };
@@ -208,6 +239,85 @@ pub fn take_over(object: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
     let buf =
         unsafe { SendBuf::from_raw(bytes.as_ptr(), bytes.len(), owner.cast(), release_reference) };
     Ok(buf)
+}
+
+unsafe fn release_reference_anywhere(owner: *mut ()) {
+    // SAFETY: the loan took this reference. An interpreter that has ended frees nothing any more.
+    Python::try_attach(|_| unsafe { ffi::Py_DECREF(owner.cast()) });
+}
+
+/// As [`take_over`], for an operation that the engine may drop in a thread that is not attached.
+pub fn take_over_anywhere(object: Borrowed<'_, '_, PyAny>) -> PyResult<SendBuf> {
+    let Ok(exact) = object.cast_exact::<PyBytes>() else {
+        return take_over(object);
+    };
+    let (bytes, owner) = (exact.as_bytes(), object.as_ptr());
+    // SAFETY: alive; the new reference belongs to the buffer.
+    unsafe { ffi::Py_INCREF(owner) };
+    let release = release_reference_anywhere;
+    // SAFETY: invariant 2, with the reference just taken.
+    Ok(unsafe { SendBuf::from_raw(bytes.as_ptr(), bytes.len(), owner.cast(), release) })
+}
+
+/// A `bytes` object that operations fill, part after part.
+pub struct Room(Filling);
+
+impl Room {
+    pub fn new(py: Python<'_>, capacity: usize) -> PyResult<Self> {
+        Filling::new(py, capacity).map(Self)
+    }
+
+    /// Number of bytes that are filled.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Number of bytes that are not.
+    pub fn left(&self) -> usize {
+        self.0.capacity - self.0.len
+    }
+
+    /// Grows by at least `more` bytes.
+    pub fn grow(&mut self, py: Python<'_>, more: usize) -> PyResult<()> {
+        self.check_unlent()?;
+        self.0.resize(py, self.0.capacity.saturating_add(more))
+    }
+
+    /// Lends the next `len` bytes at most.
+    pub fn lend(&mut self, len: usize) -> RecvBuf {
+        let object = self.0.object;
+        let room = self.0.room();
+        let len = len.min(room.len());
+        let start = room.as_mut_ptr().cast::<u8>();
+        // SAFETY: alive, and a thread that lends is attached, as the one that made the room.
+        unsafe { ffi::Py_INCREF(object) };
+        // SAFETY: invariant 4, with the reference just taken.
+        unsafe { RecvBuf::from_raw(start, len, object.cast(), release_reference_anywhere) }
+    }
+
+    /// Takes a loan back with what was received in it.
+    pub fn take_back(&mut self, loan: RecvBuf) {
+        let received = loan.filled();
+        // Another room's bytes, or a loan that overlaps one taken back, do not count.
+        if std::ptr::eq(received.as_ptr(), self.0.room().as_ptr().cast()) {
+            self.0.len += received.len().min(self.left());
+        }
+    }
+
+    /// The filled bytes.
+    pub fn finish(self, py: Python<'_>) -> PyResult<Obj> {
+        self.check_unlent()?;
+        self.0.finish(py)
+    }
+
+    fn check_unlent(&self) -> PyResult<()> {
+        // Of no bytes there is one object for all, and nothing to lend.
+        // SAFETY: alive.
+        if self.0.capacity == 0 || unsafe { ffi::Py_REFCNT(self.0.object) } == 1 {
+            return Ok(());
+        }
+        Err(pyo3::exceptions::PySystemError::raise("memory that an operation has is not free yet"))
+    }
 }
 
 /// A view of an object's memory.
@@ -332,6 +442,32 @@ pub fn bytes_len(bytes: &Obj) -> usize {
 pub fn bytes_from<'a>(py: Python<'a>, bytes: &'a Obj, start: usize) -> &'a [u8] {
     let content = bytes.bind(py).cast::<PyBytes>().map_or(&[][..], |bytes| bytes.as_bytes());
     content.get(start..).unwrap_or_default()
+}
+
+/// Passes the content of a `bytearray` to `body`, which must not call into Python.
+pub fn array_with<R>(array: &Bound<'_, PyByteArray>, body: impl FnOnce(&[u8]) -> R) -> R {
+    // SAFETY: invariant 6.
+    locked(array.as_any(), || body(unsafe { array.as_bytes() }))
+}
+
+/// Appends bytes to a `bytearray`.
+pub fn array_append(array: &Bound<'_, PyByteArray>, bytes: &Obj) -> PyResult<()> {
+    // SAFETY: both are alive.
+    let same = unsafe { ffi::PySequence_InPlaceConcat(array.as_ptr(), bytes.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Obj::from_owned_ptr(array.py(), same) }.map(drop)
+}
+
+/// Takes the first `count` bytes out of a `bytearray`.
+pub fn array_take(array: &Bound<'_, PyByteArray>, count: usize) -> PyResult<Obj> {
+    let py = array.py();
+    let taken = array_with(array, |bytes| copy_bytes(py, &bytes[..count.min(bytes.len())]))?;
+    let count = bytes_len(&taken).cast_signed();
+    // SAFETY: alive.
+    if unsafe { ffi::PySequence_DelSlice(array.as_ptr(), 0, count) } < 0 {
+        return Err(PyErr::fetch(py));
+    }
+    Ok(taken)
 }
 
 /// The error for an object that is not bytes-like, with asyncio's message.

@@ -64,41 +64,37 @@ pub fn current_context_is_empty(py: Python<'_>) -> bool {
     context.is_null() || unsafe { ffi::PyObject_Size(context) } == 0
 }
 
-/// Whether `context` is unreferenced elsewhere and has no variable set.
+/// Whether `context` is known to be the current one.
 #[inline]
-pub fn context_is_fresh(_py: Python<'_>, context: &Obj) -> bool {
-    // SAFETY: alive; the length of a context cannot fail.
-    is_unique(context) && unsafe { ffi::PyObject_Size(context.as_ptr()) } == 0
+pub fn context_is_current(py: Python<'_>, context: &Obj) -> bool {
+    let word = CONTEXT_WORD.load(Relaxed);
+    word != 0 && thread_state_word(py, word) == context.as_ptr() as usize
 }
 
+/// Whether `context` has `references` references only, and no variable set.
+#[inline]
+pub fn context_is_fresh(_py: Python<'_>, context: &Obj, references: ffi::Py_ssize_t) -> bool {
+    // SAFETY: alive, and attached, as the token proves.
+    let count = unsafe { ffi::Py_REFCNT(context.as_ptr()) };
+    // SAFETY: alive; the length of a context cannot fail.
+    count == references && unsafe { ffi::PyObject_Size(context.as_ptr()) } == 0
+}
+
+/// Whether `object` is unreachable from elsewhere, except through the garbage collector.
 #[cfg(not(Py_GIL_DISABLED))]
 #[inline]
-fn is_unique(object: &Obj) -> bool {
+pub fn is_unique(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 
-/// A count of one is not enough: other threads may have local counts.
+/// Whether `object` is unreachable from elsewhere. A count of one is not enough: other threads may
+/// have local counts.
 #[cfg(Py_GIL_DISABLED)]
 #[inline]
-fn is_unique(object: &Obj) -> bool {
-    // SAFETY: alive, and attached: an `Obj` exists only there.
+pub fn is_unique(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: alive, and attached, as the token proves.
     unsafe { ffi::PyUnstable_Object_IsUniquelyReferenced(object.as_ptr()) == 1 }
-}
-
-/// Whether `object` is unreachable from elsewhere; always false with the interpreter lock, where
-/// the answer gains nothing.
-#[inline]
-pub fn is_unique_without_lock(object: &Bound<'_, PyAny>) -> bool {
-    #[cfg(Py_GIL_DISABLED)]
-    // SAFETY: alive, and attached.
-    let unique = unsafe { ffi::PyUnstable_Object_IsUniquelyReferenced(object.as_ptr()) == 1 };
-    #[cfg(not(Py_GIL_DISABLED))]
-    let unique = {
-        let _ = object;
-        false
-    };
-    unique
 }
 
 pub fn context_new(py: Python<'_>) -> PyResult<Obj> {

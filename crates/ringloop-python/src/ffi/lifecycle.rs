@@ -65,13 +65,8 @@ fn visit_all<T: Payload>(object: *mut ffi::PyObject, visitor: &mut RawVisitor) -
     let native = T::native();
     // SAFETY: invariant 1: an instance has a type.
     visitor.visit_ptr(unsafe { ffi::Py_TYPE(object) }.cast())?;
-    if let Some(layout) = native.layout() {
-        for &offset in layout.base_slots.iter().chain(layout.dict.as_ref()) {
-            let slot = slot_at(object, offset as isize);
-            // SAFETY: invariant 4 of native_type.rs: a slot holds a reference or null.
-            visitor.visit_ptr(unsafe { *slot })?;
-        }
-    }
+    // SAFETY: invariant 4 of native_type.rs: a slot holds a reference or null.
+    slots::<T>(object).try_for_each(|slot| visitor.visit_ptr(unsafe { *slot }))?;
     let payload = native.payload_ptr(object);
     // SAFETY: invariant 2 of native_type.rs: the payload of a live instance is initialised.
     unsafe { &*payload }.visit(visitor)
@@ -117,20 +112,28 @@ pub(super) unsafe extern "C" fn dealloc<T: Payload>(object: *mut ffi::PyObject) 
     }
     // SAFETY: invariant 1; idempotent.
     unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
-    let depth = DEPTH.get();
-    if depth >= DEALLOC_DEPTH_MAX {
-        PUT_OFF.with(|list| list.borrow_mut().push((object, free::<T>)));
-        return;
-    }
-    DEPTH.set(depth + 1);
-    free::<T>(object);
-    if depth == 0 {
-        // Each is freed at depth one; objects deferred meanwhile join the list.
-        while let Some((object, free)) = PUT_OFF.with(|list| list.borrow_mut().pop()) {
-            free(object);
+    NESTING.with(|nesting| {
+        let depth = nesting.depth.get();
+        if depth >= DEALLOC_DEPTH_MAX {
+            nesting.has_put_off.set(true);
+            PUT_OFF.with(|list| list.borrow_mut().push((object, free::<T>)));
+            return;
         }
+        nesting.depth.set(depth + 1);
+        free::<T>(object);
+        if depth == 0 && nesting.has_put_off.replace(false) {
+            free_put_off();
+        }
+        nesting.depth.set(depth);
+    });
+}
+
+/// Each is freed at depth one; objects deferred meanwhile join the list.
+#[cold]
+fn free_put_off() {
+    while let Some((object, free)) = PUT_OFF.with(|list| list.borrow_mut().pop()) {
+        free(object);
     }
-    DEPTH.set(depth);
 }
 
 /// Drops everything that a dead, untracked instance owns, and frees its memory.
@@ -151,25 +154,33 @@ fn free<T: Payload>(object: *mut ffi::PyObject) {
     unsafe { native.payload_ptr(object).drop_in_place() };
     // SAFETY: invariant 1: an instance has a type.
     let class = unsafe { ffi::Py_TYPE(object) };
-    // SAFETY: untracked and without references: only the memory is left.
-    unsafe { ffi::PyObject_GC_Del(object.cast()) };
+    if T::SPARES_MAX == 0 || !native.spares.keep(object, T::SPARES_MAX) {
+        // SAFETY: untracked and without references: only the memory is left.
+        unsafe { ffi::PyObject_GC_Del(object.cast()) };
+    }
     // SAFETY: instances of heap types own a reference to their type.
     unsafe { ffi::Py_DECREF(class.cast()) };
 }
 
+#[inline]
 fn clear_slots<T: Payload>(object: *mut ffi::PyObject) {
-    let Some(layout) = T::native().layout() else {
-        return;
-    };
-    for &offset in layout.base_slots.iter().chain(layout.dict.as_ref()) {
-        let slot = slot_at(object, offset as isize);
+    slots::<T>(object).for_each(|slot| {
         // SAFETY: invariant 2, and invariant 4 of native_type.rs.
         let old = unsafe { ptr::replace(slot, ptr::null_mut()) };
         if !old.is_null() {
             // SAFETY: the slot owned the reference.
             unsafe { ffi::Py_DECREF(old) };
         }
-    }
+    });
+}
+
+/// All slots of an instance: invariant 5 of `native_type.rs` says where the first are.
+#[inline]
+fn slots<T: Payload>(object: *mut ffi::PyObject) -> impl Iterator<Item = *mut *mut ffi::PyObject> {
+    let first = object.wrapping_add(1).cast::<*mut ffi::PyObject>();
+    let others = T::native().layout().map_or(&[][..], |layout| &*layout.references);
+    let others = others.iter().map(move |&offset| slot_at(object, offset as isize));
+    (0..T::BASE_SLOTS).map(move |index| first.wrapping_add(index)).chain(others)
 }
 
 fn slot_at(object: *mut ffi::PyObject, offset: isize) -> *mut *mut ffi::PyObject {
@@ -178,9 +189,16 @@ fn slot_at(object: *mut ffi::PyObject, offset: isize) -> *mut *mut ffi::PyObject
 
 type Free = fn(*mut ffi::PyObject);
 
+/// Nesting of our deallocations in a thread.
+struct Nesting {
+    depth: Cell<u32>,
+    /// The list below is not empty: a destructor's thread-local costs more to look at.
+    has_put_off: Cell<bool>,
+}
+
 thread_local! {
-    /// Nesting of our deallocations in this thread.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static NESTING: Nesting =
+        const { Nesting { depth: Cell::new(0), has_put_off: Cell::new(false) } };
     /// Dead instances to be freed when the stack is shallow again: a long chain of instances that
     /// own each other must not overflow it.
     static PUT_OFF: RefCell<Vec<(*mut ffi::PyObject, Free)>> = const { RefCell::new(Vec::new()) };

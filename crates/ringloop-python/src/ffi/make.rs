@@ -10,14 +10,13 @@
 
 use std::collections::TryReserveError;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 
 use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTypeInfo, ffi};
-use ringloop::embed::sys::reserve;
+use ringloop::embed::sys::{platform, reserve};
 
 use super::names::intern;
 use super::object::Obj;
@@ -40,7 +39,8 @@ pub fn new_str<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString
 
 /// Makes the `str` of a file's name, as `os.fsdecode` does.
 pub fn new_path<'py>(py: Python<'py>, path: &OsStr) -> PyResult<Bound<'py, PyString>> {
-    let bytes = path.as_bytes();
+    // On Windows UTF-8 with lone surrogates, which is the interpreter's encoding there (PEP 529).
+    let bytes = path.as_encoded_bytes();
     let len = bytes.len().cast_signed();
     // SAFETY: the pointer is valid for that length.
     let pointer = unsafe { ffi::PyUnicode_DecodeFSDefaultAndSize(bytes.as_ptr().cast(), len) };
@@ -375,7 +375,13 @@ pub fn try_copy(bytes: &[u8]) -> PyResult<Vec<u8>> {
 pub fn raise_os(errno: i32, text: &str) -> PyErr {
     // SAFETY: invariant 1.
     let py = unsafe { Python::assume_attached() };
-    match (errno, text).into_object(py) {
+    let arguments = if platform::ERRORS_ARE_WINDOWS {
+        // OSError makes errno of the fourth, `winerror`, as it does for an error of a socket's method.
+        (0, text, py.None().into_bound(py), errno).into_object(py)
+    } else {
+        (errno, text).into_object(py)
+    };
+    match arguments {
         Ok(arguments) => PyOSError::raise_with(&arguments),
         Err(error) => error,
     }

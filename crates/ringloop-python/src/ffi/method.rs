@@ -7,7 +7,8 @@
 //!    alive until it returns.
 //! 3. The tables passed to `CPython` live forever (they are leaked once per type).
 
-use std::ffi::CStr;
+use std::any::Any;
+use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -112,6 +113,20 @@ impl<T: Target> Method<T> {
     }
 }
 
+impl<T> Method<T> {
+    /// Adds it to a class that exists.
+    ///
+    /// # Safety
+    /// Instances of the class are such that [`Target::receive`] accepts them.
+    pub(super) unsafe fn install(self, class: &Bound<'_, PyType>) -> PyResult<()> {
+        let definition = Box::leak(Box::new(self.definition));
+        // SAFETY: invariants 1 and 3: the definition is leaked, and the caller knows the class.
+        let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
+        // SAFETY: the name is a C string literal of `Method::new`.
+        unsafe { set_descriptor(class, descriptor, definition.ml_name) }
+    }
+}
+
 /// A C string from a text that ends with its only zero.
 ///
 /// # Panics
@@ -140,6 +155,45 @@ impl<T: Target> Property<T> {
             target: PhantomData,
         }
     }
+
+    /// Makes it writable.
+    ///
+    /// # Safety
+    /// `set` must treat `self` as an instance of `T`.
+    #[must_use]
+    pub unsafe fn writable(mut self, set: ffi::setter) -> Self {
+        self.definition.set = Some(set);
+        self
+    }
+
+    /// Adds it to a class that exists.
+    ///
+    /// # Safety
+    /// As for [`Method::install`].
+    pub(super) unsafe fn install(self, class: &Bound<'_, PyType>) -> PyResult<()> {
+        let definition = Box::leak(Box::new(self.definition));
+        // SAFETY: invariants 1 and 3: the definition is leaked, and the caller knows the class.
+        let descriptor = unsafe { ffi::PyDescr_NewGetSet(class.as_type_ptr(), definition) };
+        // SAFETY: the name is a C string literal of `Property::new`.
+        unsafe { set_descriptor(class, descriptor, definition.name) }
+    }
+}
+
+/// Puts a descriptor into the dictionary of its class.
+///
+/// # Safety
+/// `descriptor` is a new reference, or null with an exception set; `name` is a C string literal.
+unsafe fn set_descriptor(
+    class: &Bound<'_, PyType>,
+    descriptor: *mut ffi::PyObject,
+    name: *const c_char,
+) -> PyResult<()> {
+    let py = class.py();
+    // SAFETY: the caller's contract.
+    let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }?;
+    // SAFETY: the caller's contract.
+    let name = unsafe { CStr::from_ptr(name) };
+    class.setattr(new_str(py, &name.to_string_lossy())?, descriptor)
 }
 
 /// Target of methods on a `PyO3` class that are too hot for its trampolines.
@@ -166,19 +220,12 @@ pub fn install_methods<T>(class: &Bound<'_, PyType>, methods: Vec<Method<Class<T
 where
     T: pyo3::PyClass,
 {
-    let py = class.py();
-    if !class.is(py.get_type::<T>()) {
+    if !class.is(class.py().get_type::<T>()) {
         return Err(PyTypeError::raise("these methods belong to another type"));
     }
     for method in methods {
-        let definition = Box::leak(Box::new(method.definition));
-        // SAFETY: the name is a C string literal of `Method::new`.
-        let name = unsafe { CStr::from_ptr(definition.ml_name) };
-        // SAFETY: invariants 1 and 3: the definition is leaked, and its entry is made for `T`.
-        let descriptor = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
-        // SAFETY: a new reference, or null with an exception set.
-        let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }?;
-        class.setattr(new_str(py, &name.to_string_lossy())?, descriptor)?;
+        // SAFETY: `T`'s own type, as just checked.
+        unsafe { method.install(class) }?;
     }
     Ok(())
 }
@@ -192,19 +239,22 @@ pub(super) fn guard<R>(failure: R, body: impl for<'py> FnOnce(Python<'py>) -> Py
     match catch_unwind(AssertUnwindSafe(|| body(py))) {
         Ok(Ok(value)) => return value,
         Ok(Err(error)) => error.restore(py),
-        Err(panic) => panic_to_error(&*panic).restore(py),
+        Err(payload) => panic_to_error(&*payload).restore(py),
     }
     failure
 }
 
+/// The error of a panic of ours.
 #[cold]
-fn panic_to_error(panic: &(dyn std::any::Any + Send)) -> PyErr {
-    let message = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no message");
+pub(super) fn panic_to_error(payload: &(dyn Any + Send)) -> PyErr {
+    let message = panic_message(payload);
     PyRuntimeError::raise(format!("internal error of ringloop (please report it): {message}"))
+}
+
+/// The message of a panic.
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Entry of a method; the body of what [`method!`] makes.
@@ -258,6 +308,26 @@ pub unsafe fn entry_getter<T: Target, R: Copy>(
     guard(failure, |py| {
         // SAFETY: invariants 1 and 2.
         unsafe { receive_alone::<T, _>(py, object, |receiver| body(py, receiver)) }
+    })
+}
+
+/// Entry of a setter; deleting the attribute sets it to None.
+///
+/// # Safety
+/// Called by `CPython` as the setter of a property of `T`'s type.
+#[doc(hidden)]
+pub unsafe fn entry_setter<T: Target>(
+    object: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+    body: impl for<'a, 'b, 'py> FnOnce(T::Receiver<'a, 'py>, Borrowed<'b, 'py, PyAny>) -> PyResult<()>,
+) -> c_int {
+    guard(-1, |py| {
+        // SAFETY: invariant 2: null to delete the attribute, else alive during the call.
+        let value = unsafe { Borrowed::from_ptr_or_opt(py, value) };
+        let none = py.None();
+        let value = value.unwrap_or_else(|| none.bind_borrowed(py));
+        // SAFETY: invariants 1 and 2.
+        unsafe { receive_alone::<T, _>(py, object, |receiver| body(receiver, value)) }.map(|()| 0)
     })
 }
 
@@ -391,8 +461,25 @@ macro_rules! property {
     }};
 }
 
+/// Makes a [`Property`] from a getter as in [`property!`] and a setter, `fn(This<T>, Borrowed<PyAny>) -> PyResult<()>`.
+macro_rules! writable {
+    ($target:ty, [$($generics:tt)*], [$($arguments:tt)*]; $name:ident => $get:expr, $set:expr, $doc:literal) => {{
+        unsafe extern "C" fn enter_set<$($generics)*>(
+            object: *mut ::pyo3::ffi::PyObject,
+            value: *mut ::pyo3::ffi::PyObject,
+            _closure: *mut ::std::ffi::c_void,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: ffi/method.rs, invariant 1: installed only through `Property` of this target.
+            unsafe { $crate::ffi::entry_setter::<$target>(object, value, |this, value| ($set)(this, value)) }
+        }
+        let property = $crate::ffi::property!($target, [$($generics)*], [$($arguments)*]; $name => $get, $doc);
+        // SAFETY: the entry treats `self` as the target.
+        unsafe { property.writable(enter_set::<$($arguments)*>) }
+    }};
+}
+
 /// Lists members in a [`Definition`](super::Definition): methods as in [`method!`], properties as
-/// `get name => function, "doc"`; each ends with a semicolon. `T: Trait` instead of a type: for
+/// `get name => function, "doc"`, writable ones as `set name => getter, setter, "doc"`; each ends with a semicolon. `T: Trait` instead of a type: for
 /// every such type.
 macro_rules! members {
     ($type_:expr, $target:ident: $bound:path; $($members:tt)*) => {
@@ -405,6 +492,11 @@ macro_rules! members {
     (@ $type_:expr, $target:ty, $generics:tt, $arguments:tt;
         get $name:ident => $get:expr, $doc:literal; $($rest:tt)*) => {
         $type_.property($crate::ffi::property!($target, $generics, $arguments; $name => $get, $doc));
+        $crate::ffi::members!(@ $type_, $target, $generics, $arguments; $($rest)*);
+    };
+    (@ $type_:expr, $target:ty, $generics:tt, $arguments:tt;
+        set $name:ident => $get:expr, $set:expr, $doc:literal; $($rest:tt)*) => {
+        $type_.property($crate::ffi::writable!($target, $generics, $arguments; $name => $get, $set, $doc));
         $crate::ffi::members!(@ $type_, $target, $generics, $arguments; $($rest)*);
     };
     (@ $type_:expr, $target:ty, $generics:tt, $arguments:tt;
@@ -437,4 +529,6 @@ macro_rules! repr_slot {
     }};
 }
 
-pub(crate) use {argument, enter_getter, enter_method, members, method, property, repr_slot};
+pub(crate) use {
+    argument, enter_getter, enter_method, members, method, property, repr_slot, writable,
+};

@@ -43,7 +43,10 @@ mod bytes;
 mod call;
 mod confined;
 mod context;
+mod coroutine;
 mod critical;
+mod exported;
+mod frames;
 mod interpreter;
 pub mod libssl;
 mod lifecycle;
@@ -52,7 +55,9 @@ mod method;
 mod names;
 mod native_type;
 mod object;
+mod shell;
 mod socket;
+mod spares;
 mod task_step;
 mod thread_end;
 mod type_object;
@@ -62,38 +67,44 @@ pub use args::missing;
 pub use args::{Args, Argument};
 pub use audit::{Watch as AuditWatch, watch as watch_audit};
 pub use bytes::{
-    bytes_from, bytes_len, copy_bytes, copy_into, fill, gather_bytes, is_bytes_like, is_writable,
-    join_bytes, read_bytes, receive_bytes, receive_into, receive_scratch, send_from, take_over,
+    Filling, Room, array_append, array_take, array_with, bytes_from, bytes_len, copy_bytes,
+    copy_into, fill, gather_bytes, is_bytes_like, is_writable, join_bytes, read_bytes,
+    receive_bytes, receive_into, receive_scratch, send_from, take_over, take_over_anywhere,
     with_bytes, with_memory,
 };
 pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_signals, thread_id};
 pub use confined::{Busy, Confined};
 pub use context::{
-    calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_fresh,
-    context_new, current_context_is_empty, is_unique_without_lock,
+    calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_current,
+    context_is_fresh, context_new, current_context_is_empty, is_unique,
 };
+pub use coroutine::{Coroutine, Step};
 pub use critical::{locked, released};
+pub use exported::{Exports, ForeignCall, capsule};
+pub use frames::{Calls, call_stacks};
 pub use interpreter::check_main_interpreter;
 pub use make::{
     EmptyTuple, Fallible, IntoObject, Raise, fill_template, import_once, new_base, new_bytes,
     new_dict, new_list, new_path, new_slice, new_str, new_tuple, no_memory, raise_os, room_for,
     spare, try_copy,
 };
-pub use method::{Class, Entry, Method, Property, Return, c_text, install_methods};
+pub use method::{Class, Entry, Method, Property, Return, c_text, install_methods, panic_message};
 #[doc(hidden)]
-pub use method::{apply, entry, entry_getter};
+pub use method::{apply, entry, entry_getter, entry_setter};
 pub use names::initialise as intern_names;
 #[doc(hidden)]
 pub use names::{index_of, interned};
 pub use native_type::{Definition, Native, Payload, This};
 pub use object::{Obj, ObjCell, Visited, Visitor};
-pub use socket::SocketCell;
+pub use shell::{Core, Members, Shell, ShellRef, Shelled, core_of};
+pub use socket::{SocketCell, is_plain_socket};
 pub use task_step::StepTypes;
 pub use thread_end::arm;
+pub use type_object::type_version;
 
 pub(crate) use make::imported;
 pub(crate) use method::{
-    argument, enter_getter, enter_method, members, method, property, repr_slot,
+    argument, enter_getter, enter_method, members, method, property, repr_slot, writable,
 };
 pub(crate) use names::intern;
 pub(crate) use native_type::payload;

@@ -30,6 +30,7 @@ use pyo3::prelude::*;
 use super::make::Raise as _;
 use super::method::{Method, Property, Target};
 use super::object::{ObjCell, Visited, Visitor};
+use super::spares::Spares;
 
 /// State that lives in a native type's instances.
 pub trait Payload: Sized + 'static {
@@ -43,6 +44,8 @@ pub trait Payload: Sized + 'static {
     const WEAKREF: bool = true;
     /// How many slots of the base classes the payload uses; see [`This::base_slots`].
     const BASE_SLOTS: usize = 0;
+    /// How many freed instances are kept for the next ones; with `BASE_SLOTS` and no `DICT` only.
+    const SPARES_MAX: usize = 0;
     /// Call [`Payload::finalize`] before an instance is freed.
     const FINALIZER: bool = false;
 
@@ -177,17 +180,16 @@ impl<T: Payload> Definition<T> {
         self.slot(ffi::Py_tp_repr, function as *mut _);
     }
 
-    fn slot(&mut self, slot: i32, function: *mut std::ffi::c_void) {
+    pub(super) fn slot(&mut self, slot: i32, function: *mut std::ffi::c_void) {
         self.slots.push(ffi::PyType_Slot { slot, pfunc: function });
     }
 }
 
-/// Offsets of an instance's references outside its payload.
+/// Where an instance's references are that are neither in its payload nor in the first
+/// `Payload::BASE_SLOTS` slots.
 pub(super) struct Layout {
-    /// Offsets of the slots of the base classes.
-    pub(super) base_slots: Box<[usize]>,
-    /// Offset of our own `__dict__`.
-    pub(super) dict: Option<usize>,
+    /// Offsets of the other slots of the base classes, and of our own `__dict__`.
+    pub(super) references: Box<[usize]>,
     /// Offset of the weak list; negative if `CPython` keeps it before the object.
     pub(super) weak_list: Option<isize>,
 }
@@ -197,6 +199,7 @@ pub struct Native<T> {
     pub(super) type_object: AtomicPtr<ffi::PyTypeObject>,
     pub(super) payload_offset: AtomicUsize,
     pub(super) layout: OnceLock<Layout>,
+    pub(super) spares: Spares,
     marker: PhantomData<fn(T)>,
 }
 
@@ -207,6 +210,7 @@ impl<T: Payload> Native<T> {
             type_object: AtomicPtr::new(ptr::null_mut()),
             payload_offset: AtomicUsize::new(0),
             layout: OnceLock::new(),
+            spares: Spares::new(),
             marker: PhantomData,
         }
     }
@@ -217,8 +221,11 @@ impl<T: Payload> Native<T> {
         if type_object.is_null() {
             return Err(PySystemError::raise("the type was not created"));
         }
-        // SAFETY: invariant 1: a ready heap type.
-        let object = unsafe { ffi::PyType_GenericAlloc(type_object, 0) };
+        let object = match self.spares.take(type_object) {
+            Some(object) => object,
+            // SAFETY: invariant 1: a ready heap type.
+            None => unsafe { ffi::PyType_GenericAlloc(type_object, 0) },
+        };
         if object.is_null() {
             return Err(PyErr::fetch(py));
         }

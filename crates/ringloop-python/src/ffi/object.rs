@@ -127,6 +127,12 @@ impl ObjCell {
         self.peek().is_some()
     }
 
+    /// Whether it holds this object.
+    #[inline]
+    pub fn is(&self, object: &Obj) -> bool {
+        self.peek().is_some_and(|held| held.as_ptr() == object.as_ptr())
+    }
+
     /// Makes another reference to the content.
     #[inline]
     pub fn get(&self, py: Python<'_>) -> Option<Obj> {

@@ -10,9 +10,9 @@
 //!    after the object's header (`sock_fd` of `PySocketSockObject`, `Modules/socketmodule.h`), and
 //!    whose field equalled the result of `fileno()`.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::ffi::c_int;
 use std::mem::size_of;
-use std::os::fd::RawFd;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -89,6 +89,12 @@ impl SocketCell {
     pub fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
         self.socket.visit(visitor)
     }
+}
+
+/// Whether an object is exactly a `socket.socket`: then the system call does what its method would.
+pub fn is_plain_socket(socket: &Bound<'_, PyAny>) -> bool {
+    imported!(socket.py(), PyType, "socket", "socket")
+        .is_ok_and(|class| socket.get_type().is(class))
 }
 
 fn fileno(socket: &Bound<'_, PyAny>) -> PyResult<RawFd> {

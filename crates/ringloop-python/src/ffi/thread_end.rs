@@ -14,7 +14,7 @@
 //! 2. For the C library, a buffer outside the stack belongs to a frame that has already exited: its
 //!    handler is the first thing that unwinding runs (`unwind_stop` of glibc's nptl/unwind.c).
 
-#[cfg(all(target_env = "gnu", not(Py_3_14)))]
+#[cfg(all(glibc, not(Py_3_14)))]
 mod glibc {
     use std::cell::{Cell, RefCell};
     use std::ffi::{c_int, c_void};
@@ -90,10 +90,10 @@ mod glibc {
     }
 }
 
-#[cfg(all(target_env = "gnu", not(Py_3_14)))]
+#[cfg(all(glibc, not(Py_3_14)))]
 pub use glibc::arm;
 
 /// No unwinding here.
-#[cfg(not(all(target_env = "gnu", not(Py_3_14))))]
+#[cfg(not(all(glibc, not(Py_3_14))))]
 #[inline]
 pub const fn arm() {}

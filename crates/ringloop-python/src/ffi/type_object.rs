@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::{PySystemError, PyTypeError};
 use pyo3::ffi;
@@ -32,6 +32,10 @@ impl<T: Payload> Native<T> {
         }
         const {
             assert!(align_of::<T>() <= WORD, "payloads are aligned like pointers");
+            assert!(
+                T::SPARES_MAX == 0 || (T::BASE_SLOTS > 0 && !T::DICT),
+                "a spare's first slot links to the next, and its dictionary would be an instance's"
+            );
         };
         let base_size = basic_size(base);
         let base_slots = slots_of_bases(base)?;
@@ -50,13 +54,26 @@ impl<T: Payload> Native<T> {
         let type_object = build::<T>(py, base, end, members)?;
         make_immortal(&type_object);
         self.payload_offset.store(payload_offset, Ordering::Relaxed);
-        let layout = Layout { base_slots: base_slots.into(), dict, weak_list };
+        let references = base_slots.into_iter().skip(T::BASE_SLOTS).chain(dict).collect();
+        let layout = Layout { references, weak_list };
         if self.layout.set(layout).is_err() {
             return Err(PySystemError::raise("a native type is created once a process"));
         }
         self.type_object.store(type_object.clone().into_ptr().cast(), Ordering::Release);
         Ok(type_object)
     }
+}
+
+/// The version of an object's class: `CPython` changes it with every change of the class or one of its
+/// bases. Zero stands for a class that has none at the moment.
+#[inline]
+pub fn type_version<T>(object: &Bound<'_, T>) -> u32 {
+    let class = object.as_any().get_type_ptr();
+    // SAFETY: the object keeps its class alive.
+    let version = unsafe { &raw mut (*class).tp_version_tag };
+    // SAFETY: as above; the field is aligned, and other threads write it atomically.
+    let version = unsafe { AtomicU32::from_ptr(version) };
+    version.load(Ordering::Relaxed)
 }
 
 /// Instances own a reference to their type. Counted by every thread that frees one, it would be a

@@ -9,22 +9,23 @@
 //! is collected, with a `ResourceWarning`. The polls end, and the driver releases the descriptor,
 //! before it is closed.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::cell::Cell;
-use std::os::fd::RawFd;
+use std::io;
 
 use pyo3::prelude::*;
 use ringloop::embed::Event;
-use ringloop::embed::sys::epoll;
 use ringloop::embed::sys::file::FileKind;
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::selector;
 
 use crate::error;
 use crate::event_loop::{Completes, Handler, Watch, handlers};
 use crate::ffi::{
-    self, Definition, IntoObject as _, Obj, ObjCell, Payload, This, Visited, Visitor, intern,
-    members,
+    self, Argument, Definition, IntoObject as _, Obj, ObjCell, Payload, This, Visited, Visitor,
+    intern, members,
 };
-use crate::transport::base::{self, Base, Endpoint, fatal_error_as};
+use crate::transport::base::{self, Base, Endpoint, fatal_error, fatal_error_as};
 
 /// Common state of both ends.
 pub(super) struct End {
@@ -113,26 +114,52 @@ impl Poller {
     }
 }
 
+/// Starts reading, right after `connection_made`, and wakes the one that waits for the transport, with an
+/// error if the kernel lacks memory for the poll.
+pub(super) fn begin<T: Pipe>(this: This<'_, '_, T>, waiter: Argument<'_, '_>) -> PyResult<()> {
+    let started = poll(this, Role::Read);
+    let Ok(Err(refusal)) = &started else {
+        let woken = base::wake(&waiter);
+        return started.map(drop).and(woken);
+    };
+    if !waiter.is_none() && !waiter.call_method0(intern!(this.py(), "done"))?.is_truthy()? {
+        let error = error::from_io(refusal).into_value(this.py());
+        waiter.call_method1(intern!(this.py(), "set_exception"), (error,))?;
+    }
+    refused(this, refusal)
+}
+
 /// Starts polling, in the current context.
 ///
 /// # Errors
 /// `PermissionError` for a device that cannot be polled, as from epoll.
 pub(super) fn start<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<()> {
+    match poll(this, role)? {
+        Ok(()) => Ok(()),
+        Err(refusal) => refused(this, &refusal),
+    }
+}
+
+/// The kernel lacks memory for a poll: the transport ends, as nothing else would wake it.
+fn refused<T: Pipe>(this: This<'_, '_, T>, refusal: &io::Error) -> PyResult<()> {
+    fatal_error(this, error::from_io(refusal), "Fatal error on pipe transport")
+}
+
+fn poll<T: Pipe>(this: This<'_, '_, T>, role: Role) -> PyResult<io::Result<()>> {
     let Some(poller) = this.poller(role) else {
-        return Ok(());
+        return Ok(Ok(()));
     };
     poller.keep_context(this.py())?;
     if poller.is_polling() {
-        return Ok(());
+        return Ok(Ok(()));
     }
     let end = this.end();
     if end.kind.is_device() {
-        epoll::check_waits(end.fd).map_err(|error| error::from_io(&error))?;
+        selector::check_waits(end.fd).map_err(|error| error::from_io(&error))?;
     }
     let core = end.base.core(this.py())?;
-    let watch = core.get().watch(Handler::of(this), role as u8, end.fd, role.interest())?;
-    poller.watch.set(Some(watch));
-    Ok(())
+    let watched = core.get().watch(Handler::of(this), role as u8, end.fd, role.interest())?;
+    Ok(watched.map(|watch| poller.watch.set(Some(watch))))
 }
 
 /// Stops polling; a scheduled step does nothing.
@@ -214,10 +241,7 @@ impl<T: Pipe> Endpoint for T {
     }
 
     fn lost(this: This<'_, '_, T>) -> PyResult<()> {
-        let stopped = stop_polling(this);
-        let core = this.base().core(this.py())?;
-        let released = core.get().release_descriptor(this.end().fd);
-        stopped.and(released).and(T::close_unclosed(this))
+        stop_polling(this).and(T::close_unclosed(this))
     }
 
     fn is_unclosed(&self) -> bool {
@@ -239,7 +263,11 @@ pub(super) fn lose<T: Pipe>(this: This<'_, '_, T>, error: Option<Obj>) -> PyResu
         return Ok(());
     }
     let stopped = stop_polling(this);
-    stopped.and(base::lose(this, error))
+    // Not after `connection_lost`: the file may be closed by then, and its number another's. asyncio
+    // closes those of a child of which another pipe cannot be connected.
+    let core = this.base().core(this.py())?;
+    let released = core.get().release_descriptor(this.end().fd);
+    stopped.and(released).and(base::lose(this, error))
 }
 
 /// A failure in the loop's own work for a pipe, such as an allocation, ends it.

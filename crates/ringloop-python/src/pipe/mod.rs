@@ -16,7 +16,7 @@ mod end;
 mod read;
 mod write;
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -130,7 +130,7 @@ fn instantiate<'py, T: Pipe>(
     Ok(transport)
 }
 
-/// Schedules `connection_made`, the first poll and the waiter, in this order.
+/// Schedules `connection_made`, then the first poll, which wakes the waiter.
 fn schedule<T: Pipe>(
     transport: &Bound<'_, PyAny>,
     protocol: &Bound<'_, PyAny>,
@@ -139,15 +139,15 @@ fn schedule<T: Pipe>(
 ) -> PyResult<()> {
     let py = transport.py();
     let loop_ = new_one::<T>(transport)?.end().base.core(py)?;
-    let call_soon = |callback: Bound<'_, PyAny>, argument: Option<Bound<'_, PyAny>>| {
+    let call_soon = |callback: Bound<'_, PyAny>, argument: Bound<'_, PyAny>| {
         let context = ffi::context_copy_current(py)?;
-        let argument = argument.map(Into::into);
-        loop_.get().call_soon_step(callback.into(), argument, context)
+        loop_.get().call_soon_step(callback.into(), Some(argument.into()), context)
     };
     let made = protocol.getattr(intern!(py, "connection_made"))?;
-    call_soon(made, Some(transport.clone()))?;
+    call_soon(made, transport.clone())?;
     if polls {
-        call_soon(transport.getattr(intern!(py, "_start_polling"))?, None)?;
+        let waiter = waiter.cloned().unwrap_or_else(|| py.None().into_bound(py));
+        return call_soon(transport.getattr(intern!(py, "_start_polling"))?, waiter);
     }
     waiter.map_or(Ok(()), |waiter| base::wake_soon(&loop_, waiter))
 }

@@ -3,6 +3,7 @@
 //! Owns: the poll for reading, and the size of the next read. Called by: `end`, and user
 //! code. Holds no bytes; while reading is paused the kernel keeps them.
 
+use ringloop::embed::sys::libc;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::io;
@@ -12,7 +13,9 @@ use pyo3::prelude::*;
 
 use super::end::{self, End, Pipe, Poller, Role};
 use crate::error;
-use crate::ffi::{self, Definition, Obj, Payload, This, intern, members, payload, repr_slot};
+use crate::ffi::{
+    self, Argument, Definition, Obj, Payload, This, intern, members, payload, repr_slot,
+};
 use crate::limits;
 use crate::transport::base::{self, Readable, State, call_protocol, fatal_error_as, log_debug};
 
@@ -57,7 +60,7 @@ fn define(type_: &mut Definition<ReadPipe>) {
     end::define(type_);
     base::define_reading(type_);
     members!(type_, ReadPipe;
-        _start_polling() => start, "Begin to read, after connection_made.";
+        _start_polling(waiter) => start, "Begin to read, after connection_made.";
     );
     type_.repr(repr_slot!(ReadPipe, repr));
 }
@@ -109,11 +112,11 @@ impl Pipe for ReadPipe {
 }
 
 /// Starts reading; scheduled right after `connection_made`.
-fn start(this: ReadPipe_<'_, '_>) -> PyResult<()> {
+fn start(this: ReadPipe_<'_, '_>, waiter: Argument<'_, '_>) -> PyResult<()> {
     if this.paused.get() || this.end.base.is_closing() {
-        return Ok(());
+        return base::wake(&waiter);
     }
-    end::start(this, Role::Read)
+    end::begin(this, waiter)
 }
 
 /// Reads once, or a few times while reads are full.
@@ -129,6 +132,7 @@ fn ready(this: ReadPipe_<'_, '_>) -> PyResult<()> {
         if len == 0 {
             return ended(this);
         }
+        this.end.base.owner.received(len);
         adapt(this, asked, len);
         deliver(this, &bytes)?;
         if len < asked || !this.reader.is_polling() {

@@ -72,7 +72,7 @@ fn define(type_: &mut Definition<WritePipe>) {
         write(data) => write, "Write data; returns at once.";
         write_eof() => write_eof, "Close the pipe once everything is written.";
         can_write_eof() => |_this| true, "Return True.";
-        _start_polling() => start, "Watch for the other end to be closed, after connection_made.";
+        _start_polling(waiter) => start, "Watch for the other end to be closed, after connection_made.";
         _write_ready() => |this| end::run(this, Role::Write), "Write what is queued.";
     );
     type_.repr(repr_slot!(WritePipe, repr));
@@ -145,11 +145,11 @@ impl Pipe for WritePipe {
 }
 
 /// Watches for the other end to be closed; scheduled right after `connection_made`.
-fn start(this: WritePipe_<'_, '_>) -> PyResult<()> {
+fn start(this: WritePipe_<'_, '_>, waiter: Argument<'_, '_>) -> PyResult<()> {
     if this.end.base.is_closing() {
-        return Ok(());
+        return base::wake(&waiter);
     }
-    end::start(this, Role::Read)
+    end::begin(this, waiter)
 }
 
 /// Writes now, or after what is blocked.
@@ -164,11 +164,13 @@ fn enqueue(this: WritePipe_<'_, '_>, buf: SendBuf) -> PyResult<()> {
 /// Writes until everything is written or the kernel has no room; then polls for room.
 fn write_queue(this: WritePipe_<'_, '_>) -> PyResult<()> {
     let End { fd, keeps_messages, .. } = this.end;
+    let before = this.queue.size();
     let written = this.queue.send(
         keeps_messages,
         |bytes| file::write(fd, bytes, None),
         |slices| file::write_vectored(fd, slices),
     );
+    this.end.base.owner.sent(before - this.queue.size());
     match written {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => end::start(this, Role::Write),

@@ -165,6 +165,22 @@ impl Connection {
         Ok(Fallible(rtt.as_secs_f64()))
     }
 
+    /// How many seconds it may be without packets before either end forgets it: the smaller of both ends' limits (RFC
+    /// 9000 §10.1). None: neither has one, or the handshake is not complete.
+    #[getter]
+    fn idle_timeout(&self, py: Python<'_>) -> PyResult<Fallible<Option<f64>>> {
+        let timeout = self.route.look(py, |connection, _| connection.idle_timeout())?;
+        Ok(Fallible(timeout.map(|timeout| timeout.as_secs_f64())))
+    }
+
+    /// Return for how many seconds nothing has come from the peer.
+    #[pyo3(signature = (now=None))]
+    fn idle_for(&self, py: Python<'_>, now: Option<f64>) -> PyResult<Fallible<f64>> {
+        let now = self.route.shared.state(py).clock.moment(now);
+        let passed = self.route.look(py, |connection, _| connection.idle_for(now))?;
+        Ok(Fallible(passed.as_secs_f64()))
+    }
+
     /// Whether early data may be sent, or was.
     #[getter]
     fn has_early_data(&self, py: Python<'_>) -> PyResult<bool> {

@@ -1,9 +1,10 @@
 //! `Endpoint`: the protocol with a UDP socket driven by a loop, or without I/O.
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard, OnceLock};
+use std::thread;
 use std::time::Instant;
 
 use pyo3::PyTraverseError;
@@ -31,7 +32,7 @@ use super::state::{Admission, Notifications, Retry, State, Style};
 use super::waiter::Way;
 use super::waiters::Waiters;
 use crate::ffi::{self, Fallible, Raise as _, intern};
-use crate::limits::QUIC_CONNECTIONS_MAX;
+use crate::limits::{QUIC_BRIEF_RUN, QUIC_CONNECTIONS_MAX};
 
 /// Make and take connections, on a UDP socket that a loop watches, or without any I/O.
 #[pyclass(frozen, weakref, module = "ringloop._native.quic")]
@@ -182,7 +183,7 @@ impl Endpoint {
     ) -> PyResult<()> {
         let py = slf.py();
         let methods = Methods {
-            thread: std::thread::current().id(),
+            thread: thread::current().id(),
             call_soon: r#loop.getattr(intern!(py, "call_soon"))?.unbind(),
             call_soon_threadsafe: r#loop.getattr(intern!(py, "call_soon_threadsafe"))?.unbind(),
             call_later: r#loop.getattr(intern!(py, "call_later"))?.unbind(),
@@ -191,6 +192,7 @@ impl Endpoint {
             expire: slf.getattr(intern!(py, "expire"))?.unbind(),
             on_events,
             on_full,
+            done: OnceLock::new(),
         };
         let shared = &slf.get().shared;
         LoopSide::attach(&shared.loop_, methods);
@@ -214,20 +216,19 @@ impl Endpoint {
         roused.map(drop)
     }
 
-    /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile.
+    /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile where that takes
+    /// long.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        let (woken, notifications) = without_panics(py, || {
-            let mut guard = self.shared.state_detached();
-            let state = &mut *guard;
-            let now = Instant::now();
-            if let Some(socket) = &mut state.socket {
-                socket.receive(now, &mut state.sessions.core);
-            }
-            state.sessions.core.handle_timeouts(now);
-            let mut woken = Vec::new();
-            state.dispatch(now, &mut woken);
-            (woken, state.take_notifications())
-        })?;
+        let (woken, notifications) =
+            self.driven(py, &self.shared.was_turn_brief, |state, now| {
+                if let Some(socket) = &mut state.socket {
+                    socket.receive(now, &mut state.sessions.core);
+                }
+                state.sessions.core.handle_timeouts(now);
+                let mut woken = Vec::new();
+                state.dispatch(now, &mut woken);
+                (woken, state.take_notifications())
+            })?;
         // Writes from now on are sent together with the acknowledgements of what was received.
         if self.shared.is_flush_armed.swap(true, Ordering::AcqRel) {
             return self.hand_out(py, &woken, notifications).map(drop);
@@ -256,10 +257,7 @@ impl Endpoint {
     fn flush(&self, py: Python<'_>) -> PyResult<bool> {
         self.shared.is_flush_armed.store(false, Ordering::Release);
         self.shared.has_sent.store(false, Ordering::Release);
-        let now = Instant::now();
-        let (progress, deadline, woken, notifications) = without_panics(py, || {
-            let mut guard = self.shared.state_detached();
-            let state = &mut *guard;
+        let run = |state: &mut State, now: Instant| {
             let progress = match &mut state.socket {
                 Some(socket) => socket.transmit(now, &mut state.sessions.core),
                 None => Progress::Done,
@@ -269,8 +267,10 @@ impl Endpoint {
             let mut woken = Vec::new();
             state.dispatch(now, &mut woken);
             let deadline = state.sessions.core.next_timeout();
-            (progress, deadline, woken, state.take_notifications())
-        })?;
+            (now, progress, deadline, woken, state.take_notifications())
+        };
+        let (now, progress, deadline, woken, notifications) =
+            self.driven(py, &self.shared.was_flush_brief, run)?;
         LoopSide::arm_timer(&self.shared.loop_, py, now, deadline)?;
         match progress {
             Progress::Done => {}
@@ -420,6 +420,28 @@ impl Endpoint {
 }
 
 impl Endpoint {
+    /// Runs the protocol. Without the interpreter, unless the last run of the kind was brief: to
+    /// take it again costs as much as a packet, and 5 ms beside a thread that computes.
+    fn driven<T: Send>(
+        &self,
+        py: Python<'_>,
+        was_brief: &AtomicBool,
+        run: impl FnOnce(&mut State, Instant) -> T + Send,
+    ) -> PyResult<T> {
+        let timed = |mut state: MutexGuard<'_, State>| {
+            let began = Instant::now();
+            let done = run(&mut state, began);
+            was_brief.store(began.elapsed() < QUIC_BRIEF_RUN, Ordering::Relaxed);
+            done
+        };
+        let done = if was_brief.load(Ordering::Relaxed) {
+            caught(|| timed(self.shared.state(py)))
+        } else {
+            py.detach(|| caught(|| timed(self.shared.state_detached())))
+        };
+        done.map_err(|_| failed())
+    }
+
     fn made(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Self> {
         let server = keywords.take_some("server")?;
         let server = server.map(Bound::cast_into::<ServerConfig>);
@@ -451,7 +473,11 @@ impl Endpoint {
     ) -> PyResult<bool> {
         let mut queued = Ok(false);
         if !woken.is_empty() {
-            let way = Way::from_the_loop(py)?;
+            let methods = LoopSide::methods(&self.shared.loop_);
+            let way = match &methods {
+                Some(methods) => Way::from_the_loop(py, methods)?,
+                None => Way::Queue,
+            };
             queued = Waiters::wake(&self.shared.waiters, py, woken, way);
         }
         let has_notified = self.notify(py, notifications);
@@ -554,11 +580,17 @@ fn endpoint_config(
     Ok((config, settings))
 }
 
-/// Runs the protocol without the interpreter. Its libraries panic if they run out of memory, and a
-/// panic would leave the loop: it becomes an error of the call, which the loop reports, and the
-/// connection loses a packet or ends.
+/// Runs the protocol without the interpreter.
 fn without_panics<T: Send>(py: Python<'_>, body: impl FnOnce() -> T + Send) -> PyResult<T> {
-    py.detach(|| panic::catch_unwind(AssertUnwindSafe(body))).map_err(|_| {
-        PyRuntimeError::raise("the QUIC engine has failed, perhaps for want of memory")
-    })
+    py.detach(|| caught(body)).map_err(|_| failed())
+}
+
+/// The protocol's libraries panic if they run out of memory, and a panic would leave the loop: it
+/// becomes an error of the call, which the loop reports, and the connection loses a packet or ends.
+fn caught<T>(body: impl FnOnce() -> T) -> thread::Result<T> {
+    panic::catch_unwind(AssertUnwindSafe(body))
+}
+
+fn failed() -> PyErr {
+    PyRuntimeError::raise("the QUIC engine has failed, perhaps for want of memory")
 }

@@ -5,9 +5,8 @@
 //! endpoint's call ends.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +14,7 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use ringloop::embed::sys::private;
 use ringloop_quic::rustls::KeyLog;
 use ringloop_quic::tls::Secrets;
 
@@ -97,13 +97,9 @@ pub fn from_python(keylog: Option<&Bound<'_, PyAny>>) -> PyResult<(Secrets, Opti
     let path: PathBuf = keylog
         .extract()
         .map_err(|_| PyTypeError::raise("keylog is None, False, a path or a function"))?;
-    let opened = OpenOptions::new()
-        .create(true)
-        .append(true)
-        // A pipe without a reader fails here; a full one loses lines, and no loop blocks on it.
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&path);
-    let file = opened.map_err(|error| error::with_path(keylog.py(), &error, &path))?;
+    // A pipe without a reader fails here; a full one loses lines, and no loop blocks on it.
+    let file =
+        private::append(&path).map_err(|error| error::with_path(keylog.py(), &error, &path))?;
     Ok((Secrets::To(Arc::new(Appended(Mutex::new(file)))), None))
 }
 

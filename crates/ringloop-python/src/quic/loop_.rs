@@ -8,7 +8,7 @@
 //! asyncio loop, through the methods in [`Methods`]. An endpoint that was never attached has no
 //! loop, and its user sends by `datagrams_to_send`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
@@ -33,6 +33,21 @@ pub struct Methods {
     pub on_events: Py<PyAny>,
     /// `on_full()`: the socket is full; call `flush` once it is writable.
     pub on_full: Py<PyAny>,
+    /// See [`Methods::done`].
+    pub done: OnceLock<Py<PyAny>>,
+}
+
+impl Methods {
+    /// A future of the loop that is done ([`Way::Direct`](super::waiter::Way)), made when it is
+    /// first needed.
+    pub fn done(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
+        if let Some(done) = self.done.get() {
+            return Ok(done);
+        }
+        let done = self.loop_.call_method0(py, intern!(py, "create_future"))?;
+        done.call_method1(py, intern!(py, "set_result"), (py.None(),))?;
+        Ok(self.done.get_or_init(|| done))
+    }
 }
 
 /// The methods while there is a loop, and the timer scheduled in it.
@@ -170,6 +185,7 @@ impl LoopSide {
             ] {
                 visit.call(method)?;
             }
+            visit.call(methods.done.get())?;
         }
         match &self.timer {
             Some((_, timer)) => visit.call(timer),

@@ -75,7 +75,8 @@ pub use route::Route;
 pub use state::State;
 pub use waiter::Waiter;
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::platform;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -101,7 +102,7 @@ fn steer(fd: RawFd, count: usize) -> PyResult<()> {
     let known = u32::try_from(count).ok().filter(|count| (1..=256).contains(count));
     let count = known
         .ok_or_else(|| PyValueError::raise(format!("count is {count}: give 1 to 256 workers")))?;
-    let steps = ringloop_quic::steering_program(count).map(|step| libc::sock_filter {
+    let steps = ringloop_quic::steering_program(count).map(|step| platform::sock_filter {
         code: step.code,
         jt: step.jump_true,
         jf: step.jump_false,

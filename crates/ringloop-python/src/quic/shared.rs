@@ -35,6 +35,9 @@ pub struct Shared {
     pub is_flush_armed: AtomicBool,
     /// Something was sent ahead of it.
     pub has_sent: AtomicBool,
+    /// The last turn, and the last flush, took less than `QUIC_BRIEF_RUN`.
+    pub was_turn_brief: AtomicBool,
+    pub was_flush_brief: AtomicBool,
     ready: Py<Ready>,
 }
 
@@ -46,6 +49,8 @@ impl Shared {
             loop_: Mutex::default(),
             is_flush_armed: AtomicBool::new(false),
             has_sent: AtomicBool::new(false),
+            was_turn_brief: AtomicBool::new(false),
+            was_flush_brief: AtomicBool::new(false),
             ready: Py::new(py, Ready)?,
         }))
     }

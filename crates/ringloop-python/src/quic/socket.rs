@@ -4,10 +4,11 @@
 //! Memory for system calls belongs to the thread, not the endpoint: a thousand idle endpoints hold
 //! no buffers.
 
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::time::Instant;
 
 use ringloop::embed::sys::datagram::{self, Batch, Control, Message};

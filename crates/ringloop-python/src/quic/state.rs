@@ -2,9 +2,9 @@
 //!
 //! Holds no Python objects: it is used by threads without the interpreter.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 

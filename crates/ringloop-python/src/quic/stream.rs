@@ -3,6 +3,7 @@
 //! Nothing blocks here: waiting is done by futures ([`super::waiters`]). A stream that is dropped
 //! early stops the peer with code 0, and finishes what was written.
 
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -268,42 +269,16 @@ impl Stream {
     /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
     #[pyo3(name = "_take")]
     fn take<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let AtMost(count) = count;
-        let mut pieces = Vec::new();
-        let push = |piece| {
-            pieces.push(piece);
-            true
-        };
-        let (was_open, read) = {
-            let mut state = self.route().shared.state(py);
-            let (_, recv) = &mut *self.halves();
-            let was_open = recv.is_open();
-            let read = match state.sessions.both(self.route().handle) {
-                Some((mut connection, session)) => recv.read(&mut connection, session, count, push),
-                None => recv.read_known(count, push).unwrap_or(Err(ConnectionError::Closed.into())),
-            };
-            (was_open, read)
-        };
-        let armed = match read {
-            Ok(Read::Blocked) => return Ok(None),
-            // What was read is credit for the peer; an end lets it open another stream.
-            Ok(Read::Some(_)) => self.route().shared.arm_flush(py),
-            Ok(Read::End(_)) | Err(StreamError::Reset(_)) if was_open => {
-                self.route().shared.arm_flush(py)
-            }
-            _ => Ok(()),
-        };
-        if let Err(error) = read {
-            armed?;
-            return Err(self.refused(py, &error));
+        self.taken(py, count.0)
+    }
+
+    /// The same; where there is nothing now, what to await for the moment when there is.
+    #[pyo3(name = "_read")]
+    fn read<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Bound<'py, PyAny>> {
+        match self.taken(py, count.0)? {
+            Some(data) => Ok(data),
+            None => self.read_waiter(py).map(Bound::into_any),
         }
-        let joined = armed.and_then(|()| ffi::join_bytes(py, &pieces));
-        if joined.is_err() {
-            self.halves().1.put_back(pieces.into_iter());
-        } else {
-            self.note_taken(py, pieces.iter().map(Bytes::len).sum());
-        }
-        joined.map(|joined| Some(joined.into_bound(py)))
     }
 
     /// What to await for the moment when there is something to read.
@@ -358,7 +333,86 @@ impl Stream {
     }
 }
 
+/// What one read takes. The only piece of a short one needs no memory for a list.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    /// All of them, if they are several.
+    several: Vec<Bytes>,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if self.first.is_empty() {
+            self.first = piece;
+            return;
+        }
+        if self.several.is_empty() {
+            self.several.push(self.first.clone());
+        }
+        self.several.push(piece);
+    }
+
+    fn all(&self) -> &[Bytes] {
+        if self.several.is_empty() { slice::from_ref(&self.first) } else { &self.several }
+    }
+}
+
 impl Stream {
+    /// Takes what has come, at most `count` bytes.
+    fn taken<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut pieces = Pieces::default();
+        let (was_open, read) = self.read_into(py, count, &mut pieces);
+        let armed = match read {
+            Ok(Read::Blocked) => return Ok(None),
+            // What was read is credit for the peer; an end lets it open another stream.
+            Ok(Read::Some(_)) => self.route().shared.arm_flush(py),
+            Ok(Read::End(_)) | Err(StreamError::Reset(_)) if was_open => {
+                self.route().shared.arm_flush(py)
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = read {
+            armed?;
+            return Err(self.refused(py, &error));
+        }
+        let joined = armed.and_then(|()| ffi::join_bytes(py, pieces.all()));
+        if joined.is_err() {
+            self.halves().1.put_back(pieces.all().iter().cloned());
+        } else {
+            self.note_taken(py, pieces.all().iter().map(Bytes::len).sum());
+        }
+        joined.map(|joined| Some(joined.into_bound(py)))
+    }
+
+    /// Reads; and whether the half was open before.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        pieces: &mut Pieces,
+    ) -> (bool, Result<Read, StreamError>) {
+        let mut push = |piece| {
+            pieces.push(piece);
+            true
+        };
+        {
+            let (_, recv) = &mut *self.halves();
+            let was_open = recv.is_open();
+            if let Some(known) = recv.read_known(count, &mut push) {
+                return (was_open, known);
+            }
+        }
+        let mut state = self.route().shared.state(py);
+        let (_, recv) = &mut *self.halves();
+        let was_open = recv.is_open();
+        let read = match state.sessions.both(self.route().handle) {
+            Some((mut connection, session)) => recv.read(&mut connection, session, count, push),
+            None => recv.read_known(count, push).unwrap_or(Err(ConnectionError::Closed.into())),
+        };
+        (was_open, read)
+    }
+
     fn route(&self) -> &Route {
         &self.connection.get().route
     }

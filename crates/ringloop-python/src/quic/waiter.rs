@@ -6,8 +6,10 @@
 //! when the loop itself calls the endpoint, no other task is on the stack, and the step is made at
 //! once. Callbacks other than a task's own always use the queue.
 
+use std::iter::Chain;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{option, vec};
 
 use pyo3::PyTraverseError;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
@@ -15,6 +17,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
+use super::loop_::Methods;
 use crate::ffi::{self, Fallible, Obj, Raise as _, StepTypes, intern};
 
 #[derive(Debug)]
@@ -32,7 +35,36 @@ struct Callback {
 
 struct Inner {
     outcome: Outcome,
-    callbacks: Vec<Callback>,
+    callbacks: Callbacks,
+}
+
+/// Usually one, a task's, which needs no memory of its own.
+#[derive(Default)]
+struct Callbacks {
+    first: Option<Callback>,
+    others: Vec<Callback>,
+}
+
+impl Callbacks {
+    fn push(&mut self, callback: Callback) {
+        match self.first {
+            None => self.first = Some(callback),
+            Some(_) => self.others.push(callback),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Callback> {
+        self.first.iter().chain(&self.others)
+    }
+}
+
+impl IntoIterator for Callbacks {
+    type Item = Callback;
+    type IntoIter = Chain<option::IntoIter<Callback>, vec::IntoIter<Callback>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.others)
+    }
 }
 
 /// A future of the loop that drives an endpoint; its result is None.
@@ -44,17 +76,18 @@ pub struct Waiter {
 }
 
 /// How callbacks are run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// A task's step at once.
-    Direct,
+#[derive(Clone, Copy)]
+pub enum Way<'a> {
+    /// A task's step at once. It is given a future of asyncio's own that is done: the step looks at
+    /// nothing but the outcome, and takes that of its own class without a call.
+    Direct(&'a Py<PyAny>),
     /// Through the loop's queue.
     Queue,
 }
 
-impl Way {
+impl<'a> Way<'a> {
     /// Direct, if no task is running.
-    pub fn from_the_loop(py: Python<'_>) -> PyResult<Self> {
+    pub fn from_the_loop(py: Python<'_>, methods: &'a Methods) -> PyResult<Self> {
         static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let current_task = CURRENT_TASK.get_or_try_init(py, || {
             let found = py.import(intern!(py, "asyncio"))?.getattr(intern!(py, "current_task"))?;
@@ -62,7 +95,8 @@ impl Way {
         })?;
         // An error: no loop runs in this thread.
         match current_task.bind(py).call0() {
-            Ok(task) if task.is_none() => Ok(Self::Direct),
+            // The queue, if there is no memory for the future.
+            Ok(task) if task.is_none() => Ok(methods.done(py).map_or(Self::Queue, Self::Direct)),
             _ => Ok(Self::Queue),
         }
     }
@@ -73,7 +107,7 @@ impl Waiter {
         Self {
             loop_,
             is_blocking: AtomicBool::new(false),
-            inner: Mutex::new(Inner { outcome: Outcome::Pending, callbacks: Vec::new() }),
+            inner: Mutex::new(Inner { outcome: Outcome::Pending, callbacks: Callbacks::default() }),
         }
     }
 
@@ -86,14 +120,14 @@ impl Waiter {
     }
 
     /// Completes it, unless it is done; whether the loop's queue now has something of it.
-    pub fn wake(slf: &Bound<'_, Self>, way: Way) -> PyResult<bool> {
-        call_all(slf, &slf.get().end(Outcome::Done), way)
+    pub fn wake(slf: &Bound<'_, Self>, way: Way<'_>) -> PyResult<bool> {
+        call_all(slf, slf.get().end(Outcome::Done), way)
     }
 
-    fn end(&self, outcome: Outcome) -> Vec<Callback> {
+    fn end(&self, outcome: Outcome) -> Callbacks {
         let mut inner = self.inner();
         if !matches!(inner.outcome, Outcome::Pending) {
-            return Vec::new();
+            return Callbacks::default();
         }
         inner.outcome = outcome;
         std::mem::take(&mut inner.callbacks)
@@ -117,11 +151,15 @@ impl Waiter {
 }
 
 /// Calls all of them, even if one raises; whether the loop's queue now has one of them.
-fn call_all(waiter: &Bound<'_, Waiter>, callbacks: &[Callback], way: Way) -> PyResult<bool> {
+fn call_all(
+    waiter: &Bound<'_, Waiter>,
+    callbacks: impl IntoIterator<Item = Callback>,
+    way: Way<'_>,
+) -> PyResult<bool> {
     let (mut queued, mut failed) = (false, Ok(()));
     for callback in callbacks {
         let way = if failed.is_ok() { way } else { Way::Queue };
-        match call(waiter, callback, way) {
+        match call(waiter, &callback, way) {
             Ok(is_queued) => queued |= is_queued,
             Err(error) => failed = failed.and(Err(error)),
         }
@@ -130,13 +168,14 @@ fn call_all(waiter: &Bound<'_, Waiter>, callbacks: &[Callback], way: Way) -> PyR
 }
 
 /// Returns whether it is in the loop's queue now.
-fn call(waiter: &Bound<'_, Waiter>, callback: &Callback, way: Way) -> PyResult<bool> {
+fn call(waiter: &Bound<'_, Waiter>, callback: &Callback, way: Way<'_>) -> PyResult<bool> {
     let py = waiter.py();
     let Callback { callable, context } = callback;
-    let is_direct =
-        way == Way::Direct && StepTypes::shared(py)?.is_wakeup(callable.bind(py).as_borrowed());
-    if is_direct && ffi::context_enter(py, context).is_ok() {
-        let result = ffi::call_one(py, callable, &Obj::from(waiter.clone().into_any()));
+    if let Way::Direct(done) = way
+        && StepTypes::shared(py)?.is_wakeup(callable.bind(py).as_borrowed())
+        && ffi::context_enter(py, context).is_ok()
+    {
+        let result = ffi::call_one(py, callable, &Obj::from_borrowed(done.bind_borrowed(py)));
         ffi::context_exit(py, context)?;
         return result.map(|_| false);
     }
@@ -230,7 +269,8 @@ impl Waiter {
         slf: &Bound<'_, Self>,
         callback: &Bound<'_, PyAny>,
     ) -> PyResult<Fallible<usize>> {
-        let mut kept = std::mem::take(&mut slf.get().inner().callbacks);
+        let kept = std::mem::take(&mut slf.get().inner().callbacks);
+        let mut kept = Vec::from_iter(kept);
         let count = kept.len();
         let mut failed = Ok(());
         kept.retain(|known| match known.callable.bind(slf.py()).eq(callback) {
@@ -243,14 +283,17 @@ impl Waiter {
         let removed = count - kept.len();
         let mut inner = slf.get().inner();
         if matches!(inner.outcome, Outcome::Pending) {
-            kept.append(&mut inner.callbacks);
-            inner.callbacks = kept;
+            // Those added meanwhile come after them.
+            let added = std::mem::take(&mut inner.callbacks);
+            for callback in kept.into_iter().chain(added) {
+                inner.callbacks.push(callback);
+            }
             return failed.map(|()| Fallible(removed));
         }
         drop(inner);
         // It completed during the comparison of callbacks, which may run any code: these were not
         // called.
-        let called = call_all(slf, &kept, Way::Queue);
+        let called = call_all(slf, kept, Way::Queue);
         failed.and(called).map(|_| Fallible(removed))
     }
 
@@ -260,7 +303,7 @@ impl Waiter {
         if slf.get().is_done() {
             return Ok(false);
         }
-        call_all(slf, &slf.get().end(Outcome::Cancelled(msg)), Way::Queue)?;
+        call_all(slf, slf.get().end(Outcome::Cancelled(msg)), Way::Queue)?;
         Ok(true)
     }
 
@@ -278,7 +321,7 @@ impl Waiter {
         let Ok(inner) = self.inner.try_lock() else {
             return Ok(());
         };
-        for callback in &inner.callbacks {
+        for callback in inner.callbacks.iter() {
             visit.call(callback.callable.as_py())?;
             visit.call(callback.context.as_py())?;
         }

@@ -5,18 +5,20 @@
 //! accepts, opens or waits for datagrams.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use ringloop_quic::core::Handle;
-use ringloop_quic::session::{self, Wait, Wake};
+use ringloop_quic::session::{self, Wait, WaitHasher, Wake};
 
 use super::waiter::{Waiter, Way};
 
 /// The waiters, by connection.
 #[derive(Default)]
 pub struct Waiters {
-    by_handle: HashMap<Handle, session::Waiters<Wait, Waiting>>,
+    /// By the handles' bits, which no peer chooses.
+    by_handle: HashMap<u64, session::Waiters<Wait, Waiting>, BuildHasherDefault<WaitHasher>>,
 }
 
 /// An entry.
@@ -33,7 +35,7 @@ impl Waiters {
     /// waiters are dropped after the lock is released.
     pub fn add(waiters: &Mutex<Self>, handle: Handle, wait: Wait, waiter: Py<Waiter>) -> bool {
         let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_one = guard.by_handle.entry(handle).or_default();
+        let of_one = guard.by_handle.entry(handle.to_bits()).or_default();
         let added = if matches!(wait, Wait::Read(_)) {
             of_one.add_only(wait, Waiting(waiter)).map(Vec::from_iter)
         } else {
@@ -45,7 +47,12 @@ impl Waiters {
 
     /// Wakes the waiters of these events; whether the loop's queue now has something of them. All
     /// of them are woken, even if one raises.
-    pub fn wake(waiters: &Mutex<Self>, py: Python<'_>, woken: &[Wake], way: Way) -> PyResult<bool> {
+    pub fn wake(
+        waiters: &Mutex<Self>,
+        py: Python<'_>,
+        woken: &[Wake],
+        way: Way<'_>,
+    ) -> PyResult<bool> {
         let mut found = Vec::new();
         {
             let mut guard = waiters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,12 +74,12 @@ impl Waiters {
     fn take(&mut self, wake: Wake, into: &mut Vec<Waiting>) {
         match wake {
             Wake::For(handle, wait) => {
-                if let Some(of_one) = self.by_handle.get_mut(&handle) {
+                if let Some(of_one) = self.by_handle.get_mut(&handle.to_bits()) {
                     of_one.take(&wait, into);
                 }
             }
             Wake::All(handle) => {
-                if let Some(mut of_one) = self.by_handle.remove(&handle) {
+                if let Some(mut of_one) = self.by_handle.remove(&handle.to_bits()) {
                     of_one.take_all(into);
                 }
             }

@@ -1,9 +1,11 @@
 //! `sock_connect`, once the address is resolved, and `sock_accept`.
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
 
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use ringloop::embed::Kind;
 use ringloop::embed::op::{PollListener, Request};
 use ringloop::embed::sys::interest::Interest;
@@ -12,7 +14,9 @@ use ringloop::embed::sys::socket;
 use super::operation::{self, Loop, Work};
 use crate::error;
 use crate::event_loop::poll;
-use crate::ffi::{self, Argument, IntoObject as _, Obj, Raise as _, Visited, Visitor, intern};
+use crate::ffi::{
+    self, Argument, IntoObject as _, Obj, Raise as _, Visited, Visitor, imported, intern,
+};
 
 /// A connect(2) in progress.
 struct Connect {
@@ -26,13 +30,48 @@ pub fn connect(
     address: Argument<'_, '_>,
 ) -> PyResult<Obj> {
     let py = loop_.py();
-    // The socket's own method, which knows every family's form of an address.
-    let connected = operation::call_socket(&socket, intern!(py, "connect"), (address,))?;
-    if let Some(none) = connected {
-        return Ok(none);
+    if begin_connect(&socket, &address)? {
+        return Ok(py.None().into_bound(py).into());
     }
     let work = Connect { address: Obj::from_borrowed(address) };
     operation::suspend(loop_, socket, work)
+}
+
+/// Calls the socket's own method, which knows every family's form of an address; `false` if the
+/// connection is under way.
+fn begin_connect<'py>(socket: &Bound<'py, PyAny>, address: &Bound<'py, PyAny>) -> PyResult<bool> {
+    let py = socket.py();
+    if !has_original_connect(socket)? {
+        let connected = operation::call_socket(socket, intern!(py, "connect"), (address,))?;
+        return Ok(connected.is_some());
+    }
+    // Without the exception for what is no error here.
+    let errno = match socket.call_method1(intern!(py, "connect_ex"), (address,)) {
+        // A wrong address; the exception names the method.
+        Err(error)
+            if error.is_instance_of::<PyTypeError>(py)
+                || error.is_instance_of::<PyOverflowError>(py) =>
+        {
+            return socket.call_method1(intern!(py, "connect"), (address,)).map(|_| true);
+        }
+        called => called?,
+    };
+    match errno.extract()? {
+        0 => Ok(true),
+        libc::EINPROGRESS | libc::EAGAIN | libc::EALREADY | libc::EINTR => Ok(false),
+        errno => Err(error::from_errno(errno)),
+    }
+}
+
+/// Whether `connect` of a socket is the interpreter's, which no subclass and no program has replaced.
+fn has_original_connect(socket: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = socket.py();
+    if !ffi::is_plain_socket(socket) {
+        return Ok(false);
+    }
+    let name = intern!(py, "connect");
+    let original = imported!(py, PyType, "_socket", "socket")?.getattr(name)?;
+    Ok(socket.get_type().getattr(name)?.is(&original))
 }
 
 impl Work for Connect {

@@ -4,7 +4,7 @@
 //! The methods know every family's form of an address, and take ownership of a control message's
 //! descriptors in the call that received them.
 
-use std::os::fd::RawFd;
+use ringloop::embed::sys::fd::RawFd;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};

@@ -4,9 +4,10 @@
 //! `end` in every case. Between readiness and `attempt` nothing is taken from the socket, so
 //! cancelling a task there loses nothing.
 
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::os::fd::RawFd;
 
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,8 +19,8 @@ use ringloop::embed::{Event, Kind};
 use crate::error;
 use crate::event_loop::{Completes, Handler, LoopCore, Watch, poll};
 use crate::ffi::{
-    Argument, Definition, Fallible, Obj, ObjCell, Payload, Raise as _, This, Visited, Visitor,
-    imported, intern, members, payload,
+    self, Argument, Definition, Fallible, Obj, ObjCell, Payload, Raise as _, This, Visited,
+    Visitor, imported, intern, members, payload,
 };
 use crate::transport::thread::Owner;
 
@@ -106,7 +107,7 @@ pub(super) fn suspend(
 pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<()> {
     let py = loop_.py();
     // A subclass is no `ssl.SSLSocket`, which can be told without importing `ssl`.
-    if !is_plain(&socket)
+    if !ffi::is_plain_socket(&socket)
         && let Ok(class) = imported!(py, PyType, "ssl", "SSLSocket")
         && socket.is_instance(class)?
     {
@@ -116,12 +117,6 @@ pub(super) fn check(loop_: Loop<'_, '_>, socket: Argument<'_, '_>) -> PyResult<(
         return Err(PyValueError::raise("the socket must be non-blocking"));
     }
     Ok(())
-}
-
-/// Whether an object is exactly a `socket.socket`: then the system call does what its method would.
-pub(super) fn is_plain(socket: &Bound<'_, PyAny>) -> bool {
-    imported!(socket.py(), PyType, "socket", "socket")
-        .is_ok_and(|class| socket.get_type().is(class))
 }
 
 /// The socket's current descriptor: -1 once it is closed, so that the system call fails with EBADF
@@ -153,7 +148,8 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     // Level-triggered: the application may close the socket as soon as this ends, so no
     // registration may be left.
     let poll = this.work.poll(this.fd, core.engine.kind()?);
-    this.armed.set(Some(core.watch_by(Handler::of(this), 0, poll)?));
+    let watched = core.watch_by(Handler::of(this), 0, poll)?;
+    this.armed.set(Some(watched.map_err(|refusal| error::from_io(&refusal))?));
     Ok(future)
 }
 

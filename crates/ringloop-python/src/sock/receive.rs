@@ -25,7 +25,7 @@ pub fn recv(
 ) -> PyResult<Obj> {
     // recv(0) returns without a system call.
     if let Ok(bytes @ 1..) = size.extract::<isize>()
-        && operation::is_plain(&socket)
+        && ffi::is_plain_socket(&socket)
     {
         return operation::begin(loop_, socket, Receive::Bytes(bytes.unsigned_abs()));
     }
@@ -40,7 +40,7 @@ pub fn recv_into(
     socket: Argument<'_, '_>,
     buffer: Argument<'_, '_>,
 ) -> PyResult<Obj> {
-    if operation::is_plain(&socket) && ffi::is_writable(buffer) {
+    if ffi::is_plain_socket(&socket) && ffi::is_writable(buffer) {
         return operation::begin(loop_, socket, Receive::Into(Obj::from_borrowed(buffer)));
     }
     let method = Method::receiving(intern!(loop_.py(), "recv_into"), buffer)?;

@@ -1,7 +1,7 @@
 //! `sock_sendall`.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::cell::Cell;
-use std::os::fd::RawFd;
 
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
@@ -71,7 +71,7 @@ fn send_once(
     data: &Bound<'_, PyAny>,
     skip: usize,
 ) -> PyResult<Progress> {
-    if !operation::is_plain(socket) {
+    if !ffi::is_plain_socket(socket) {
         return send_by_method(socket, data, skip);
     }
     let fd = operation::fileno(socket)?;

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use ringloop::embed::sys;
+use ringloop::embed::sys::libc;
 
 use super::state::{ReadSide, Receiver, Stream, Stream_, WriteSide};
 use crate::event_loop::LoopCore;
@@ -18,6 +19,7 @@ use crate::limits;
 use crate::transport::base::{self, Base};
 use crate::transport::flow::Flow;
 use crate::transport::gather::Gathering;
+use crate::transport::reader;
 use crate::transport::socket::{self, LoopSocket};
 
 /// Make a transport of a connected, non-blocking socket; `connection_made` is scheduled. `is_own`
@@ -35,13 +37,45 @@ pub(super) fn make_socket_transport<'py>(
     server: Option<&Bound<'py, PyAny>>,
     is_own: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let origin = Origin { waiter, extra, server, is_own, shape: None };
+    make(loop_, sock, protocol, origin)
+}
+
+/// What is known of a socket without asking the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub family: i32,
+    pub kind: i32,
+    pub proto: i32,
+}
+
+/// Where a socket comes from.
+pub(super) struct Origin<'a, 'py> {
+    pub waiter: Option<&'a Bound<'py, PyAny>>,
+    pub extra: Option<&'a Bound<'py, PyDict>>,
+    pub server: Option<&'a Bound<'py, PyAny>>,
+    pub is_own: bool,
+    pub shape: Option<Shape>,
+}
+
+/// As [`make_socket_transport`].
+pub(super) fn make<'py>(
+    loop_: &Bound<'py, LoopCore>,
+    sock: &Bound<'py, PyAny>,
+    protocol: &Bound<'py, PyAny>,
+    origin: Origin<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Origin { waiter, extra, server, is_own, shape } = origin;
     let py = loop_.py();
     let socket = SocketCell::new(sock)?;
     let fd = socket.original_fd();
     let core = loop_.get();
     let kind = core.engine.kind()?;
     let gathers = is_own && !core.writes_eagerly();
-    let keeps_messages = sys::socket::is_stream(fd).is_ok_and(|is_stream| !is_stream);
+    let keeps_messages = match shape {
+        Some(shape) => shape.kind != libc::SOCK_STREAM,
+        None => sys::socket::is_stream(fd).is_ok_and(|is_stream| !is_stream),
+    };
     let stream = Stream {
         base: Base::new(loop_, None, Some(ffi::context_copy_current(py)?)),
         socket: LoopSocket::new(socket, Gathering::new(gathers, limits::OPENING_TURNS)),
@@ -54,13 +88,15 @@ pub(super) fn make_socket_transport<'py>(
         write: WriteSide::default(),
         flow: Flow::new(limits::WRITE_HIGH_WATER),
     };
-    let extra = socket::extra(sock, extra, fd, server.is_some())?;
+    let extra = socket::extra(sock, extra, fd)?;
     let transport = socket::instantiate(stream, sock, &extra, gathers)?;
     let this = socket::new_one::<Stream>(&transport)?;
     set_protocol(this, protocol)?;
     // Nagle's algorithm only delays what the loop has already gathered; not every family supports
     // the option.
-    drop(sys::socket::set_nodelay(fd, true));
+    if shape.is_none_or(|shape| shape.family != libc::AF_UNIX) {
+        drop(sys::socket::set_nodelay(fd, true));
+    }
     if let Some(server) = server {
         call_server(server, intern!(py, "_attach"), &transport)?;
         drop(this.server.replace(Some(server.clone().into())));
@@ -78,10 +114,10 @@ pub(super) fn context_for(this: Stream_<'_, '_>) -> PyResult<Obj> {
 
 /// Sets the protocol, and determines how it receives bytes.
 pub(super) fn set_protocol(this: Stream_<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-    this.read.receiver.set(if base::is_buffered(protocol)? {
-        Receiver::Buffered
-    } else {
-        Receiver::Data
+    this.read.receiver.set(match reader::of(protocol) {
+        Some(functions) => Receiver::Reader(functions),
+        None if base::is_buffered(protocol)? => Receiver::Buffered,
+        None => Receiver::Data,
     });
     drop(this.base.protocol.replace(Some(protocol.clone().into())));
     Ok(())

@@ -5,24 +5,27 @@
 //!
 //! The listening socket may be shared with other processes and loops, so connections are taken only
 //! by accept(2), in the turn that creates the transport: a loop that does not run takes none
-//! (`op::PollListener`). Accepting is native up to `connection_made`. Without free descriptors it
-//! pauses for a second as asyncio does. A TLS listener passes each connection to a Python callback
+//! (`op::PollListener`). Accepting is native up to `connection_made`. Without free descriptors, or
+//! memory for the poll, it pauses for a second as asyncio does. A TLS listener passes each connection to a Python callback
 //! instead. Each connection is created in a copy of the context in which serving was started, like
 //! asyncio's accepting task.
 
+use ringloop::embed::sys::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use ringloop::embed::sys::libc;
+use ringloop::embed::sys::platform;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use ringloop::embed::op::{PollListener, Request};
-use ringloop::embed::sys::{path, socket};
+use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::{file, path, socket};
 use ringloop::embed::{Event, Key, Sink, Token};
 
-use super::create;
+use super::create::{self, Origin, Shape};
 use crate::error;
 use crate::event_loop::exceptions::{self, leaves_the_loop};
 use crate::event_loop::{Completes, Handler, LoopCore};
@@ -31,6 +34,7 @@ use crate::ffi::{
     members, payload,
 };
 use crate::limits;
+use crate::transport::address;
 use crate::transport::socket::wrapped;
 use crate::transport::thread::Owner;
 
@@ -38,8 +42,8 @@ use crate::transport::thread::Owner;
 pub struct Listener {
     owner: Owner,
     socket: SocketCell,
-    /// `(family, type, proto)` of every connection.
-    shape: (i32, i32, i32),
+    /// The same for every connection.
+    shape: Shape,
     factory: ObjCell,
     server: ObjCell,
     /// Callback for connected sockets instead of the factory (TLS).
@@ -66,6 +70,7 @@ impl Payload for Listener {
 fn define(type_: &mut Definition<Listener>) {
     members!(type_, Listener;
         start() => start, "Accept connections.";
+        resume() => resume, "Accept connections again; where the kernel lacks memory, a little later.";
         stop() => stop, "Accept no more.";
     );
 }
@@ -90,11 +95,11 @@ pub(super) fn make_listener<'py>(
     let listener = Listener {
         owner: Owner::new(loop_),
         socket: SocketCell::new(sock)?,
-        shape: (
-            number(intern!(py, "family"))?,
-            number(intern!(py, "type"))?,
-            number(intern!(py, "proto"))?,
-        ),
+        shape: Shape {
+            family: number(intern!(py, "family"))?,
+            kind: number(intern!(py, "type"))?,
+            proto: number(intern!(py, "proto"))?,
+        },
         factory: given(factory),
         server: given(server),
         accepted: given(accepted),
@@ -108,9 +113,28 @@ pub(super) fn make_listener<'py>(
     Listener::native().instantiate(py, listener)
 }
 
+/// # Errors
+/// `ENOMEM`, `ENOSPC` if the kernel cannot watch the socket, as from asyncio's `add_reader`.
 fn start(this: Listener_<'_, '_>) -> PyResult<()> {
-    if this.stopped.get() || this.armed.get().is_some() {
+    let Err(refusal) = poll(this)? else {
         return Ok(());
+    };
+    rest(this, this.owner.core(this.py())?.get())?;
+    Err(error::from_io(&refusal))
+}
+
+/// As [`start`], for a listener that has served: its connections wait, and no caller starts it again.
+fn resume(this: Listener_<'_, '_>) -> PyResult<()> {
+    match poll(this)? {
+        Ok(()) => Ok(()),
+        Err(refusal) => unpolled(this, &refusal),
+    }
+}
+
+/// Begins to poll. The inner error is the kernel's refusal.
+fn poll(this: Listener_<'_, '_>) -> PyResult<io::Result<()>> {
+    if this.stopped.get() || this.armed.get().is_some() {
+        return Ok(Ok(()));
     }
     let loop_ = this.owner.core(this.py())?;
     let core = loop_.get();
@@ -120,13 +144,11 @@ fn start(this: Listener_<'_, '_>) -> PyResult<()> {
     arm(this, core)
 }
 
-fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<()> {
+fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<io::Result<()>> {
     let poll = PollListener::new(this.socket.fd(this.py()), core.engine.kind()?, false);
     let poll = Request::PollListener(poll);
     let sink = Sink::Handler(this.token.get());
-    let key = core.engine.driver(|driver| driver.submit(poll, sink))?;
-    this.armed.set(Some(key));
-    Ok(())
+    Ok(core.submit_poll(poll, sink)?.map(|key| this.armed.set(Some(key))))
 }
 
 fn stop(this: Listener_<'_, '_>) -> PyResult<()> {
@@ -183,7 +205,7 @@ impl Completes for Listener {
         match completion.result {
             0.. => accept(this),
             error if error == -libc::ECANCELED => Ok(()),
-            error => failed(this, -error),
+            error => refused(this, -error),
         }
     }
 }
@@ -192,6 +214,8 @@ impl Completes for Listener {
 /// next turn.
 fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
     let mut taken = Ok(());
+    // Told once: nothing but another process with the same socket changes it meanwhile.
+    let waits = !file::is_nonblocking(this.socket.fd(this.py())).unwrap_or(false);
     for _ in 0..this.accepts_per_turn {
         if this.stopped.get() {
             return taken;
@@ -201,8 +225,14 @@ fn accept(this: Listener_<'_, '_>) -> PyResult<()> {
             // The owner has closed the listening socket; another process may still have it open.
             return stop(this);
         }
-        match socket::accept_now(fd) {
-            Ok(connection) => taken = accepted(this, connection),
+        if waits && socket::accept_waits(fd).unwrap_or(false) {
+            return taken;
+        }
+        match socket::accept_from(fd) {
+            Ok((connection, peer)) => {
+                this.owner.core(this.py())?.get().meters.accepted.add(1);
+                taken = accepted(this, connection, &peer);
+            }
             Err(error) => match error.raw_os_error().unwrap_or_default() {
                 // Another process may have accepted it.
                 libc::EAGAIN => return Ok(()),
@@ -228,13 +258,21 @@ fn rearm_poll(this: Listener_<'_, '_>) -> PyResult<()> {
     if let Some(key) = this.armed.take() {
         core.engine.driver(|driver| driver.forget(key))?;
     }
-    arm(this, core)
+    match arm(this, core)? {
+        Ok(()) => Ok(()),
+        Err(refusal) => unpolled(this, &refusal),
+    }
 }
 
-/// Accepting fails for a temporary or permanent reason.
+/// The kernel has not taken the poll.
+fn unpolled(this: Listener_<'_, '_>, refusal: &io::Error) -> PyResult<()> {
+    refused(this, refusal.raw_os_error().unwrap_or(libc::ENOMEM))
+}
+
+/// Accepting, or the poll before it, fails for a temporary or permanent reason.
 fn refused(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
     match errno {
-        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
+        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC => {
             back_off(this, "socket.accept() out of system resource", errno)
         }
         // The socket no longer accepts: it was closed under the listener, or shut down.
@@ -247,32 +285,46 @@ fn refused(this: Listener_<'_, '_>, errno: i32) -> PyResult<()> {
 }
 
 /// Creates the protocol and transport of a connection.
-fn accepted(this: Listener_<'_, '_>, fd: OwnedFd) -> PyResult<()> {
+fn accepted(this: Listener_<'_, '_>, fd: OwnedFd, peer: &SockAddr) -> PyResult<()> {
     let py = this.py();
     let Some(context) = this.context.get(py) else {
         return Ok(()); // stopped
     };
     let context = ffi::context_copy(py, &context)?;
     ffi::context_enter(py, &context)?;
-    let result = accepted_in_context(this, fd);
+    let result = accepted_in_context(this, fd, peer);
     ffi::context_exit(py, &context)?;
     result
 }
 
-fn accepted_in_context(this: Listener_<'_, '_>, fd: OwnedFd) -> PyResult<()> {
+fn accepted_in_context(this: Listener_<'_, '_>, fd: OwnedFd, peer: &SockAddr) -> PyResult<()> {
     let py = this.py();
     let connection = match python_socket(this, fd) {
         Ok(connection) => connection,
         Err(error) => return report(this, error, None),
     };
-    let made = match this.accepted.get(py) {
-        Some(callback) => callback.bind(py).call1((&connection,)).map(drop),
-        None => connect(this, &connection),
-    };
+    let made = extra_of(&connection, peer).and_then(|extra| match this.accepted.get(py) {
+        Some(callback) => callback.bind(py).call1((&connection, extra)).map(drop),
+        None => connect(this, &connection, &extra),
+    });
     made.or_else(|error| report(this, error, Some(&connection)))
 }
 
-fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<()> {
+/// The peer's name, which asyncio has from accept(2), too.
+fn extra_of<'py>(connection: &Bound<'py, PyAny>, peer: &SockAddr) -> PyResult<Bound<'py, PyDict>> {
+    let py = connection.py();
+    let extra = ffi::new_dict(py)?;
+    if address::knows(peer.family().into()) {
+        extra.set_item(intern!(py, "peername"), address::to_python(py, peer)?.into_bound(py))?;
+    }
+    Ok(extra)
+}
+
+fn connect<'py>(
+    this: Listener_<'_, 'py>,
+    connection: &Bound<'py, PyAny>,
+    extra: &Bound<'py, PyDict>,
+) -> PyResult<()> {
     let py = this.py();
     let Some(factory) = this.factory.get(py) else {
         return Ok(());
@@ -281,7 +333,9 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
     let server = this.server.get(py);
     let server = server.as_ref().map(|server| server.bind(py));
     let loop_ = this.owner.core(this.py())?;
-    create::make_socket_transport(&loop_, connection, &protocol, None, None, server, true).map(drop)
+    let (extra, shape) = (Some(extra), Some(this.shape));
+    let origin = Origin { waiter: None, extra, server, is_own: true, shape };
+    create::make(&loop_, connection, &protocol, origin).map(drop)
 }
 
 /// The `socket.socket` of an accepted descriptor, without the system calls that would query its
@@ -289,17 +343,20 @@ fn connect(this: Listener_<'_, '_>, connection: &Bound<'_, PyAny>) -> PyResult<(
 fn python_socket<'py>(this: Listener_<'_, 'py>, fd: OwnedFd) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
     let class = imported!(py, PyType, "socket", "socket")?;
-    let (family, kind, proto) = this.shape;
+    let Shape { family, kind, proto } = this.shape;
+    // Accepted non-blocking; by this flag, which is not kept, the object knows.
+    let flag = if platform::HAS_SOCKET_FLAGS { platform::SOCK_NONBLOCK } else { 0 };
     let connection = class.call1((
         Fallible(family),
-        Fallible(kind),
+        Fallible(kind | flag),
         Fallible(proto),
         Fallible(fd.as_raw_fd()),
     ))?;
     // Now owned by the object.
     let _ = fd.into_raw_fd();
-    // Accepted non-blocking; the object must record that.
-    connection.call_method1(intern!(py, "settimeout"), (Fallible(0),))?;
+    if !platform::HAS_SOCKET_FLAGS {
+        connection.call_method1(intern!(py, "setblocking"), (false,))?;
+    }
     Ok(connection)
 }
 
@@ -331,13 +388,13 @@ fn back_off(this: Listener_<'_, '_>, message: &str, errno: i32) -> PyResult<()> 
     let loop_ = this.owner.core(this.py())?;
     rest(this, loop_.get())?;
     // First, because an exception of the handler may leave the loop.
-    let again = this.object().getattr(intern!(py, "start")).and_then(|start| {
-        let arguments = (Fallible(limits::ACCEPT_RETRY_SECONDS), start);
+    let again = this.object().getattr(intern!(py, "resume")).and_then(|resume| {
+        let arguments = (Fallible(limits::ACCEPT_RETRY_SECONDS), resume);
         loop_.call_method1(intern!(py, "call_later"), arguments)
     });
     if again.is_err() {
         // Without memory for a timer, sooner.
-        loop_.get().owe(this.object(), intern!(py, "start"), None)?;
+        loop_.get().owe(this.object(), intern!(py, "resume"), None)?;
     }
     tell(this, message, errno)
 }

@@ -171,6 +171,7 @@ pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let listener = Listener::native().create(py, &py.get_type::<PyAny>())?;
     module.add("SocketTransport", stream)?;
     module.add("Listener", listener)?;
+    module.add_function(wrap_pyfunction!(base::wake_waiter, module)?)?;
     module.add_function(wrap_pyfunction!(create::make_socket_transport, module)?)?;
     module.add_function(wrap_pyfunction!(listener::remove_socket_file, module)?)?;
     module.add_function(wrap_pyfunction!(listener::make_listener, module)?)

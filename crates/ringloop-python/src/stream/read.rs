@@ -23,6 +23,7 @@ use std::io;
 use pyo3::prelude::*;
 use ringloop::embed::op::{RecvMulti, Request};
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Event, Kind, PoolBuffer};
 
 use super::buffered::{deliver_into_protocol, receive_into_protocol};
@@ -130,7 +131,10 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     let taken_away = this.socket.fd(py) < 0;
     let handled = match completion.buffer {
         Some(_) if taken_away => ended(this, End::Failed(libc::EBADF)),
-        Some(bytes) => received(this, bytes),
+        Some(bytes) => {
+            this.base.owner.received(bytes.len());
+            received(this, bytes)
+        }
         // Also a receive that was in flight when the mode changed.
         None if completion.result > 0 => ready(this),
         None if completion.result == 0 && taken_away => ended(this, End::Failed(libc::EBADF)),
@@ -175,7 +179,12 @@ fn received(this: Stream_<'_, '_>, content: PoolBuffer) -> PyResult<()> {
     if wish == Wish::Stop {
         return Ok(());
     }
-    let bytes = ffi::copy_bytes(py, &content);
+    let filled = if wish == Wish::Read && !holds(this) { native::fill(this, &content)? } else { 0 };
+    if filled == len {
+        drop(content);
+        return look_for_bulk(this, len);
+    }
+    let bytes = ffi::copy_bytes(py, &content[filled..]);
     drop(content);
     match bytes {
         Ok(bytes) => {
@@ -207,11 +216,17 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
             // Nothing was read, so nothing is held; the kernel keeps it.
             return disarm(this);
         }
-        let asked = this.read.chunk_len.get();
+        let mut asked = this.read.chunk_len.get();
         let received = match this.read.receiver.get() {
             Receiver::Data => receive_and_deliver(this, asked)?,
             Receiver::Buffered => receive_into_protocol(this)?,
             Receiver::Native(native) => Some(native::receive(this, native, asked)?),
+            Receiver::Reader(functions) => {
+                match native::receive_into_result(this, functions, &mut asked)? {
+                    Some(received) => Some(received),
+                    None => receive_and_deliver(this, asked)?,
+                }
+            }
         };
         match received {
             // The failure has ended the connection.
@@ -221,7 +236,11 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
                 return ended(this, End::Eof);
             }
             Some(Ok(len)) => {
-                adapt(this, asked, len)?;
+                this.base.owner.received(len);
+                // The end of a result says nothing about what comes.
+                if asked >= this.read.chunk_len.get() {
+                    adapt(this, asked, len)?;
+                }
                 if len < asked || !this.read.armed() {
                     return Ok(());
                 }
@@ -290,7 +309,7 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     }
     let py = this.py();
     match this.read.receiver.get() {
-        Receiver::Data => {}
+        Receiver::Data | Receiver::Reader(_) => {}
         Receiver::Buffered => {
             let (filled, rest) = deliver_into_protocol(this, bytes);
             let Some(rest) = rest else { return filled };
@@ -310,7 +329,15 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
         Ok(bytes) => bytes,
         Err(error) => return read_failed(this, error),
     };
-    match call_protocol(this, intern!(py, "data_received"), Some(&bytes)) {
+    let left = match this.read.receiver.get() {
+        Receiver::Reader(functions) => native::feed(this, functions, bytes),
+        _ => Ok(Some(bytes)),
+    };
+    let delivered = left.and_then(|left| match left {
+        Some(bytes) => call_protocol(this, intern!(py, "data_received"), Some(&bytes)),
+        None => Ok(None),
+    });
+    match delivered {
         Ok(_) => Ok(()),
         Err(error) => {
             fatal_error(this, error, "Fatal error: protocol.data_received() call failed.")

@@ -14,6 +14,7 @@ use crate::limits;
 use crate::transport::base::Base;
 use crate::transport::flow::Flow;
 use crate::transport::queue::SendQueue;
+use crate::transport::reader::ReaderFunctions;
 use crate::transport::socket::{Armed, LoopSocket, Wish};
 
 /// One connection.
@@ -87,6 +88,8 @@ pub(super) enum Receiver {
     Buffered,
     /// One of our own protocols.
     Native(&'static NativeReceiver),
+    /// The protocol of native streams.
+    Reader(&'static ReaderFunctions),
 }
 
 /// The state of the reading side.

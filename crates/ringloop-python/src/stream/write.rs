@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::op::{Request, Send, SendMsg};
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::libc;
 use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Kind};
 
@@ -222,11 +223,14 @@ pub(super) fn send_last(this: Stream_<'_, '_>) {
 
 fn send_queue(this: Stream_<'_, '_>) -> io::Result<()> {
     let fd = this.socket.fd(this.py());
-    this.write.queue.send(
+    let before = this.write.queue.size();
+    let sent = this.write.queue.send(
         this.keeps_messages,
         |bytes| syscalls::send(fd, bytes, 0),
         |slices| syscalls::send_vectored(fd, slices),
-    )
+    );
+    this.base.owner.sent(before - this.write.queue.size());
+    sent
 }
 
 fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
@@ -248,6 +252,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         drop(event);
         return failed(this, -result);
     }
+    this.base.owner.sent(result as usize);
     let sending = this.write.sending_bytes.replace(0);
     if (result as usize) < sending {
         put_back(this, event);
@@ -276,6 +281,12 @@ pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     }
     if this.write.discarded.get() {
         return socket::close_if_lost(this);
+    }
+    match event.completion.result {
+        0.. => {}
+        error if error == -libc::ECANCELED => {}
+        // Such as `ENOMEM`, of epoll: another poll would fail the same way.
+        error => return failed(this, -error),
     }
     if let SendOp::Waiting(key) = this.write.armed.get() {
         this.base.driver(this.py(), |driver| driver.forget(key))?;

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::transport::base::{LostWrites, is_buffered};
 use crate::transport::flow::Flow;
 use crate::transport::queue::SendQueue;
+use crate::transport::reader;
 use crate::transport::thread::Owner;
 
 /// Make a protocol that speaks TLS below `protocol`; `app_state_made` says that its
@@ -74,6 +75,7 @@ pub(super) fn make_tls_protocol<'py>(
                 buffer: ObjCell::new(None),
                 eof: Cell::new(false),
                 app_paused: Cell::new(false),
+                waiter_is_next: Cell::new(false),
                 flow: Flow::new(limits::TLS_READ_HIGH_WATER),
             },
             outgoing: Outgoing {
@@ -100,6 +102,8 @@ pub(super) fn make_tls_protocol<'py>(
 pub(super) fn set_app_protocol(this: Tls<'_, '_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
     let receiver = if TlsProtocol::native().is_exactly(protocol) {
         Receiver::Native(&RECEIVER)
+    } else if let Some(functions) = reader::of(protocol) {
+        Receiver::Reader(functions)
     } else if is_buffered(protocol)? {
         Receiver::Buffered
     } else {

@@ -82,13 +82,20 @@ fn complete(this: Tls<'_, '_>, outcome: PyResult<()>) -> PyResult<()> {
     }
     extra.set_item(intern!(py, "ssl_object"), object)?;
     let told = tell_made(this);
+    let has_waiter = this.waiter.get(py).is_some();
     // Wakes the waiter even if the protocol raised an exception that leaves the loop.
     let woken = match &told {
         Err(error) if !leaves_the_loop(py, error) => Ok(()),
         _ => wake_waiter(this, None),
     };
     told.and(woken)?;
-    shutdown::read(this)
+    let done = shutdown::read(this);
+    if has_waiter && matches!(this.state.get(), State::Wrapped | State::Flushing) {
+        // A busy peer's next bytes may be there in this turn, before the waiter has run.
+        this.incoming.waiter_is_next.set(true);
+        shutdown::again(this)?;
+    }
+    done
 }
 
 /// Calls the application's `connection_made`, once.

@@ -9,6 +9,9 @@
 //! into its `bytes`, or into the buffer of a `BufferedProtocol`.
 //! Source: the "Incoming flow" of `asyncio.sslproto.SSLProtocol`.
 
+use std::io;
+use std::mem::MaybeUninit;
+
 use pyo3::prelude::*;
 
 use super::engine::Step;
@@ -26,14 +29,14 @@ pub(super) fn take(this: Tls<'_, '_>, ciphertext: &[u8]) -> PyResult<Option<Obj>
     this.engine.take_in(this.py(), ciphertext)
 }
 
-/// Delivers what can be decrypted, unless the application has paused that, and sends the resulting
+/// Delivers what can be decrypted, unless that is paused, and sends the resulting
 /// output; whether the peer sent `close_notify`.
 pub(super) fn read(this: Tls<'_, '_>) -> PyResult<bool> {
     let mut is_closed = false;
-    if !this.incoming.app_paused.get() {
+    if !this.incoming.is_paused() {
         is_closed = match this.receiver.get() {
             Receiver::Buffered => read_into_buffer(this)?,
-            Receiver::Data | Receiver::Native(_) => read_as_bytes(this)?,
+            Receiver::Data | Receiver::Native(_) | Receiver::Reader(_) => read_as_bytes(this)?,
         };
         if this.outgoing.backlog.is_empty() {
             outgoing::process(this)?;
@@ -45,8 +48,33 @@ pub(super) fn read(this: Tls<'_, '_>) -> PyResult<bool> {
     Ok(is_closed)
 }
 
+/// Decrypts straight into the result that a native reader waits for; returns what ended that before it was complete.
+fn read_into_result(this: Tls<'_, '_>) -> PyResult<Option<Step>> {
+    let py = this.py();
+    let (Receiver::Reader(functions), Some(app)) = (this.receiver.get(), this.app.get(py)) else {
+        return Ok(None);
+    };
+    let mut last = None;
+    let mut decrypt = |room: &mut [MaybeUninit<u8>]| -> io::Result<usize> {
+        match this.engine.read(py, room) {
+            Step::Done(count) => Ok(count),
+            ended => {
+                last = Some(ended);
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    };
+    while let Some(Ok(_)) = (functions.fill)(app.bind(py), &mut decrypt)? {}
+    Ok(last)
+}
+
 fn read_as_bytes(this: Tls<'_, '_>) -> PyResult<bool> {
     let py = this.py();
+    match read_into_result(this)? {
+        Some(Step::Failed(error)) => return Err(error),
+        Some(ended) => return Ok(matches!(ended, Step::Closed)),
+        None => {}
+    }
     let waiting = this.engine.incoming_len(py)?;
     let expected = if waiting <= limits::TLS_RECORD_MAX {
         waiting
@@ -77,9 +105,15 @@ fn deliver(this: Tls<'_, '_>, bytes: &Obj) -> PyResult<()> {
         return Ok(());
     };
     ffi::released(&this.object(), || {
-        let Receiver::Native(native) = this.receiver.get() else {
-            let method = intern!(py, "data_received");
-            return ffi::call_method(py, method, &[&app, bytes]).map(drop);
+        let native = match this.receiver.get() {
+            Receiver::Native(native) => native,
+            Receiver::Reader(functions) => {
+                return match (functions.feed)(app.bind(py), bytes.clone_ref(py))? {
+                    Some(_) => data_received(py, &app, bytes),
+                    None => Ok(()),
+                };
+            }
+            Receiver::Data | Receiver::Buffered => return data_received(py, &app, bytes),
         };
         let app = app.bind(py);
         ffi::locked(app, || {
@@ -87,6 +121,10 @@ fn deliver(this: Tls<'_, '_>, bytes: &Obj) -> PyResult<()> {
             (native.taken)(app, held)
         })
     })
+}
+
+fn data_received(py: Python<'_>, app: &Obj, bytes: &Obj) -> PyResult<()> {
+    ffi::call_method(py, intern!(py, "data_received"), &[app, bytes]).map(drop)
 }
 
 fn read_into_buffer(this: Tls<'_, '_>) -> PyResult<bool> {

@@ -41,6 +41,7 @@ use pyo3::prelude::*;
 
 use crate::ffi::{Payload, intern, payload};
 use state::{TlsProtocol, TlsTransport};
+pub(crate) use transport::{is_transport_closing as is_closing, write_to as write};
 
 impl Payload for TlsProtocol {
     const NAME: &'static CStr = c"ringloop._native.TlsProtocol";

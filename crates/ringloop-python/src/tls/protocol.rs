@@ -124,14 +124,14 @@ fn lower_ended(this: Tls<'_, '_>) -> PyResult<bool> {
         State::DoHandshake => handshake::cut_off(this)?,
         State::Wrapped => {
             this.set_state(State::Flushing)?;
-            if this.incoming.app_paused.get() {
+            if this.incoming.is_paused() {
                 // The rest is delivered once the application resumes.
                 return Ok(true);
             }
             shutdown::flush(this)?;
         }
         // Interrupted before: handle the end again.
-        State::Flushing if !this.incoming.app_paused.get() => shutdown::flush(this)?,
+        State::Flushing if !this.incoming.is_paused() => shutdown::flush(this)?,
         State::Flushing => {
             outgoing::encrypt(this)?;
             this.set_state(State::Shutdown)?;

@@ -85,7 +85,7 @@ pub(super) fn or_again(this: Tls<'_, '_>, done: PyResult<()>) -> PyResult<()> {
 }
 
 /// Calls [`resumed`] in the next pass.
-fn again(this: Tls<'_, '_>) -> PyResult<()> {
+pub(super) fn again(this: Tls<'_, '_>) -> PyResult<()> {
     call_soon(this, intern!(this.py(), "_resume"))
 }
 
@@ -97,10 +97,12 @@ pub(super) fn resume(this: Tls<'_, '_>) -> PyResult<()> {
     again(this)
 }
 
-/// One pass after `resume`, or after an exception that left the loop.
+/// One pass after `resume`, after the end of a handshake, or after an exception that left the loop.
 pub(super) fn resumed(this: Tls<'_, '_>) -> PyResult<()> {
+    this.incoming.waiter_is_next.set(false);
     let done = match this.state.get() {
         State::Wrapped => read(this),
+        State::Flushing if this.incoming.app_paused.get() => Ok(()),
         State::Flushing => flush(this),
         State::Shutdown => go_on(this),
         State::Unwrapped | State::DoHandshake => Ok(()),

@@ -26,6 +26,7 @@ use crate::stream::NativeReceiver;
 use crate::transport::base::LostWrites;
 use crate::transport::flow::Flow;
 use crate::transport::queue::SendQueue;
+use crate::transport::reader::ReaderFunctions;
 use crate::transport::thread::{Owned, Owner};
 
 /// One TLS connection.
@@ -85,8 +86,18 @@ pub(super) struct Incoming {
     pub(super) eof: Cell<bool>,
     /// The application has paused delivery.
     pub(super) app_paused: Cell<bool>,
+    /// The handshake's waiter was woken and has not run yet: it may be about to tell the protocol of
+    /// its new transport, by which that pauses and resumes (`StreamWriter.start_tls`).
+    pub(super) waiter_is_next: Cell<bool>,
     /// Of the lower transport's reading.
     pub(super) flow: Flow,
+}
+
+impl Incoming {
+    /// Nothing may be delivered now; `shutdown::resumed` goes on.
+    pub(super) fn is_paused(&self) -> bool {
+        self.app_paused.get() || self.waiter_is_next.get()
+    }
 }
 
 /// The writing side.
@@ -212,6 +223,8 @@ pub(super) enum Receiver {
     Buffered,
     /// One of our own (TLS over TLS): takes them without a Python method call.
     Native(&'static NativeReceiver),
+    /// The protocol of native streams.
+    Reader(&'static ReaderFunctions),
 }
 
 /// Schedules one of our methods.

@@ -63,6 +63,21 @@ fn with<'py, R>(
     }
 }
 
+/// `write` of one of our transports over TLS; `None` for any other.
+pub(crate) fn write_to(
+    transport: &Bound<'_, PyAny>,
+    data: Argument<'_, '_>,
+) -> Option<PyResult<()>> {
+    let this = TlsTransport::native().get(transport)?;
+    Some(ffi::locked(transport, || write(this, data)))
+}
+
+/// `is_closing` of one of our transports over TLS; `None` for any other.
+pub(crate) fn is_transport_closing(transport: &Bound<'_, PyAny>) -> Option<PyResult<bool>> {
+    let this = TlsTransport::native().get(transport)?;
+    Some(ffi::locked(transport, || is_closing(this)))
+}
+
 fn write(this: Transport<'_, '_>, data: Argument<'_, '_>) -> PyResult<()> {
     if !ffi::is_bytes_like(data) {
         return Err(PyTypeError::raise(format!(

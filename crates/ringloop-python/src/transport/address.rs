@@ -12,14 +12,13 @@
 //!
 //! Source: `makesockaddr` and `getsockaddrarg` of CPython's socketmodule.c.
 
-use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 use ringloop::embed::sys::address::{SockAddr, UnixName};
+use ringloop::embed::sys::{libc, platform};
 
 use crate::ffi::{self, IntoObject as _, Obj};
 
@@ -68,7 +67,7 @@ fn unix_from_python(address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
     let name = match &*bytes {
         [] => return None,
         [0, name @ ..] => UnixName::Abstract(name),
-        path => UnixName::Path(Path::new(OsStr::from_bytes(path))),
+        path => UnixName::Path(Path::new(platform::os_str_of(path))),
     };
     SockAddr::unix(name).ok()
 }

@@ -214,7 +214,8 @@ fn close<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<()> {
     thread::in_loop(this, intern!(this.py(), "close"), Change::Closing, T::close)
 }
 
-fn is_closing<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<bool> {
+/// `is_closing()`.
+pub(crate) fn is_closing<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<bool> {
     if this.base().is_elsewhere() || this.base().owner.will_close() {
         return Ok(this.base().appears_closing());
     }
@@ -232,7 +233,8 @@ fn call_connection_lost<T: Endpoint>(
     connection_lost(this, &Obj::from_borrowed(error))
 }
 
-fn set_reading<T: Readable>(this: This<'_, '_, T>, pauses: bool) -> PyResult<()> {
+/// `pause_reading()` or `resume_reading()`.
+pub(crate) fn set_reading<T: Readable>(this: This<'_, '_, T>, pauses: bool) -> PyResult<()> {
     let py = this.py();
     let (name, text) = if pauses {
         (intern!(py, "pause_reading"), "%r pauses reading")
@@ -268,10 +270,24 @@ pub(crate) fn copy_extra<'py>(
 /// Schedules the result of a future that waits for a transport.
 pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = loop_.py();
-    let set_result = imported!(py, PyAny, "asyncio.futures", "_set_result_unless_cancelled")?;
-    let arguments = (set_result, waiter, py.None());
-    loop_.call_method1(intern!(py, "call_soon"), arguments)?;
+    let wake = imported!(py, PyAny, "ringloop._native", "wake_waiter")?;
+    let context = ffi::context_copy_current(py)?;
+    loop_.get().call_soon_step(wake.clone().into(), Some(waiter.clone().into()), context)
+}
+
+/// Resolve a future that nothing has cancelled.
+#[pyfunction]
+pub(crate) fn wake_waiter(waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = waiter.py();
+    if !waiter.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
+        waiter.call_method1(intern!(py, "set_result"), (py.None(),))?;
+    }
     Ok(())
+}
+
+/// As [`wake_waiter`], if there is a waiter.
+pub(crate) fn wake(waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+    if waiter.is_none() { Ok(()) } else { wake_waiter(waiter) }
 }
 
 /// Whether a protocol is a `BufferedProtocol`.

@@ -7,14 +7,15 @@
 //! open: the code after `connection_lost` may block until the other end sees the close, or bind the
 //! address again.
 
+use ringloop::embed::sys::fd::RawFd;
 use std::cell::Cell;
 use std::ops::Deref;
-use std::os::fd::RawFd;
 
 use pyo3::exceptions::{PyOSError, PySystemError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use ringloop::embed::op::Request;
+use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::{Key, Sink, Token, sys};
 
 use super::address;
@@ -146,11 +147,16 @@ pub(crate) use socket_endpoint;
 pub(crate) fn define<T: SocketTransport>(type_: &mut Definition<T>) {
     members!(type_, T: SocketTransport;
         _start_reading() => T::start_reading, "Begin to read, after connection_made.";
+        _start_reading_soon() => start_reading_soon, "Begin to read in the next pass.";
         _send_gathered() => send_gathered, "Send what waits for the end of the turn.";
         _write_at_once() => write_at_once, "Send what waits, and have nothing wait any more.";
         get _sock => socket, "The socket; None once closed.";
         get _sock_fd => socket_fd, "The socket's descriptor.";
     );
+}
+
+fn start_reading_soon<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
+    base::call_soon(this, intern!(this.py(), "_start_reading"))
 }
 
 fn send_gathered<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
@@ -176,32 +182,31 @@ fn socket_fd<'py, T: SocketTransport>(this: This<'_, 'py, T>) -> PyResult<Bound<
     this.socket().original_fd().into_object(this.py())
 }
 
-/// The `_extra` dictionary without the socket: names, and the caller's entries. For accepted
-/// connections asyncio has the peer's name from accept(2), even if the peer has since reset.
+/// The `_extra` dictionary without the socket: names, and the caller's entries.
 pub(crate) fn extra<'py>(
     socket: &Bound<'py, PyAny>,
     known: Option<&Bound<'py, PyDict>>,
     fd: RawFd,
-    is_accepted: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = socket.py();
     let extra = base::copy_extra(py, known)?;
-    let sockname = intern!(py, "sockname");
-    match socket.call_method0(intern!(py, "getsockname")) {
-        Ok(name) => extra.set_item(sockname, name)?,
-        Err(error) if error.is_instance_of::<PyOSError>(py) => {
-            extra.set_item(sockname, py.None())?;
-        }
-        Err(error) => return Err(error),
-    }
+    let is_plain = ffi::is_plain_socket(socket);
+    let is_native = |address: &SockAddr| is_plain && address::knows(address.family().into());
+    let name = match sys::socket::local_addr(fd) {
+        Ok(address) if is_native(&address) => address::to_python(py, &address)?.into_bound(py),
+        _ => match socket.call_method0(intern!(py, "getsockname")) {
+            Err(error) if error.is_instance_of::<PyOSError>(py) => py.None().into_bound(py),
+            name => name?,
+        },
+    };
+    extra.set_item(intern!(py, "sockname"), name)?;
     let peername = intern!(py, "peername");
     if !extra.contains(peername)? {
         let name = match sys::socket::peer_addr(fd) {
+            Ok(address) if is_native(&address) => {
+                Some(address::to_python(py, &address)?.into_bound(py))
+            }
             Ok(_) => socket.call_method0(intern!(py, "getpeername")).ok(),
-            Err(_) if is_accepted => match sys::socket::last_peer_addr(fd) {
-                Ok(address) => Some(address::to_python(py, &address)?.into_bound(py)),
-                Err(_) => None,
-            },
             Err(_) => None,
         };
         extra.set_item(peername, name)?;
@@ -265,16 +270,15 @@ fn schedule(
     let core = loop_.get();
     let made = protocol.getattr(intern!(py, "connection_made"))?;
     core.call_soon_step(made.into(), Some(transport.clone().into()), context)?;
-    let start = transport.getattr(intern!(py, "_start_reading"))?;
     let Some(waiter) = waiter else {
+        let start = transport.getattr(intern!(py, "_start_reading"))?;
         return core.call_soon_step(start.into(), None, ffi::context_copy_current(py)?);
     };
     base::wake_soon(loop_, waiter)?;
     // One pass later, after the task that the waiter wakes: it has its transport before the
     // protocol has bytes, as with a selector, which only queues its results.
-    let call_soon = loop_.getattr(intern!(py, "call_soon"))?;
-    call_soon.call1((&call_soon, start))?;
-    Ok(())
+    let later = transport.getattr(intern!(py, "_start_reading_soon"))?;
+    core.call_soon_step(later.into(), None, ffi::context_copy_current(py)?)
 }
 
 /// Puts the socket into `extra`, wrapped as in asyncio; if the transport gathers writes, so that
@@ -321,7 +325,7 @@ pub(crate) fn submit<T: SocketTransport>(
 ) -> PyResult<Key> {
     ensure_registered(this)?;
     let sink = this.socket().sink(role);
-    this.base().driver(this.py(), |driver| driver.submit(request, sink))
+    this.base().core(this.py())?.get().submit(request, sink)
 }
 
 /// Makes the loop flush at the end of the turn; fails if there is no memory for that.

@@ -8,22 +8,21 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use ringloop::buf::SendBuf;
 
-use crate::event_loop::LoopCore;
+use crate::event_loop::{LoopCore, Shared};
 use crate::ffi::{self, ObjCell, Payload, This, Visited, Visitor, intern};
 
 /// The loop of a transport, and the thread that runs it.
 pub(crate) struct Owner {
     /// Cleared only by the collector.
     loop_: ObjCell,
-    /// Zero for none.
-    running_thread: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     /// A call that closes was passed on.
     closes: Cell<bool>,
     /// Calls of `pause_reading` and `resume_reading` that were passed on and not made yet.
@@ -46,7 +45,7 @@ impl Owner {
     pub fn new(loop_: &Bound<'_, LoopCore>) -> Self {
         Self {
             loop_: ObjCell::new(Some(loop_.clone().into_any().into())),
-            running_thread: loop_.get().running_thread(),
+            shared: loop_.get().shared(),
             closes: Cell::new(false),
             reading_calls: Cell::new(0),
             pauses: Cell::new(false),
@@ -61,14 +60,26 @@ impl Owner {
         Ok(self.loop_.get_or_none(py).cast_into::<LoopCore>()?)
     }
 
+    /// Counts bytes for the loop's metrics.
+    #[inline]
+    pub fn received(&self, bytes: usize) {
+        self.shared.received_bytes.add(bytes as u64);
+    }
+
+    /// As [`Owner::received`].
+    #[inline]
+    pub fn sent(&self, bytes: usize) {
+        self.shared.sent_bytes.add(bytes as u64);
+    }
+
     #[inline]
     pub fn is_running(&self) -> bool {
-        self.running_thread.load(Relaxed) != 0
+        self.shared.thread_id.load(Relaxed) != 0
     }
 
     #[inline]
     pub fn is_elsewhere(&self) -> bool {
-        let running = self.running_thread.load(Relaxed);
+        let running = self.shared.thread_id.load(Relaxed);
         running != 0 && running != ffi::thread_id()
     }
 

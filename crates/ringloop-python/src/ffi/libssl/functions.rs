@@ -3,6 +3,7 @@
 //! Owns: their addresses, once found. Called by: `library`, which finds them, and the others of this
 //! folder. The invariants are those of [`super`].
 
+use ringloop::embed::sys::libc;
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
 use std::mem::transmute;
 use std::ptr::NonNull;

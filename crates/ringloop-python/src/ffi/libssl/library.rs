@@ -4,6 +4,7 @@
 //!
 //! The invariants are those of [`super`].
 
+use ringloop::embed::sys::{libc, platform};
 use std::ffi::{CString, c_ulong, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -55,6 +56,9 @@ pub fn refusal(py: Python<'_>) -> Option<&'static str> {
 
 impl Library {
     fn find(py: Python<'_>) -> Result<Self, String> {
+        if !platform::SEES_LIBRARIES_OF_MODULES {
+            return Err("this system shows no libssl through the module _ssl".to_owned());
+        }
         let module = py.import(intern!(py, "_ssl")).map_err(|error| error.to_string())?;
         let path = module
             .getattr(intern!(py, "__file__"))

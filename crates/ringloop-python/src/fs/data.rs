@@ -1,0 +1,192 @@
+//! Read, write and synchronise.
+
+use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use pyo3::prelude::*;
+use ringloop::buf::{RecvBuf, SendBuf};
+use ringloop::embed::op::{Fsync, Read, Truncate, Write};
+use ringloop::embed::sys::storage::CURRENT_POSITION;
+use ringloop::embed::{Link, Op};
+
+use super::begin::{Loop, begin, done, given};
+use crate::error;
+use crate::ffi::{self, Argument, Obj, Room};
+use crate::limits;
+
+/// The position that stands for "where the descriptor is", and for that of one to be polled.
+const OWN_POSITION: i64 = -1;
+const POLLED: i64 = -2;
+
+/// What the operations take for a position.
+fn offset_of(position: i64) -> Option<u64> {
+    match position {
+        POLLED => None,
+        OWN_POSITION => Some(CURRENT_POSITION),
+        position => Some(position.unsigned_abs()),
+    }
+}
+
+/// The position `count` bytes on.
+fn after(position: i64, count: usize) -> i64 {
+    if position < 0 { position } else { position.saturating_add_unsigned(count as u64) }
+}
+
+/// `_fs_read(fd, size, position)`: stops at the end of the file, and a device or pipe after one read.
+pub fn read(
+    loop_: Loop<'_, '_>,
+    fd: Argument<'_, '_>,
+    size: Argument<'_, '_>,
+    position: Argument<'_, '_>,
+) -> PyResult<Obj> {
+    let (fd, size, position) =
+        (fd.extract::<RawFd>()?, size.extract::<usize>()?, position.extract()?);
+    let mut room = Room::new(loop_.py(), size)?;
+    begin(loop_, async move {
+        fill(fd, &mut room, position).await.map_err(|error| error::from_io(&error))?;
+        Python::attach(|py| room.finish(py))
+    })
+}
+
+/// Fills a room from a file, up to its end.
+pub(super) async fn fill(fd: RawFd, room: &mut Room, position: i64) -> io::Result<()> {
+    let start = room.len();
+    for piece in 1.. {
+        if room.left() == 0 {
+            break;
+        }
+        let loan = room.lend(limits::FILE_PIECE_BYTES);
+        let offset = offset_of(after(position, room.len() - start));
+        // Cached bytes are there at once; the ring would copy them on this thread too.
+        let (result, loan) = Op::try_first(Read { fd, buf: loan, offset }).await;
+        let count = taken(room, result, loan)?;
+        if count == Some(0) || (count.is_some() && position < 0) {
+            break;
+        }
+        if piece % limits::FILE_PIECES_PER_TURN == 0 {
+            give_way().await;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the memory back; `None`: a signal came first.
+fn taken(room: &mut Room, result: io::Result<usize>, loan: RecvBuf) -> io::Result<Option<usize>> {
+    room.take_back(loan);
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lets the loop run its callbacks: a large file in the cache must not stop it.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// `_fs_write(fd, data, position)`.
+pub fn write(
+    loop_: Loop<'_, '_>,
+    fd: Argument<'_, '_>,
+    data: Argument<'_, '_>,
+    position: Argument<'_, '_>,
+) -> PyResult<Obj> {
+    let (fd, position) = (fd.extract()?, position.extract()?);
+    let buf = ffi::take_over_anywhere(data)?;
+    begin(loop_, async move {
+        let len = buf.len();
+        given(write_all(fd, buf, position).await.map(|()| len))
+    })
+}
+
+/// Writes all of a buffer.
+pub(super) async fn write_all(fd: RawFd, mut buf: SendBuf, mut position: i64) -> io::Result<()> {
+    while !buf.is_empty() {
+        let offset = offset_of(position);
+        let (result, back) = Op::new(Write { fd, buf, offset }).await;
+        buf = back;
+        match result {
+            Ok(0) => return Err(io::Error::from_raw_os_error(libc::EIO)),
+            Ok(count) => {
+                buf.advance(count);
+                position = after(position, count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// `_fs_sync(fd, datasync)`.
+pub fn sync(
+    loop_: Loop<'_, '_>,
+    fd: Argument<'_, '_>,
+    datasync: Argument<'_, '_>,
+) -> PyResult<Obj> {
+    let (fd, data_only) = (fd.extract()?, datasync.is_truthy()?);
+    begin(loop_, async move { done(Op::new(Fsync { fd, data_only }).await) })
+}
+
+/// `_fs_write_sync(fd, data, position, datasync)`.
+pub fn write_sync(
+    loop_: Loop<'_, '_>,
+    fd: Argument<'_, '_>,
+    data: Argument<'_, '_>,
+    position: Argument<'_, '_>,
+    datasync: Argument<'_, '_>,
+) -> PyResult<Obj> {
+    let (fd, position, data_only) = (fd.extract()?, position.extract()?, datasync.is_truthy()?);
+    let buf = ffi::take_over_anywhere(data)?;
+    begin(loop_, async move {
+        let len = buf.len();
+        given(write_and_sync(fd, buf, position, data_only).await.map(|()| len))
+    })
+}
+
+/// Writes and synchronises: on the ring one link, of which the kernel runs both parts.
+pub(super) async fn write_and_sync(
+    fd: RawFd,
+    buf: SendBuf,
+    position: i64,
+    data_only: bool,
+) -> io::Result<()> {
+    let offset = offset_of(position);
+    let sync = Fsync { fd, data_only };
+    let ((written, mut buf), synced) = Link::new(Write { fd, buf, offset }).then(sync).await;
+    match written {
+        Ok(count) if count == buf.len() => return synced,
+        // A short write has ended the link.
+        Ok(count) => {
+            buf.advance(count);
+            write_all(fd, buf, after(position, count)).await?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            write_all(fd, buf, position).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    Op::new(Fsync { fd, data_only }).await
+}
+
+/// `_fs_truncate(fd, size)`.
+pub fn truncate(
+    loop_: Loop<'_, '_>,
+    fd: Argument<'_, '_>,
+    size: Argument<'_, '_>,
+) -> PyResult<Obj> {
+    let (fd, len) = (fd.extract()?, size.extract()?);
+    begin(loop_, async move { done(Op::new(Truncate { fd, len }).await) })
+}

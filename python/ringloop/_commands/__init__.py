@@ -1,0 +1,90 @@
+"""The commands of `python -m ringloop`: the table of them, each in a module of its own.
+
+A module has `main(arguments) -> int`, which parses what follows the command's name and returns the exit
+status; it is imported when its command is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import ringloop
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+PROGRAM = "python -m ringloop"
+_USAGE_ERROR = 2
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command, as its row of `--help` and as the module that has it."""
+
+    summary: str
+    module: str
+
+    def main(self, arguments: list[str]) -> int:
+        """Run it; return the exit status."""
+        module: Any = importlib.import_module(self.module)
+        status: int = module.main(arguments)
+        return status
+
+
+COMMANDS = {
+    "run": Command("run a script or a module on ringloop's loop", "ringloop._commands.run"),
+    "doctor": Command(
+        "say which driver loops have here, why, and what to change", "ringloop._commands.doctor"
+    ),
+    "bench": Command(
+        "compare ringloop with asyncio and uvloop on this machine", "ringloop._commands.bench"
+    ),
+    "serve": Command(
+        "serve an ASGI application over HTTP/3 and HTTP/1.1", "ringloop._commands.serve"
+    ),
+    "profile": Command(
+        "run a program and write where its loops' time goes", "ringloop._commands.profile"
+    ),
+    "top": Command("show the loops of a running process", "ringloop._commands.top"),
+}
+
+_HELP = """\
+usage: {program} COMMAND ...
+       {program} [OPTIONS] (-m MODULE | FILE) [ARGUMENT ...]
+
+The second form is the command run, and takes its options.
+
+commands:
+{commands}
+
+options:
+  -h, --help     show this message and exit
+  -V, --version  show ringloop's version and exit
+
+'{program} COMMAND --help' tells more about one.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command, or a program; return the exit status."""
+    if not arguments:
+        sys.stderr.write(_help())
+        return _USAGE_ERROR
+    first = arguments[0]
+    if first in {"-h", "--help"}:
+        sys.stdout.write(_help())
+        return 0
+    if first in {"-V", "--version"}:
+        sys.stdout.write(f"ringloop {ringloop.__version__}\n")
+        return 0
+    if first in COMMANDS:
+        return COMMANDS[first].main(arguments[1:])
+    return COMMANDS["run"].main(arguments)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    rows = (f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items())
+    return _HELP.format(program=PROGRAM, commands="\n".join(rows))

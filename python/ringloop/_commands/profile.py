@@ -1,0 +1,79 @@
+"""`python -m ringloop profile`: the command run, with a profile of the program's loops."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ringloop import profiling
+from ringloop._commands import PROGRAM, run
+from ringloop.profiling import _formats, _running
+
+# Options that take the next argument, unless "=" joins the two.
+_WITH_VALUE = {"-o", "--output", "--format", "--mode", "--rate"}
+
+_EPILOG = """\
+The program runs as by the command run, whose options may stand before it. The profile is written when it
+ends, also by an exception or Ctrl-C.
+
+  python -m ringloop profile app.py                          a flame graph in profile.svg
+  python -m ringloop profile -o app.speedscope.json app.py   a file for https://www.speedscope.app
+  python -m ringloop profile --mode waiting -m uvicorn app:app
+                                                             what the tasks wait for
+
+Exit status: the program's own; 2 for the command line.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Profile the program that `arguments` name; return its exit status."""
+    parser = _parser()
+    position = 0
+    while position < len(arguments) and arguments[position].startswith("-"):
+        name = arguments[position].partition("=")[0]
+        if name not in {*_WITH_VALUE, "-h", "--help"} and not name.startswith("-o"):
+            break
+        position += 2 if arguments[position] in _WITH_VALUE else 1
+    asked = parser.parse_args(arguments[:position])
+    try:
+        name = _formats.of(asked.output, asked.format)
+        profiled = profiling.profile(mode=asked.mode, rate=asked.rate)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        with profiled as profile:
+            return run.main(arguments[position:])
+    finally:
+        sys.stderr.write(f"{PROGRAM} profile: {_written(profile, asked.output, name)}\n")
+
+
+def _written(profile: profiling.Profile, file: str, name: str) -> str:
+    """Write the profile, and say so; of a program that has run no loop there is none."""
+    if not profile.samples:
+        return "no sample was taken: the program has run no loop for long enough"
+    profile.save(file, name)
+    return f"{profile.samples:,} samples in {profile.seconds:.1f} s, written to {file}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} profile",
+        usage=f"{PROGRAM} profile [OPTIONS] [OPTIONS of run] (-m MODULE | FILE) [ARGUMENT ...]",
+        description="Run a script or a module on ringloop's loop, and write where its time goes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-o", "--output", default="profile.svg", metavar="FILE", help="the file (profile.svg)")
+    add("--format", choices=list(_formats.WRITERS), help="its format (that of the extension)")
+    add(
+        "--mode",
+        choices=["running", "waiting"],
+        default="running",
+        help="what the loops' threads do, or what the tasks wait for (running)",
+    )
+    add(
+        "--rate", type=float, help=f"samples a second, up to {_running.RATE_MAX} (100; waiting: 10)"
+    )
+    return parser

@@ -1,0 +1,167 @@
+"""`python -m ringloop run`: a program on this loop, whatever it asks asyncio for."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import _ringloop_install
+from ringloop import _program, _run, _workers
+from ringloop._commands import COMMANDS, PROGRAM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Options that take the next argument, unless "=" joins the two.
+_WITH_VALUE = {"--driver", "--workers", "--kind", "--bind", "--grace"}
+
+_EPILOG = """\
+What runs is __main__ as under plain python: sys.argv, sys.path[0], exit status and tracebacks are the
+same. asyncio.run, asyncio.new_event_loop and what is built on them make ringloop's loop, in this process
+and in Python programs that it starts (by RINGLOOP_INSTALL in their environment).
+
+  python -m ringloop app.py                             a script
+  python -m ringloop -m pytest tests                    a module
+  python -m ringloop --as-uvloop -m uvicorn app:app     a server that makes uvloop's loop, or asyncio's
+
+Workers:
+  python -m ringloop run --workers 4 --bind :8000 app:main      await main(worker) in each; a thread each
+                                                                where Python is free-threaded
+  python -m ringloop run --workers 4 app.py                     the script in 4 processes, which find
+                                                                their number in RINGLOOP_WORKER
+A worker that crashes is started again. SIGTERM or SIGINT asks all to end, another ends them at once.
+
+Exit status: the program's own; 2 where it is not found, as python's; with workers 0, or 1 where one was
+cut off or would not start.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program that `arguments` name; return 0 at its end."""
+    parser = _parser()
+    own, program = _split(arguments)
+    asked = parser.parse_args(own)
+    if not program:
+        parser.error("which program? give -m MODULE, or FILE")
+    if asked.workers is not None:
+        _choose_loop(asked)
+        return _run_workers(parser, asked, program)
+    if asked.kind or asked.bind or asked.grace is not None:
+        parser.error("--kind, --bind and --grace are of workers: give --workers N, too")
+    run = _checked(parser, program)
+    _choose_loop(asked)
+    run()
+    return 0
+
+
+def _checked(parser: argparse.ArgumentParser, program: list[str]) -> Callable[[], None]:
+    """Return what runs a program in this process; ends with status 2 where there is no such file."""
+    name, *rest = program
+    is_module = name.startswith("-m")
+    if is_module:
+        name = name[2:] or (rest.pop(0) if rest else "")
+        if not name:
+            parser.error("-m needs the name of a module")
+    elif not os.path.exists(name):  # noqa: PTH110 - names are passed on as they came
+        commands = ", ".join(COMMANDS)
+        parser.exit(
+            2, f"{PROGRAM}: can't open file {name!r}: no such file (nor a command: {commands})\n"
+        )
+    run = _program.run_module if is_module else _program.run_file
+    return functools.partial(run, name, rest)
+
+
+def _run_workers(
+    parser: argparse.ArgumentParser, asked: argparse.Namespace, program: list[str]
+) -> int:
+    """Run a function `await main(worker)`, or a program, in workers; return the exit status."""
+    grace = 30.0 if asked.grace is None else asked.grace
+    name, *rest = program
+    module, colon, attribute = name.partition(":")
+    is_function = bool(colon) and not name.startswith("-m") and not Path(name).exists()
+    try:
+        if is_function:
+            if rest:
+                parser.error(f"{name} takes no arguments: {' '.join(rest)}")
+            main = _function(module, attribute)
+            return _workers.run_workers(
+                main, asked.workers, kind=asked.kind, listen=asked.bind, grace=grace
+            )
+        if asked.kind == "thread":
+            parser.error("threads run a function: give MODULE:FUNCTION, or --kind process")
+        if asked.bind:
+            parser.error("--bind is for the function of MODULE:FUNCTION: a program binds by itself")
+        run = _checked(parser, program)
+        return _workers.run_programs(run, asked.workers, grace=grace)
+    except (OSError, ValueError, TypeError, LookupError, ImportError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+def _function(module: str, attribute: str) -> Any:
+    """Import the coroutine function; the current folder comes first, as for `python -m`."""
+    found: Any = importlib.import_module(module)
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise LookupError(f"module {module!r} has no {attribute!r}")
+        found = getattr(found, name)
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} run",
+        usage=f"{PROGRAM} [run] [OPTIONS] (-m MODULE | FILE) [ARGUMENT ...]",
+        description="Run a script or a module with ringloop's loop as asyncio's default one.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--as-uvloop",
+        action="store_true",
+        help="import uvloop gives ringloop's loop, too: for servers that know the loops 'asyncio'"
+        " and 'uvloop' (uvicorn, hypercorn, gunicorn, granian)",
+    )
+    add("--driver", choices=["auto", "uring", "epoll"], help="the driver of its loops (auto)")
+    group = parser.add_argument_group("workers")
+    add = group.add_argument
+    add("--workers", type=int, metavar="N", help="how many run it; those that crash run again")
+    add(
+        "--kind",
+        choices=["thread", "process"],
+        help="what they are (threads where Python is free-threaded, otherwise processes)",
+    )
+    add(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="HOST:PORT, :PORT or unix:PATH that all serve, in worker.sockets; several times for more",
+    )
+    add("--grace", type=float, metavar="SECONDS", help="how long they may take to end (30)")
+    return parser
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return our own options, and the program with all that follows it."""
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        if argument.startswith("-m") or not argument.startswith("-"):
+            break
+        position += 2 if argument in _WITH_VALUE else 1
+    return arguments[:position], arguments[position:]
+
+
+def _choose_loop(asked: argparse.Namespace) -> None:
+    """Make the loop the default one, here and in children."""
+    value = _ringloop_install.AS_UVLOOP if asked.as_uvloop else _ringloop_install.DEFAULT
+    os.environ[_ringloop_install.VARIABLE] = value
+    if asked.driver is not None:
+        os.environ["RINGLOOP_DRIVER"] = asked.driver
+    _run.install(as_uvloop=asked.as_uvloop)

@@ -1,0 +1,110 @@
+"""What systems differ in: calls and flags of Linux, and what is there for them on macOS and Windows.
+
+Where the standard library has the name on Linux, it is that very object. Imports nothing of this
+package. What Windows has not raises `NotImplementedError`, as on asyncio's `SelectorEventLoop` there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from asyncio import base_events, base_subprocess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+IS_LINUX = sys.platform == "linux"
+IS_WINDOWS = sys.platform == "win32"
+
+# asyncio's loop, child's transport and policy of this system; the loop is for its methods alone. The
+# policy is None where asyncio has none.
+UnixLoop: Any
+ChildTransport: Any
+DefaultPolicy: Any
+if IS_WINDOWS:
+    from asyncio import windows_events
+
+    # Its Unix sockets raise, and it sends a file by reading it.
+    UnixLoop = base_events.BaseEventLoop
+    ChildTransport = base_subprocess.BaseSubprocessTransport
+    DefaultPolicy = getattr(
+        windows_events,
+        "WindowsSelectorEventLoopPolicy",
+        getattr(windows_events, "_WindowsSelectorEventLoopPolicy", None),
+    )
+else:
+    from asyncio import unix_events
+
+    UnixLoop = unix_events._UnixSelectorEventLoop
+    ChildTransport = unix_events._UnixSubprocessTransport  # type: ignore[attr-defined]
+    DefaultPolicy = getattr(unix_events, "_UnixDefaultEventLoopPolicy", None)
+
+# No family of a socket where Python has none.
+AF_UNIX: int = getattr(socket, "AF_UNIX", -1)
+
+# Elsewhere a number of ours, which `socket_with_flags` takes out again.
+SOCK_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0x4000_0000)
+
+# Level and name of the option with a Unix socket's peer, and the length of its value: struct ucred of
+# unix(7); LOCAL_PEERCRED of unix(4), struct xucred of <sys/ucred.h>. The user comes second in both.
+_PEER, _PEER_LEN = ((socket.SOL_SOCKET, socket.SO_PEERCRED), 12) if IS_LINUX else ((0, 1), 76)
+_PEER_UID = 4
+
+
+def socket_with_flags(family: int, kind: int, proto: int = 0) -> socket.socket:
+    """Make a socket whose kind may have SOCK_NONBLOCK."""
+    new = socket.socket(family, kind & ~SOCK_NONBLOCK, proto)
+    new.setblocking(not kind & SOCK_NONBLOCK)
+    return new
+
+
+# Called with a family and a kind, and a protocol or none.
+new_socket = socket.socket if IS_LINUX else socket_with_flags
+
+
+def require_unix(what: str) -> None:
+    """Raise `NotImplementedError` on Windows, for what this loop has on Unix alone."""
+    if IS_WINDOWS:
+        raise NotImplementedError(f"ringloop has no {what} on Windows")
+
+
+def after_fork_in_child(function: Callable[[], None]) -> None:
+    """Have a forked child call `function` at its start, where there is fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+
+
+def write_to_wakeup(fd: int, numbers: bytes) -> None:
+    """Write to a descriptor of `signal.set_wakeup_fd`, which on Windows is a socket's."""
+    if not IS_WINDOWS:
+        os.write(fd, numbers)
+        return
+    wakeup = socket.socket(fileno=fd)
+    try:
+        wakeup.send(numbers)
+    finally:
+        wakeup.detach()
+
+
+def pidfd_open(pid: int) -> int:
+    """Return a descriptor for a child; `OSError` where the system has none, and a thread has to wait."""
+    if not hasattr(os, "pidfd_open"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return os.pidfd_open(pid)
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the user of a Unix socket's peer, as it was when it connected."""
+    value = connection.getsockopt(*_PEER, _PEER_LEN)
+    return int.from_bytes(value[_PEER_UID : _PEER_UID + 4], sys.byteorder)

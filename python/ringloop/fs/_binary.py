@@ -1,0 +1,400 @@
+"""`BinaryFile`: a file of bytes, with the methods of `io.BufferedRandom` as coroutines.
+
+Owns: what users call. Called by `_open`, `_text` (a text file is one of `io`'s on top of these
+bytes) and `_temporary`. What it moves bytes with is in `_buffer`.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from ringloop.fs import _sendfile
+from ringloop.fs._backend import backend, call
+from ringloop.fs._buffer import BUFFER_BYTES, BufferedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class BinaryFile(BufferedFile):
+    """A file opened by `ringloop.fs.open` in binary mode; an asynchronous iterator of its lines.
+
+    Tasks may share it: operations take turns.
+    """
+
+    # What needs no waiting.
+
+    def fileno(self) -> int:
+        """Give the descriptor, which now stands at this file's position."""
+        self._check()
+        if not self._stream and not self._mode.appends:
+            os.lseek(self._fd, self._position, os.SEEK_SET)
+        return self._fd
+
+    def readable(self) -> bool:
+        """Say whether it can be read."""
+        self._check()
+        return self._mode.reads
+
+    def detach(self) -> io.FileIO:
+        """Give the descriptor to a file of `io`, without a buffer; this one is of no use any more.
+
+        Call `flush()` before: raises `ValueError` where bytes wait to be written.
+        """
+        fd = self._give_away()
+        return io.FileIO(fd, self._mode.plain, closefd=self._closefd)
+
+    @property
+    def _file(self) -> Self:
+        # aiofiles' files have the file of `io` there, and its users look at it.
+        return self
+
+    async def isatty(self) -> bool:
+        """Say whether it is a terminal."""
+        self._check()
+        return os.isatty(self._fd)
+
+    async def seekable(self) -> bool:
+        """Say whether it has positions."""
+        self._check()
+        return self._is_seekable()
+
+    async def writable(self) -> bool:
+        """Say whether it can be written."""
+        self._check()
+        return self._mode.writes
+
+    async def tell(self) -> int:
+        """Give the position."""
+        self._check()
+        self._check_positions()
+        return self._position
+
+    # Reading.
+
+    async def read(self, size: int | None = -1, /) -> bytes:
+        """Read `size` bytes, fewer at the end of the file; the rest where it is negative or None."""
+        if size is None:
+            size = -1
+        self._check_reads()
+        if not self._held and not self._out:
+            if 0 <= size <= len(self._window) - self._at:
+                return self._take(size)
+            self._held = True
+            self._ended = False
+        else:
+            await self._wait_turn_to_read()
+        try:
+            if size < 0:
+                return await self._read_rest()
+            return await self._read_count(size)
+        finally:
+            self._end_turn()
+
+    async def _read_count(self, size: int) -> bytes:
+        ahead = self._ahead()
+        if size <= ahead:
+            return self._take(size)
+        if not self._size:
+            # Only a line's end is ever read ahead.
+            if ahead and self._stream:
+                return self._take(size)
+            self._drop()
+            data = await backend().read(self._fd, size, self._next_read())
+            self._position += len(data)
+            return data
+        if size - ahead < self._size:
+            while self._ahead() < size and await self._fill(max(self._size, size - self._ahead())):
+                pass
+            return self._take(size)
+        # Right into the caller's bytes.
+        parts = []
+        left = size - ahead
+        first, place = self._window[self._at :], self._next_read()
+        while left > 0:
+            part = await backend().read(self._fd, left, place)
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+            place = self._stream or place + len(part)
+        self._drop()
+        self._position += size - left
+        if not first and len(parts) == 1:
+            return parts[0]
+        return b"".join((first, *parts))
+
+    async def _read_rest(self) -> bytes:
+        ahead = self._window[self._at :]
+        parts: list[bytes] = []
+        place = self._next_read()
+        while True:
+            # First by the length at its opening: more, or less, is found out by the read.
+            left = self._length - place if not parts and not self._stream else 0
+            size = (left if left > 0 else self._left_from(place)) + 1
+            part = await backend().read(self._fd, size, place)
+            if part:
+                parts.append(part)
+                place = self._stream or place + len(part)
+            if not part or (not self._stream and 1 < size != len(part)):
+                break
+        data = parts[0] if not ahead and len(parts) == 1 else b"".join((ahead, *parts))
+        self._drop()
+        self._position += len(data)
+        return data
+
+    async def read1(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes by at most one operation."""
+        self._check_reads()
+        await self._wait_turn_to_read()
+        try:
+            if size < 0:
+                size = self._size or BUFFER_BYTES
+            if size and not self._ahead():
+                await self._fill(size)
+            return self._take(size)
+        finally:
+            self._end_turn()
+
+    async def peek(self, _size: int = 0, /) -> bytes:
+        """Give bytes that the next read returns, without moving; at least one unless the file ends."""
+        self._check_reads()
+        await self._wait_turn_to_read()
+        try:
+            if not self._ahead():
+                await self._fill(self._size or BUFFER_BYTES)
+            return self._window[self._at :]
+        finally:
+            self._end_turn()
+
+    async def readinto(self, buffer: Any, /) -> int:
+        """Read into a writable buffer until it is full or the file ends; the count."""
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            data = await self.read(len(view))
+            view[: len(data)] = data
+            return len(data)
+
+    async def readinto1(self, buffer: Any, /) -> int:
+        """Read into a writable buffer by at most one operation; the count."""
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            data = await self.read1(len(view))
+            view[: len(data)] = data
+            return len(data)
+
+    async def readall(self) -> bytes:
+        """Read to the end of the file."""
+        return await self.read()
+
+    async def readline(self, size: int | None = -1, /) -> bytes:
+        """Read a line with its end, or up to `size` bytes of it."""
+        self._check_reads()
+        limit = -1 if size is None or size < 0 else size
+        if not self._held and not self._out:
+            end = self._window.find(b"\n", self._at)
+            if end >= 0 and (limit < 0 or end - self._at < limit):
+                return self._take(end + 1 - self._at)
+        await self._wait_turn_to_read()
+        try:
+            await self._fill_line(limit)
+            end = self._window.find(b"\n", self._at)
+            count = self._ahead() if end < 0 else end + 1 - self._at
+            return self._take(count if limit < 0 else min(count, limit))
+        finally:
+            self._end_turn()
+
+    async def readlines(self, hint: int | None = -1, /) -> list[bytes]:
+        """Read lines, all or until they have `hint` bytes."""
+        lines = []
+        total = 0
+        while line := await self.readline():
+            lines.append(line)
+            total += len(line)
+            if hint is not None and 0 < hint < total:
+                break
+        return lines
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if line := await self.readline():
+            return line
+        raise StopAsyncIteration
+
+    async def pread(self, size: int, offset: int, /) -> bytes:
+        """Read up to `size` bytes at `offset`; the position stays, and many may run at once."""
+        self._check_reads()
+        if self._out:
+            await self.flush()
+        if offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if self._stream:
+            raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE))
+        return await backend().read(self._fd, size, offset)
+
+    # Writing.
+
+    async def write(self, data: Any, /) -> int:
+        """Take all of a bytes-like object, to be written when the buffer is full; the count of bytes."""
+        self._check_writes()
+        if type(data) is not bytes:
+            if isinstance(data, str):
+                raise TypeError("a bytes-like object is required, not 'str'")
+            with memoryview(data) as view:
+                data = view.tobytes()
+        if self._held:
+            await self._wait_turn()
+            try:
+                self._check_writes()
+                self._put(data)
+            finally:
+                self._end_turn()
+        else:
+            self._put(data)
+        if self._out_len >= self._size:
+            await self._drain()
+        return len(data)
+
+    async def writelines(self, lines: Iterable[Any], /) -> None:
+        """Write each of some bytes-like objects."""
+        for line in lines:
+            await self.write(line)
+
+    async def flush(self) -> None:
+        """Write what waits to be written, to the kernel: see `fsync`."""
+        self._check()
+        self._raise_late()
+        if self._out or self._held:
+            await self._drain()
+
+    async def fsync(self, *, datasync: bool = False) -> None:
+        """Write what waits, and return when the file is on disk."""
+        self._check()
+        self._raise_late()
+        await self._to_the_end(self._locked_sync(datasync))
+
+    async def _locked_sync(self, datasync: bool) -> None:
+        await self._wait_turn()
+        try:
+            self._check()
+            await self._write_out(sync=True, datasync=datasync)
+        finally:
+            self._end_turn()
+
+    async def pwrite(self, data: Any, offset: int, /) -> int:
+        """Write all of a bytes-like object at `offset`; the position stays.
+
+        In a file opened to append it goes to the end: pwrite(2) on Linux.
+        """
+        self._check_writes()
+        if offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if self._stream:
+            raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE))
+        with memoryview(data) as view:
+            copy = view.tobytes()
+        return await self._to_the_end(self._locked_pwrite(copy, offset))
+
+    async def _locked_pwrite(self, data: bytes, offset: int) -> int:
+        await self._wait_turn()
+        try:
+            self._check()
+            if self._out:
+                await self._write_out()
+            self._drop()
+            return await backend().write(self._fd, data, offset)
+        finally:
+            self._end_turn()
+
+    async def truncate(self, size: int | None = None, /) -> int:
+        """Cut or extend the file to `size` bytes, by default to the position; the size."""
+        self._check()
+        if not self._mode.writes:
+            raise io.UnsupportedOperation("truncate")
+        return await self._to_the_end(self._locked_truncate(size))
+
+    async def _locked_truncate(self, size: int | None) -> int:
+        await self._wait_turn()
+        try:
+            self._check()
+            await self._write_out()
+            if size is None:
+                self._check_positions()
+                size = self._position
+            if size < 0:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            self._drop()
+            await backend().truncate(self._fd, size)
+            return size
+        finally:
+            self._end_turn()
+
+    # The position.
+
+    async def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to `offset` bytes from the start, the position (1) or the end (2); the new position."""
+        self._check()
+        if self._out or self._held:
+            await self._drain()
+        return self._move(offset, whence)
+
+    # The end.
+
+    async def close(self) -> None:
+        """Write what waits, and close. The file is closed also where that fails or is cancelled."""
+        if self._detached:
+            self._check()
+        if self._fd < 0:
+            return
+        if not self._out and not self._held and not self._mode.writes:
+            # Nothing was written through it, so there is nothing to wait for.
+            self._close_now()
+            return
+        await self._to_the_end(self._locked_close())
+
+    async def _locked_close(self) -> None:
+        await self._wait_turn()
+        try:
+            if self._fd < 0:
+                return
+            try:
+                self._raise_late()
+                await self._write_out()
+            finally:
+                fd, self._fd = self._fd, -1
+                self._out = []
+                self._drop()
+                if self._closefd:
+                    await backend().close(fd)
+                elif not self._stream:
+                    os.lseek(fd, self._position, os.SEEK_SET)
+        finally:
+            self._end_turn()
+
+    async def __aenter__(self) -> Self:
+        self._check()
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.close()
+
+    # To a socket.
+
+    async def sendfile(
+        self, target: Any, offset: int | None = None, count: int | None = None
+    ) -> int:
+        """Send the file from `offset`, by default the position, to a transport, writer or socket.
+
+        Returns the count of bytes; the position is behind them. See `ringloop.fs.sendfile`.
+        """
+        self._check_reads()
+        await self.flush()
+        start = self._position if offset is None else offset
+        copy = await call(os.dup, self._fd)
+        with io.FileIO(copy, "rb") as raw:
+            sent = await _sendfile.send(raw, target, start, count)
+        self._move(start + sent, os.SEEK_SET)
+        return sent

@@ -1,0 +1,400 @@
+"""`TextFile`: a file of text, by the standard library's own decoder on top of a `BinaryFile`.
+
+Owns: an `io.TextIOWrapper` over what the binary file has in memory. So decoding, encoding, newlines
+and the cookies of `tell` are those of `open`, and none of its calls waits: before one reads, the
+bytes that it will ask for are read ahead; after one writes, what it handed on is written. Only where
+an encoding needs more bytes than could be foreseen (one with escape sequences) does a call read a
+piece by itself.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ringloop.fs._binary import BinaryFile
+
+# What `io.TextIOWrapper` asks its buffer for at a time.
+CHUNK_BYTES: Final = 8192
+
+# Characters that one call reads, and the bytes that they need at most: "\r\n" in UTF-32 is eight.
+PIECE_CHARACTERS: Final = 16384
+BYTES_A_CHARACTER: Final = 8
+
+# Of the cookies of `tell`: the low bits are a position, higher ones how many bytes to read there.
+_COOKIE_POSITION: Final = (1 << 64) - 1
+_COOKIE_FEED_SHIFT: Final = 96
+_COOKIE_FEED: Final = (1 << 32) - 1
+
+
+class _Window(io.BufferedIOBase):
+    """What `io.TextIOWrapper` sees of a binary file: its memory."""
+
+    def __init__(self, file: BinaryFile) -> None:
+        self._file = file
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    @property
+    def name(self) -> Any:
+        return self._file.name
+
+    @property
+    def mode(self) -> str:
+        return self._file.mode
+
+    def close(self) -> None:
+        """Leave the end to the binary file."""
+
+    def flush(self) -> None:
+        self._file._flush_wanted = True
+
+    def readable(self) -> bool:
+        return self._file._mode.reads
+
+    def writable(self) -> bool:
+        return self._file._mode.writes
+
+    def seekable(self) -> bool:
+        return self._file._is_seekable()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        return os.isatty(self._file._fd)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self._file._take(self._file._ahead())
+        while self._file._ahead() < size and not self._file._ended:
+            self._file._fill_blocking(size - self._file._ahead())
+        return self._file._take(size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        file = self._file
+        if not file._ahead() and not file._ended:
+            file._fill_blocking(max(size, CHUNK_BYTES))
+        return file._take(size if size >= 0 else file._ahead())
+
+    def write(self, data: Any, /) -> int:
+        data = bytes(data)
+        self._file._put(data)
+        return len(data)
+
+    def tell(self) -> int:
+        self._file._check_positions()
+        return self._file._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return self._file._move(offset, whence)
+
+
+class TextFile:
+    """A file opened by `ringloop.fs.open` in text mode; an asynchronous iterator of its lines.
+
+    Tasks may share it: operations take turns.
+    """
+
+    def __init__(
+        self,
+        file: BinaryFile,
+        mode: str,
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        line_buffering: bool = False,
+    ) -> None:
+        self._file = file
+        self._mode = mode
+        self._text = io.TextIOWrapper(
+            _Window(file), encoding, errors, newline, line_buffering=line_buffering
+        )
+        self._ends = _line_ends(self._text.encoding, newline)
+        # A lone "\r" at the end of what was read may be half of "\r\n".
+        self._looks_behind = newline is None or newline == ""
+        self._has_written = False
+
+    # What needs no waiting.
+
+    @property
+    def name(self) -> Any:
+        """What the file was opened by: a path, or a descriptor."""
+        return self._file.name
+
+    @property
+    def mode(self) -> str:
+        """The mode that it was opened with."""
+        return self._mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._file.closed
+
+    @property
+    def buffer(self) -> BinaryFile:
+        """The file of bytes below."""
+        return self._file
+
+    @property
+    def encoding(self) -> str:
+        """The name of the encoding."""
+        return self._text.encoding
+
+    @property
+    def errors(self) -> str | None:
+        """How errors of decoding and encoding are handled."""
+        return self._text.errors
+
+    @property
+    def newlines(self) -> Any:
+        """The kinds of line ends read so far, or None."""
+        return self._text.newlines
+
+    @property
+    def line_buffering(self) -> bool:
+        """Whether a line's end is flushed."""
+        return self._text.line_buffering
+
+    def fileno(self) -> int:
+        """Give the descriptor."""
+        return self._file.fileno()
+
+    def readable(self) -> bool:
+        """Say whether it can be read."""
+        return self._file.readable()
+
+    def detach(self) -> Any:
+        """Give the descriptor to a binary file of `io`; this one is of no use any more.
+
+        Call `flush()` before: raises `ValueError` where text waits to be written.
+        """
+        self._file._check()
+        if self._has_written:
+            raise ValueError("flush() the file before detach()")
+        fd = self._file._give_away()
+        return io.open(fd, self._file._mode.plain, closefd=self._file._closefd)  # noqa: UP020
+
+    def __repr__(self) -> str:
+        state = "closed " if self.closed else ""
+        return (
+            f"<{state}{type(self).__name__} name={self.name!r} mode={self._mode!r} "
+            f"encoding={self.encoding!r}>"
+        )
+
+    async def isatty(self) -> bool:
+        """Say whether it is a terminal."""
+        return await self._file.isatty()
+
+    async def seekable(self) -> bool:
+        """Say whether it has positions."""
+        return await self._file.seekable()
+
+    async def writable(self) -> bool:
+        """Say whether it can be written."""
+        return await self._file.writable()
+
+    # Reading.
+
+    async def read(self, size: int | None = -1, /) -> str:
+        """Read `size` characters, fewer at the end; the rest where it is negative or None."""
+        self._file._check_reads()
+        await self._hand_on()
+        await self._file._wait_turn_to_read()
+        try:
+            if size is None or size < 0:
+                while await self._file._fill(self._file._left_from(self._file._next_read()) + 1):
+                    pass
+                return self._text.read()
+            parts = []
+            while size > 0:
+                count = min(size, PIECE_CHARACTERS)
+                await self._ahead_by(count * BYTES_A_CHARACTER)
+                parts.append(self._text.read(count))
+                size -= count
+                if len(parts[-1]) < count:
+                    break
+            return parts[0] if len(parts) == 1 else "".join(parts)
+        finally:
+            self._file._end_turn()
+
+    async def _ahead_by(self, count: int) -> None:
+        """Read ahead until there are `count` bytes, or the file has ended."""
+        file = self._file
+        count = max(count, CHUNK_BYTES)
+        while file._ahead() < count and await file._fill(max(file._size, count - file._ahead())):
+            pass
+
+    async def readline(self, size: int | None = -1, /) -> str:
+        """Read a line with its end, or up to `size` characters of it."""
+        file = self._file
+        file._check_reads()
+        limit = -1 if size is None else size
+        if not self._has_written and not file._held and self._has_line(0):
+            return self._text.readline(limit)
+        await self._hand_on()
+        await file._wait_turn_to_read()
+        try:
+            await self._ahead_by_line(limit)
+            return self._text.readline(limit)
+        finally:
+            file._end_turn()
+
+    async def _ahead_by_line(self, limit: int) -> None:
+        file = self._file
+        searched = 0
+        while not self._has_line(searched):
+            searched = file._ahead()
+            if 0 <= limit * BYTES_A_CHARACTER <= searched - CHUNK_BYTES:
+                return
+            # A long line is not copied once for each piece of it.
+            if not await file._fill(max(file._size, CHUNK_BYTES, searched)):
+                return
+            searched = max(0, searched - BYTES_A_CHARACTER)
+
+    def _has_line(self, searched: int) -> bool:
+        """Whether a line ends within what was read ahead, behind the first `searched` bytes of it."""
+        window = self._file._window
+        start = self._file._at + searched
+        for end in self._ends:
+            found = window.find(end, start)
+            if found >= 0 and (not self._looks_behind or found + 2 * len(end) <= len(window)):
+                return True
+        return False
+
+    async def readlines(self, hint: int | None = -1, /) -> list[str]:
+        """Read lines, all or until they have `hint` characters."""
+        lines = []
+        total = 0
+        while line := await self.readline():
+            lines.append(line)
+            total += len(line)
+            if hint is not None and 0 < hint < total:
+                break
+        return lines
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        if line := await self.readline():
+            return line
+        raise StopAsyncIteration
+
+    # Writing.
+
+    async def write(self, text: str, /) -> int:
+        """Take all of a text, to be written when the buffer is full; the count of characters."""
+        file = self._file
+        file._check_writes()
+        if file._held:
+            await file._wait_turn()
+            try:
+                file._check_writes()
+                count = self._text.write(text)
+            finally:
+                file._end_turn()
+        else:
+            count = self._text.write(text)
+        self._has_written = True
+        if file._flush_wanted or file._out_len >= max(file._size, 1):
+            await file._drain()
+        return count
+
+    async def writelines(self, lines: Iterable[str], /) -> None:
+        """Write each of some texts."""
+        for line in lines:
+            await self.write(line)
+
+    async def _hand_on(self) -> None:
+        """Hand on what the encoder still has, and wait until the reader would see it."""
+        if self._has_written:
+            self._text.flush()
+            self._has_written = False
+            await self._file._drain()
+
+    async def flush(self) -> None:
+        """Write what waits to be written, to the kernel: see `fsync`."""
+        self._file._check()
+        if self._file._mode.writes:
+            self._text.flush()
+            self._has_written = False
+        await self._file.flush()
+
+    async def fsync(self, *, datasync: bool = False) -> None:
+        """Write what waits, and return when the file is on disk."""
+        self._file._check()
+        if self._file._mode.writes:
+            self._text.flush()
+            self._has_written = False
+        await self._file.fsync(datasync=datasync)
+
+    async def truncate(self, size: int | None = None, /) -> int:
+        """Cut or extend the file to `size` bytes, by default to the position; the size."""
+        await self.flush()
+        return await self._file.truncate(size)
+
+    # The position.
+
+    async def tell(self) -> int:
+        """Give a number for `seek`, which means nothing else."""
+        self._file._check()
+        await self._hand_on()
+        await self._file._wait_turn()
+        try:
+            return self._text.tell()
+        finally:
+            self._file._end_turn()
+
+    async def seek(self, cookie: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to where `tell` gave `cookie`, to the start (0), or to the end (0, 2)."""
+        file = self._file
+        file._check()
+        await self._hand_on()
+        if file._out:
+            await file._drain()
+        await file._wait_turn()
+        try:
+            file._check()
+            feed = (cookie >> _COOKIE_FEED_SHIFT) & _COOKIE_FEED if cookie > 0 else 0
+            if whence == os.SEEK_SET and feed and file._mode.reads:
+                # It decodes from a place before.
+                file._move(cookie & _COOKIE_POSITION, os.SEEK_SET)
+                await self._ahead_by(feed)
+            return self._text.seek(cookie, whence)
+        finally:
+            file._end_turn()
+
+    # The end.
+
+    async def close(self) -> None:
+        """Write what waits, and close. The file is closed also where that fails or is cancelled."""
+        if self._file.closed:
+            return
+        try:
+            if self._file._mode.writes:
+                self._text.flush()
+        finally:
+            await self._file.close()
+
+    async def __aenter__(self) -> Self:
+        self._file._check()
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.close()
+
+
+def _line_ends(encoding: str, newline: str | None) -> tuple[bytes, ...]:
+    """Give the bytes of a line's end. Found where none is, `_Window.read1` makes up for it."""
+    ends = ("\n", "\r") if newline is None or newline == "" else (newline,)
+    mark = len("".encode(encoding))
+    return tuple(end.encode(encoding)[mark:] for end in ends)
