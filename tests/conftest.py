@@ -13,7 +13,6 @@ import pytest
 
 from tests import support
 from tests.support.parallel import (
-    leave_out_tests_of_one_thread,
     pytest_pyfunc_call,
     pytest_sessionfinish,
     pytest_terminal_summary,
@@ -125,9 +124,8 @@ def tls_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the oracle once, as it has one engine only; see `RINGLOOP_TEST_ONLY_THREADED`."""
+    """Run the oracle once, as it has one engine only."""
     items[:] = [item for item in items if not _is_repeated_oracle(item)]
-    leave_out_tests_of_one_thread(config, items)
 
 
 def _is_repeated_oracle(item: pytest.Item) -> bool:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pytest
 
 from tests import support
 from tests.support import parallel
+from tests.support.collected import is_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -193,16 +195,14 @@ def test_fixtures_of_a_skipped_test_end(threads: str, tmp_path: Path) -> None:
     assert ("in 4 threads each" in run.stdout) == (threads == "4")
 
 
-def test_second_run_in_threads_leaves_out_the_tests_of_one_thread(tmp_path: Path) -> None:
-    source = "def test_of_the_process(capsys):\n    pass\ndef test_threaded(loop):\n    pass\n"
-    run = pytest_of_its_own(
-        source,
-        tmp_path,
-        RINGLOOP_TEST_THREADS="4",
-        RINGLOOP_TEST_ONLY_THREADED="1",
-        RINGLOOP_TEST_LOOPS="asyncio",
-    )
-    assert "1 passed, 1 deselected" in run.stdout, run.stdout + run.stderr
+def test_use_of_the_process_is_found_in_the_helpers_of_a_test() -> None:
+    names = parallel.names_in(_asks_the_collector)
+    assert "collect" in names
+    assert "pytest_of_its_own" not in names
+
+
+def _asks_the_collector() -> bool:
+    return is_collected(weakref.ref(threading.current_thread()))
 
 
 def pytest_of_its_own(

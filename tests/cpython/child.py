@@ -1,9 +1,9 @@
 """Run one module of CPython's test suite on the loop under test, in a process started by `runner`.
 
-`python child.py MODULE LOOP REPORT SKIP SECONDS`: LOOP is "asyncio" or "ringloop"; REPORT is a file
-that gets a line of JSON when a test starts and when it ends; SKIP is a file of name patterns to leave
-out; a test that takes longer than SECONDS ends the process. Of ours only the loop is imported; the
-interpreter's own `test` package runs.
+`python child.py MODULE LOOP REPORT SKIP SECONDS`: LOOP is "asyncio", "ringloop" or "ringloop+fast",
+with native streams; REPORT is a file that gets a line of JSON when a test starts and when it ends; SKIP
+is a file of name patterns to leave out; a test that takes longer than SECONDS ends the process. Of ours
+only what is tested is imported; the interpreter's own `test` package runs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import asyncio.unix_events
 import faulthandler
+import gc
 import importlib
 import json
 import signal
@@ -53,6 +54,17 @@ def inject(loop_class: Any) -> None:
     unix: Any = asyncio.unix_events
     policy = getattr(unix, "_DefaultEventLoopPolicy", None) or unix._UnixDefaultEventLoopPolicy
     policy._loop_factory = loop_class
+
+
+def inject_streams() -> None:
+    """Make the native classes asyncio's own, too: tests make readers by hand."""
+    import ringloop
+    from ringloop import _native
+
+    ringloop.use_fast_streams()
+    for place in (asyncio, asyncio.streams):
+        for name in ("StreamReader", "StreamWriter", "StreamReaderProtocol"):
+            setattr(place, name, getattr(_native, name))
 
 
 def load(module_name: str) -> unittest.TestSuite:
@@ -139,6 +151,8 @@ def main(module_name: str, loop: str, report: str, skip: str, hang_seconds: str)
         import ringloop
 
         inject(ringloop.Loop)
+    if loop.endswith("+fast"):
+        inject_streams()
     prefix = module_name.removesuffix(module_name.rpartition(".")[2])
     left_out = Path(skip).read_text().splitlines()
     with Path(report).open("a") as out:
@@ -150,6 +164,9 @@ def main(module_name: str, loop: str, report: str, skip: str, hang_seconds: str)
                 result.line(test, "left out")
             else:
                 tests.addTest(test)
+        # The suite collects after each test; most of that would be the modules imported by now.
+        gc.collect()
+        gc.freeze()
         tests.run(result)
 
 

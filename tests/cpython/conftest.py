@@ -36,7 +36,7 @@ def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], 
         started: dict[tuple[str, str], Future[runner.Outcome]] = {
             (module, loop): pool.submit(runner.run_module, module, loop)
             for module, loop in asked
-            if support.refusal(loop) is None
+            if support.refusal(loop.partition("+")[0]) is None
         }
 
         def wait(module: str, loop: str) -> runner.Outcome:

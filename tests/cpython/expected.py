@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import sys
 
 BOTH = ("ringloop-uring", "ringloop-epoll")
+FAST = tuple(f"{loop}+fast" for loop in BOTH)
 ORACLE = ("asyncio",)
 
 
@@ -33,7 +34,7 @@ class Difference:
     def concerns(self, loop: str, module: str, version: sys._version_info) -> bool:
         """Say whether this entry applies to a run of `module` on `loop` under CPython `version`."""
         return (
-            loop in self.loops
+            (loop in self.loops or loop.partition("+")[0] in self.loops)
             and self.test.startswith(module.rpartition(".")[2] + ".")
             and self.since <= version[: len(self.since)]
             and version[: len(self.until)] <= self.until
@@ -53,6 +54,11 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "test_base_events.BaseEventLoopWithSelectorTests.test_accept_connection_*",
         "white box: calls _accept_connection, the selector loop's",
+    ),
+    Difference(
+        "test_base_events.BaseEventLoopTests.test_create_connection_happy_eyeballs*",
+        MOCK,
+        since=(3, 15),
     ),
     Difference(
         "test_base_events.BaseEventLoopWithSelectorTests.test_create_datagram_endpoint_ip_addr",

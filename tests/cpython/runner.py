@@ -67,6 +67,14 @@ MODULES = (
     "test.test_coroutines",
     "test.test_unittest.test_async_case",
 )
+# Of these, the modules that use streams: they run with native ones, too.
+STREAM_MODULES = (
+    "test.test_asyncio.test_buffered_proto",
+    "test.test_asyncio.test_server",
+    "test.test_asyncio.test_sslproto",
+    "test.test_asyncio.test_streams",
+    "test.test_asyncio.test_subprocess",
+)
 WORKERS = 4
 # Copied by the importing thread: pytest changes os.environ for each test, and a concurrent copy in
 # a pool thread may raise KeyError.
@@ -183,7 +191,9 @@ def _play_again(outcome: Outcome, left_out: list[str]) -> None:
 def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
     """Run the module to its end, restarting after each test that kills the process."""
     module, loop = outcome.module, outcome.loop
-    kind, _, driver = loop.partition("-")
+    name, plus, streams = loop.partition("+")
+    kind, _, driver = name.partition("-")
+    kind += plus + streams
     environment = ENVIRONMENT | {"RINGLOOP_DRIVER": driver or "auto"}
     with tempfile.TemporaryDirectory(prefix="ringloop-cpython-") as folder:
         report, skip = Path(folder, "report"), Path(folder, "skip")

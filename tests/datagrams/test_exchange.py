@@ -141,7 +141,7 @@ def test_names_are_resolved_as_by_the_socket(run: Run) -> None:
 def test_unix_datagrams_with_paths_abstract_and_no_names(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         path = str(tmp_path / "bound")
-        abstract = b"\0ringloop-test-%d" % os.getpid()
+        abstract = b"\0" + path.encode()
         async with contextlib.AsyncExitStack() as stack:
             enter = stack.enter_async_context
             await enter(endpoint(Echo, family=socket.AF_UNIX, local_addr=path))

@@ -17,6 +17,8 @@ from tests.ecosystem.suites import LeftOut, Suite
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.sources
+
 SUITE = Suite("small", "1", left_out=(LeftOut("*left_out*", "wanted here"),))
 TESTS = """
 import asyncio

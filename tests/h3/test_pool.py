@@ -141,6 +141,88 @@ def test_connection_that_was_idle_for_too_long_is_replaced(
     run(main())
 
 
+def test_connection_near_the_end_of_its_idle_time_gets_no_request(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = 0.0
+    monkeypatch.setattr(quic.Connection, "idle_for", lambda _: idle)
+
+    async def main() -> None:
+        nonlocal idle
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def handler(request: h3.Request) -> None:
+            if request.path == "/slow":
+                begun.set()
+                await may_end.wait()
+            await name_path(request)
+
+        # The server's limit is the smaller one. A second is left, or half of a short time.
+        for timeout, last_use in ((8.0, 7.0), (1.0, 0.5)):
+            idle = 0.0
+            async with pooled(certificates, handler, {"idle_timeout": timeout}) as site:
+                assert await within(site.get()) == b"/ 0"
+                (place,) = site.pool._places.values()
+                assert place.client is not None
+                assert place.client.connection.idle_timeout == timeout
+                idle = last_use - 0.01
+                assert await within(site.get()) == b"/ 0"
+                assert site.connection_count == 1
+                # One under way goes on, on the connection that is left.
+                slow = asyncio.ensure_future(site.get("/slow"))
+                await within(begun.wait())
+                idle = last_use + 0.01
+                assert await within(site.pool._connected(("localhost", site.port)))
+                assert site.connection_count == 2
+                may_end.set()
+                assert await within(slow) == b"/slow 0"
+            begun.clear()
+            may_end.clear()
+
+    run(main())
+
+
+def test_connections_without_an_idle_time_are_kept(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quic.Connection, "idle_for", lambda _: 1e9)
+
+    async def main() -> None:
+        unlimited: dict[str, Any] = {"idle_timeout": None}
+        async with pooled(certificates, server=unlimited, **unlimited) as site:
+            for _ in range(3):
+                assert await within(site.get()) == b"/ 0"
+            assert site.connection_count == 1
+
+    run(main())
+
+
+def test_no_request_meets_the_end_of_the_idle_time(run: Run, certificates: Certificates) -> None:
+    """Requests at all distances from the last one: none is lost with the connection it goes to.
+
+    The server forgets a connection without a word, and answers what comes then by a stateless reset.
+    """
+
+    async def main() -> None:
+        # As short as the idle time may be on a busy machine: the server must not forget between two
+        # of its own turns.
+        async with served(certificates, name_path, idle_timeout=1.0) as server:
+
+            async def at(pause: float) -> int:
+                async with h3.Pool(ca_file=certificates.authority) as pool:
+                    url = f"https://localhost:{server.address[1]}"
+                    for _ in range(3):
+                        response = await pool.request("POST", url, body=b"abc")
+                        assert await response.read() == b"/ 3"
+                        await asyncio.sleep(pause)
+                    return len(pool._places)
+
+            pauses = [0.1 * step for step in range(1, 13)]
+            assert await within(asyncio.gather(*map(at, pauses))) == [1] * len(pauses)
+
+    run(main())
+
+
 def test_server_that_goes_away_is_asked_on_a_new_connection(
     run: Run, certificates: Certificates
 ) -> None:

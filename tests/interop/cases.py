@@ -44,6 +44,8 @@ class Case:
     retry: bool = False
     # After this many of the client's datagrams the source port changes.
     rebind_after: int | None = None
+    # The second client has sent early data before the server's first answer reaches it.
+    holds_answers: bool = False
 
 
 def retry(outcome: Outcome) -> str | None:
@@ -103,7 +105,7 @@ CASES = (
     Case("transfer", "transfer, 1 MiB, every byte compared"),
     Case("retry", "Retry", retry, retry=True),
     Case("resumption", "resumption", resumed),
-    Case("early-data", "0-RTT", early),
+    Case("early-data", "0-RTT", early, holds_answers=True),
     Case("key-update", "key update"),
     Case("v2", "version 2", version_2),
     Case("rebinding", "rebinding of the client's port", rebound, rebind_after=40),

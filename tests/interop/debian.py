@@ -1,7 +1,7 @@
 """Debian's packages, unpacked into the cache folder: no root, and the machine stays as it is.
 
 Owns: folders with programs, and the libraries that they need beyond those of the machine. Called
-by: `programs`, `http3`, `tests.browser`.
+by: `programs`, `http3`, `tests.browser`, `tests.aarch64`.
 """
 
 from __future__ import annotations
@@ -50,21 +50,26 @@ class Unpacked:
         return {"LD_LIBRARY_PATH": self.libraries}
 
 
-def unpacked(name: str, packages: tuple[str, ...], release: str | None = None) -> Unpacked:
+def unpacked(
+    name: str,
+    packages: tuple[str, ...],
+    release: str | None = None,
+    architecture: str | None = None,
+) -> Unpacked:
     """Return the folder of these packages, downloaded the first time.
 
     Of the machine's release, those packages are added that the machine lacks; of another, `release`,
-    every package they depend on.
+    every package they depend on, for Debian's `architecture` if it is not to be the machine's.
     """
     folder = CACHE / name
     stamp = folder / "packages"
-    wanted = " ".join((release or "", *packages))
+    wanted = " ".join(filter(None, (release or "", architecture, *packages)))
     is_whole = stamp.exists() and (folder / "packages.d").is_dir()
     if not is_whole or stamp.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as place:
-            for archive in download(Path(place), packages, release):
+            for archive in download(Path(place), packages, release, architecture):
                 run(["dpkg", "-x", str(archive), str(folder)])
                 (folder / "packages.d").mkdir(exist_ok=True)
                 (folder / "packages.d" / archive.name).touch()
@@ -72,12 +77,14 @@ def unpacked(name: str, packages: tuple[str, ...], release: str | None = None) -
     return Unpacked(folder, release is not None)
 
 
-def download(folder: Path, packages: tuple[str, ...], release: str | None) -> list[Path]:
+def download(
+    folder: Path, packages: tuple[str, ...], release: str | None, architecture: str | None = None
+) -> list[Path]:
     """Download the packages and what they depend on, with package lists of this folder's own."""
     lists, archives = folder / "lists", folder / "archives"
     (lists / "partial").mkdir(parents=True)
     (archives / "partial").mkdir(parents=True)
-    settings = {
+    settings: dict[str, Path | str] = {
         "Dir::State::lists": lists,
         "Dir::Cache": folder,
         "Dir::Cache::archives": archives,
@@ -91,13 +98,15 @@ def download(folder: Path, packages: tuple[str, ...], release: str | None) -> li
         settings |= {"Dir::Etc::sourcelist": SOURCES, "Dir::Etc::sourceparts": folder / "none"}
     if release is not None:
         settings |= other_release(folder, release)
+    if architecture is not None:
+        settings |= {"APT::Architecture": architecture, "APT::Architectures": architecture}
     options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
     run(["apt-get", *options, "update"])
     run(["apt-get", *options, "install", "--yes", "--download-only", *packages])
     return sorted(archives.glob("*.deb"))
 
 
-def other_release(folder: Path, release: str) -> dict[str, Path]:
+def other_release(folder: Path, release: str) -> dict[str, Path | str]:
     """Let apt see the same archive in another release, and no installed package."""
     own = re.search(r"^VERSION_CODENAME=(\S+)", Path("/etc/os-release").read_text(), re.MULTILINE)
     if own is None or not SOURCES.exists():

@@ -39,6 +39,9 @@ FOUND = """### What was found on the way
   ours with their servers. In
   version 1 qh3 follows, but may then refuse the next update of its own ("invalid key phase"). These
   cases are tried up to four times with them.
+- aioquic updates keys when it is told to, even before it has answered an update of the peer's: it then
+  skips a key phase, and its packets cannot be read (RFC 9001 §6.1 asks for an acknowledgement
+  first). Its client waits for one here.
 - Key updates of quic-go and aiopquic, as clients, are started by them after so
   many packets.
 - aiopquic neither sends nor tells the reason of a close, and its client does not tell whether

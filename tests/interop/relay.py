@@ -3,7 +3,8 @@
 Owns: a socket for the client, one for the server, what was seen. Called by: `running`. Reads nothing
 encrypted: the version and the type of a long header are in the clear (RFC 8999, RFC 9000 §17.2), which
 is enough to tell, for any two implementations, the version and whether there was a Retry or early
-data.
+data. On request it holds a server's answers back until a second client has sent early data, which a
+busy client may otherwise do too late.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VERSION_1, VERSION_2 = 0x00000001, 0x6B3343CF
+# A client that has sent no early data for this long sends none.
+HOLD_SECONDS_MAX = 1.0
 # Two bits of the first byte, by version (RFC 9000 §17.2, RFC 9369 §3.2).
 KINDS = {
     VERSION_1: ("initial", "0-rtt", "handshake", "retry"),
@@ -74,12 +77,18 @@ def take_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Relay:
-    """Forwards datagrams; after `rebind_after` of the client's, from another port."""
+    """Forwards datagrams; after `rebind_after` of the client's, from another port.
 
-    def __init__(self, server_port: int, rebind_after: int | None = None) -> None:
+    With `holds_answers` every client but the first hears nothing before its 0-RTT packet has passed.
+    """
+
+    def __init__(
+        self, server_port: int, rebind_after: int | None = None, *, holds_answers: bool = False
+    ) -> None:
         self.seen = Seen()
         self.server = ("127.0.0.1", server_port)
         self.rebind_after = rebind_after
+        self.holds_answers = holds_answers
         self.clients: Any = None
         # One socket per client address: a case may have several clients.
         self.upstreams: dict[Any, Any] = {}
@@ -108,19 +117,27 @@ class Relay:
             self.seen.is_rebound = True
             upstream = None
         if upstream is None:
-            upstream = self.upstreams[address] = Upstream(self, address)
+            holds_answers = self.holds_answers and bool(self.upstreams)
+            upstream = self.upstreams[address] = Upstream(
+                self, address, holds_answers=holds_answers
+            )
         upstream.send(data)
+        if self.seen.has("0-rtt", by_client=True):
+            upstream.release()
 
 
 class Upstream:
     """The socket through which the server sees a client's datagrams."""
 
-    def __init__(self, relay: Relay, client: Any) -> None:
+    def __init__(self, relay: Relay, client: Any, *, holds_answers: bool) -> None:
         self.relay = relay
         self.client = client
         self.waiting: list[bytes] = []
         self.transport: Any = None
         self.is_new = relay.seen.is_rebound
+        self.held: list[bytes] | None = [] if holds_answers else None
+        if holds_answers:
+            asyncio.get_running_loop().call_later(HOLD_SECONDS_MAX, self.release)
         self.opening = asyncio.ensure_future(self.open())
 
     async def open(self) -> None:
@@ -144,7 +161,16 @@ class Upstream:
         """Forward to the client."""
         self.relay.seen.look(data, is_clients=False)
         self.relay.seen.server_datagrams_after_rebinding += self.is_new
-        self.relay.clients.sendto(data, self.client)
+        if self.held is None:
+            self.relay.clients.sendto(data, self.client)
+        else:
+            self.held.append(data)
+
+    def release(self) -> None:
+        """Forward what was held back, and from now on everything at once."""
+        held, self.held = self.held, None
+        for data in held or ():
+            self.relay.clients.sendto(data, self.client)
 
 
 class Side(asyncio.DatagramProtocol):

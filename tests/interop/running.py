@@ -141,7 +141,7 @@ def faults(case: Case, server: Program, client: Program) -> tuple[str, ...]:
 async def one(case: Case, server: Server, client: Client) -> str | None:
     """Run one case; return why it failed."""
     server.events.clear()
-    relay = Relay(server.port, case.rebind_after)
+    relay = Relay(server.port, case.rebind_after, holds_answers=case.holds_answers)
     async with relay as port:
         told = await client.run(case, port)
         if not told.get("ok"):

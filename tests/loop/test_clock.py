@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -201,3 +202,15 @@ def test_subclass_without_time_uses_the_monotonic_clock(
     monkeypatch.setattr(type(loop), "time", lambda _self: 50.0, raising=False)
     assert loop.call_later(1, print).when() == 51.0
     loop.close()
+
+
+def test_time_of_a_class_set_between_runs_counts_at_once(loop_name: str) -> None:
+    first = make_loop(loop_name, inherited=True)
+    kind = type(first)
+    with contextlib.closing(first):
+        assert first.call_later(1.0, print).when() < 1e9
+        for number in range(3):
+            kind.time = lambda _, number=number: 1e12 + number
+            assert first.call_later(1.0, print).when() == 1e12 + number + 1.0
+        del kind.time
+        assert first.call_later(1.0, print).when() < 1e9

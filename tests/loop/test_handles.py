@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.loop.test_scheduling import run_pending
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -218,6 +220,29 @@ def test_handle_can_be_referenced_weakly_and_is_collected_in_a_cycle(loop: Loop)
         assert gone[0]() is None
         if delay != 30:
             assert gone[1]() is None
+
+
+def test_failing_handle_is_reported_whole_after_a_weak_reference_has_led_to_it(
+    loop: Loop,
+) -> None:
+    told: list[tuple[object, object]] = []
+    weakly: list[weakref.ref[asyncio.Handle]] = []
+
+    def failing(argument: object) -> None:
+        handle = weakly.pop()()
+        assert handle is not None
+        assert handle.cancelled() is False
+        raise ValueError(argument)
+
+    def handler(_: Loop, context: dict[str, Any]) -> None:
+        told.append((context["handle"]._callback, context["handle"]._args))
+
+    loop.set_exception_handler(handler)
+    for debug in (False, True):
+        loop.set_debug(debug)
+        weakly.append(weakref.ref(loop.call_soon(failing, "argument")))
+        run_pending(loop)
+    assert told == [(failing, ("argument",))] * 2
 
 
 def test_handles_cannot_be_made_by_hand() -> None:

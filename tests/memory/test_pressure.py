@@ -58,6 +58,8 @@ def test_loop_survives_lasting_memory_pressure(
     )
     if done.returncode and "recover from MemoryErrors" in done.stderr:
         pytest.skip("the interpreter could not make a MemoryError, and ends the process then")
+    if sys.version_info[:4] == (3, 15, 0, "candidate") and "malloc(): unsorted" in done.stderr:
+        pytest.skip("this release candidate corrupts its heap then, under asyncio's loop too")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["faults"] == []

@@ -242,7 +242,7 @@ def test_without_descriptors_a_start_fails_cleanly(
 
 def test_cancelled_start_leaves_no_zombie_and_no_descriptor(run: Run) -> None:
     async def main() -> None:
-        for passes in range(8):
+        for passes in range(16):
             starting = asyncio.create_task(
                 asyncio.create_subprocess_exec("cat", stdin=PIPE, stdout=PIPE, stderr=PIPE)
             )

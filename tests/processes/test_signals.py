@@ -40,10 +40,15 @@ def signals_restored() -> Iterator[None]:
 
 
 def kill_later(number: int, loop: Loop) -> threading.Thread:
-    """Send a signal to this process once the loop runs, from another thread."""
+    """Send a signal to this process once the loop has run a callback, from another thread.
+
+    An interrupt while it begins to run leaves asyncio's loop running for ever.
+    """
+    runs = threading.Event()
+    loop.call_soon(runs.set)
 
     def send() -> None:
-        support.wait_until_blocking(loop.is_running)
+        assert runs.wait(support.PATIENCE_SECONDS)
         time.sleep(0.01)  # let it fall asleep: the signal must arrive either way
         os.kill(os.getpid(), number)
 

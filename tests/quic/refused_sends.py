@@ -2,8 +2,9 @@
 
     python -m tests.quic.refused_sends LOOP CERTIFICATE KEY AUTHORITY
 
-A seccomp filter makes each call wait for a thread of this process, which allows it or makes it fail
-(seccomp_unotify(2)). The filter cannot be removed, so it needs a process of its own.
+A seccomp filter makes each call wait for another process, which allows it or makes it fail
+(seccomp_unotify(2)): a thread of this one would need the interpreter, which a short call does not
+release. The filter cannot be removed, so it needs a process of its own, too.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import platform
+import signal
+import socket
 import struct
 import sys
 import threading
@@ -29,7 +33,7 @@ SET_MODE_FILTER, NEW_LISTENER, CONTINUE = 1, 1 << 3, 1
 RETURN_ALLOW, RETURN_USER_NOTIF = 0x7FFF0000, 0x7FC00000
 RECEIVE, SEND = 0xC0502100, 0xC0182101
 NOTIFICATION, RESPONSE = struct.Struct("QIIiIQ6Q"), struct.Struct("QqiI")
-PR_SET_NO_NEW_PRIVS = 38
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 
 # The result of a call, by its number among twenty: a full socket, several times in a row, and
 # errors of networks.
@@ -48,13 +52,26 @@ class _Program(ctypes.Structure):
 
 
 class Judge:
-    """Decides about each call, in a thread without the filter."""
+    """Decides about each call, in a child of this process without the filter."""
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        # By error, shared with the child.
+        self._counts = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("I")
+        ours, self._childs = socket.socketpair()
         self._listener = -1
         self._is_set = threading.Event()
-        threading.Thread(target=self._run, daemon=True).start()
+        # The filter is its maker's and its threads': this one, from before, may send.
+        self._sender = threading.Thread(target=self._send, args=(ours,))
+        if os.fork() == 0:
+            try:
+                self._judge()
+            finally:
+                os._exit(1)
+        self._sender.start()
+
+    def counts(self) -> dict[int, int]:
+        """How many calls had which result."""
+        return {error: count for error, count in enumerate(self._counts) if count}
 
     def begin(self) -> None:
         """Put the calling thread's messages under the filter."""
@@ -72,23 +89,30 @@ class Judge:
         libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         mode, listener = ctypes.c_long(SET_MODE_FILTER), ctypes.c_long(NEW_LISTENER)
         self._listener = libc.syscall(ctypes.c_long(seccomp), mode, listener, ctypes.byref(program))
+        self._is_set.set()
+        self._sender.join()
         if self._listener < 0:
             sys.stdout.write(f"no filter: {os.strerror(ctypes.get_errno())}")
             raise SystemExit(UNAVAILABLE)
-        self._is_set.set()
 
-    def _run(self) -> None:
+    def _send(self, channel: socket.socket) -> None:
         self._is_set.wait()
+        if self._listener >= 0:
+            socket.send_fds(channel, [b"x"], [self._listener])
+
+    def _judge(self) -> None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _, (listener,), _, _ = socket.recv_fds(self._childs, 1, 1)
         number = 0
         while True:
             asked = bytearray(NOTIFICATION.size)
-            fcntl.ioctl(self._listener, RECEIVE, asked)
+            fcntl.ioctl(listener, RECEIVE, asked)
             error = REFUSALS.get(number % 20, 0)
             number += 1
-            self.counts[error] = self.counts.get(error, 0) + 1
+            self._counts[error] += 1
             flags = 0 if error else CONTINUE
             answer = RESPONSE.pack(NOTIFICATION.unpack(asked)[0], 0, -error, flags)
-            fcntl.ioctl(self._listener, SEND, bytearray(answer))
+            fcntl.ioctl(listener, SEND, bytearray(answer))
 
 
 async def echo(stream: quic.Stream) -> None:
@@ -121,8 +145,9 @@ async def main(certificate: str, key: str, authority: str, judge: Judge) -> None
                 stream.write(data)
                 stream.finish()
                 assert await stream.read_to_end() == data
-    assert set(judge.counts) == {0, *REFUSALS.values()}, judge.counts
-    sys.stdout.write(f"arrived, {judge.counts}\n")
+    counts = judge.counts()
+    assert set(counts) == {0, *REFUSALS.values()}, counts
+    sys.stdout.write(f"arrived, {counts}\n")
 
 
 if __name__ == "__main__":

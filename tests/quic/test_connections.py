@@ -136,6 +136,38 @@ def test_idle_timeout_ends_a_connection_without_keep_alive(
     run(while_scheduled(attempt, 0.1))
 
 
+@pytest.mark.parametrize(
+    ("server", "client", "effective"),
+    [
+        (40.0, 70.0, 40.0),
+        (70.0, 40.0, 40.0),
+        (None, 50.0, 50.0),
+        (50.0, None, 50.0),
+        (None, None, None),
+    ],
+)
+def test_idle_timeout_is_the_smaller_of_both(
+    run: Run,
+    certificates: Certificates,
+    server: float | None,
+    client: float | None,
+    effective: float | None,
+) -> None:
+    async def main() -> None:
+        async with both(certificates, {"idle_timeout": server}, idle_timeout=client) as (
+            ours,
+            theirs,
+        ):
+            assert ours.idle_timeout == theirs.idle_timeout == effective
+            await wait_until(lambda: ours.idle_for() > 0.03)
+            before = asyncio.get_running_loop().time()
+            await within(ours.ping())
+            idle = ours.idle_for()
+            assert 0 <= idle <= asyncio.get_running_loop().time() - before
+
+    run(main())
+
+
 def test_server_refuses_connections_past_its_limit(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates, max_connections=2) as server:

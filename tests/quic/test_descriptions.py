@@ -17,6 +17,8 @@ from ringloop._native import quic as native
 from ringloop.quic import _endpoint, configuration, events
 from ringloop.quic.compat.aiopquic import configuration as compat
 
+pytestmark = pytest.mark.sources
+
 STUBS = Path(ringloop.__file__).with_name("_native")
 MODULES = {"h3": h3, "quic": native, "webtransport": webtransport}
 # The unit of a statistic.

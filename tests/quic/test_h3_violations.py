@@ -19,28 +19,13 @@ from ringloop.quic.h3.events import (
     HeadersReceived,
 )
 from ringloop.quic.h3.exceptions import H3Error
+from tests.h3.raw import frame, number
 from tests.quic.h3_pair import GET, OK, POST, body, pair
 from tests.support.tcp import pattern
 
 if TYPE_CHECKING:
     from ringloop.quic.connection import QuicConnection
     from tests.support.tls import Certificates
-
-
-def frame(kind: int, payload: bytes = b"") -> bytes:
-    return encode_uint_var(kind) + encode_uint_var(len(payload)) + payload
-
-
-def number(value: int, bits: int, flags: int) -> bytes:
-    """An integer with a prefix (RFC 7541 §5.1)."""
-    full = (1 << bits) - 1
-    if value < full:
-        return bytes([flags | value])
-    out, value = bytearray([flags | full]), value - full
-    while value >= 128:
-        out.append(value % 128 | 128)
-        value //= 128
-    return bytes([*out, value])
 
 
 def lines(headers: Headers) -> bytes:

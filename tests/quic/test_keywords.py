@@ -342,6 +342,7 @@ async def main(sock: socket.socket) -> None:
 """
 
 
+@pytest.mark.sources
 @pytest.mark.timeout(300)
 def test_type_checker_refuses_invalid_calls(tmp_path: Path) -> None:
     pytest.importorskip("mypy")

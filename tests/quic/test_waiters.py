@@ -152,6 +152,62 @@ def test_callbacks_run_if_a_waiter_ends_during_removal(
     run(main())
 
 
+def test_callbacks_keep_their_order_through_a_removal(run: Run, certificates: Certificates) -> None:
+    """A callback that is added during the removal comes last."""
+
+    class Adds:
+        def __init__(self, waiter: Any, callback: Callable[..., Any]) -> None:
+            self.waiter, self.callback = waiter, callback
+
+        def __eq__(self, other: object) -> bool:
+            if self.callback is not None:
+                self.waiter.add_done_callback(self.callback)
+                self.callback = None  # type: ignore[assignment]
+            return other is print
+
+        __hash__ = None  # type: ignore[assignment]
+
+    async def main() -> None:
+        async with both(certificates) as (client, _server):
+            waiter: Any = (await client.open_stream())._read_waiter()
+            called: list[int] = []
+            for number in range(3):
+                waiter.add_done_callback(lambda _, number=number: called.append(number))
+                waiter.add_done_callback(print)
+            assert waiter.remove_done_callback(Adds(waiter, lambda _: called.append(3))) == 3
+            assert waiter.cancel()
+            await asyncio.sleep(0)
+            assert called == [0, 1, 2, 3]
+
+    run(main())
+
+
+def test_one_call_reads_or_gives_what_to_await(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await client.open_stream()
+            await stream.send(b"x")
+            answering = await within(server.accept_stream())
+            waiter: Any = stream._read(10)
+            assert asyncio.isfuture(waiter)
+            with pytest.raises(RuntimeError, match="another coroutine"):
+                stream._read(10)
+            await answering.send(b"yz")
+            await within(waiter)
+            assert stream._read(1) == b"y"
+            answering.finish()
+            data = b""
+            while stream.is_readable:
+                more = stream._read(10)
+                if isinstance(more, bytes):
+                    data += more
+                else:
+                    await within(more)
+            assert (data, stream._read(10)) == (b"z", b"")
+
+    run(main())
+
+
 _VALUE = contextvars.ContextVar("_VALUE", default="nobody's")
 
 

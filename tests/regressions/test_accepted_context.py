@@ -1,7 +1,8 @@
 """The context variables that an accepted connection sees.
 
-asyncio accepts in a task that copies the context of `start_serving`: the protocol factory and every
-callback see the variables set there, and what the factory sets stays with its connection. Our loop
+asyncio accepts in a task that copies the context of `start_serving`, since 3.15 the one in which the
+server was created: the protocol factory and every callback see the variables set there, and what the
+factory sets stays with its connection. Our loop
 accepted in the context the loop itself ran in, and an application behind a server saw none of the
 variables set before it (uvicorn's `test_contextvars_preserved_by_default`).
 """
@@ -9,6 +10,7 @@ variables set before it (uvicorn's `test_contextvars_preserved_by_default`).
 from __future__ import annotations
 
 import contextvars
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.support.tcp import Echo, Recorder, ask, serving
@@ -42,9 +44,10 @@ def test_connections_use_the_context_of_start_serving(run: Run) -> None:
             variable.set("later")
             for _ in range(2):
                 assert await ask(address) == b"ping"
+        seen = "creator" if sys.version_info >= (3, 15) else "starter"
         for protocol in made:
             assert protocol.events[:3] == [
-                "__init__ starter",
+                f"__init__ {seen}",
                 "connection_made factory",
                 "data_received factory",
             ]

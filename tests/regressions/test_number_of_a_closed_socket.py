@@ -222,3 +222,88 @@ def test_socket_subclass_is_asked_by_its_method(run: Run) -> None:
         peer.close()
 
     run(main())
+
+
+async def _watch(near: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    readable, writable = loop.create_future(), loop.create_future()
+    loop.add_writer(near, lambda: writable.done() or writable.set_result(None))
+    loop.add_reader(near, lambda: readable.done() or readable.set_result(None))
+    await asyncio.gather(readable, writable)
+    loop.remove_writer(near)
+    loop.remove_reader(near)
+
+
+async def _receive(near: socket.socket) -> None:
+    near.recv(100)
+    assert await asyncio.get_running_loop().sock_recv(near, 100) == b"later"
+
+
+@pytest.mark.parametrize("use", [_watch, _receive])
+def test_number_of_a_socket_that_was_closed_while_it_was_watched(
+    run: Run, loop_name: str, use: Callable[[socket.socket], Coroutine[Any, Any, None]]
+) -> None:
+    """Its watchers were never removed: they end, and do not stand in the way of the next user."""
+    if loop_name == support.ORACLE:
+        pytest.skip(
+            "asyncio's selector takes the new descriptor for the old one, and never waits for it"
+        )
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket_pair(1 << 12)
+        # Neither is called: there is nothing to read, and no room.
+        with pytest.raises(BlockingIOError):
+            while True:
+                ours.send(bytes(1 << 16))
+        called: list[str] = []
+        number = ours.fileno()
+        loop.add_reader(ours, called.append, "old reader")
+        loop.add_writer(ours, called.append, "old writer")
+        await asyncio.sleep(0.01)
+        near, far = take_number(ours)
+        assert near.fileno() == number
+        far.send(b"data")
+        later = loop.call_later(0.01, far.send, b"later")
+        await support.within(use(near))
+        later.cancel()
+        # On epoll they are told once, and see that their socket is closed.
+        assert len(called) <= 2
+        loop.remove_reader(near)
+        loop.remove_writer(near)
+        for sock in (near, far, theirs):
+            sock.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["reader", "writer"])
+def test_number_of_a_pipe_that_is_closed_before_its_transport(run: Run, end: str) -> None:
+    """As asyncio closes those of a child that fails to start: the transport ends a turn later."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reader, writer = os.pipe()
+        other, feed = os.pipe()
+        with open(reader, "rb", 0) as reading, open(writer, "wb", 0) as writing:  # noqa: ASYNC230
+            ours: Any = reading if end == "reader" else writing
+            connect_pipe: Any = (
+                loop.connect_read_pipe if end == "reader" else loop.connect_write_pipe
+            )
+            transport, _ = await connect_pipe(asyncio.Protocol, ours)
+            await asyncio.sleep(0.01)
+            number = ours.fileno()
+            transport.close()
+            ours.close()
+            os.dup2(other, number)
+            readable = asyncio.Event()
+            loop.add_reader(number, readable.set)
+            # The transport has ended by then.
+            await asyncio.sleep(0.01)
+            os.write(feed, b"data")
+            await support.within(readable.wait())
+            loop.remove_reader(number)
+        for fd in (number, other, feed):
+            os.close(fd)
+
+    run(main())

@@ -26,6 +26,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 15),
+    reason="asyncio closes the socket of a connection that fails, here the first transport's",
+)
 @pytest.mark.parametrize("tls", [False, True])
 def test_connected_socket_gets_one_transport(run: Run, tls: bool) -> None:
     async def main() -> None:

@@ -155,8 +155,12 @@ def test_fastapi_application_runs_unchanged(
         assert server.ends() == 0
 
 
-def test_second_signal_ends_at_once(run: Run, certificates: Certificates, loop_name: str) -> None:
-    with program(certificates, loop_name, APP) as server:
+@pytest.mark.parametrize("workers", [(), ("2", "process"), ("2", "thread")])
+def test_second_signal_ends_at_once(
+    run: Run, certificates: Certificates, loop_name: str, workers: tuple[str, ...]
+) -> None:
+    arguments = ("--workers", workers[0], "--workers-as", workers[1]) if workers else ()
+    with program(certificates, loop_name, APP, *arguments) as server:
 
         async def main() -> None:
             opening = h3.open_client(
@@ -215,6 +219,26 @@ def test_worker_that_crashes_is_started_again(
         for _ in range(10):
             assert run(asked(certificates, server.quic_port)).startswith(b"3 ")
         server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 0
+
+
+def test_signal_to_all_processes_lets_requests_end(
+    run: Run, certificates: Certificates, loop_name: str
+) -> None:
+    """A service manager signals each process, and the first one passes its own on, too."""
+    arguments = ("--workers", "2", "--workers-as", "process")
+    with program(certificates, loop_name, APP, *arguments) as server:
+        workers = [int(pid) for pid in server.until(r"\(process (\d+)\)", 2)]
+        server.until("HTTP/3 at", 2)
+
+        async def main() -> None:
+            asking = asyncio.ensure_future(asked(certificates, server.quic_port, "/slow"))
+            await wait_until(lambda: "slow request" in server.text())
+            for process in (*workers, server.process.pid, *workers):
+                os.kill(process, signal.SIGTERM)
+            assert (await within(asking)).startswith(b"3 ")
+
+        run(main())
         assert server.ends() == 0
 
 

@@ -18,7 +18,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -52,7 +52,8 @@ def loop_factory(name: str) -> LoopFactory:
         return asyncio.SelectorEventLoop
     import ringloop
 
-    return functools.partial(ringloop.Loop, driver=name.removeprefix("ringloop-"))
+    driver: Any = name.removeprefix("ringloop-")
+    return functools.partial(ringloop.Loop, driver=driver)
 
 
 @functools.cache

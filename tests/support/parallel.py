@@ -5,19 +5,20 @@ thread sets up the fixtures of this suite for itself, so it has its own loop, so
 pytest itself provides is shared. The leak check surrounds all of them.
 
 A test that uses process-global state cannot run this way: the log, warnings, signals, children, a
-patched class. It is recognized by its fixtures, by what it calls, or by the mark `one_thread` with the
-reason. Such tests run in one thread and are counted at the end of the run, or are left out by
-`RINGLOOP_TEST_ONLY_THREADED=1`, for a second run on an interpreter that has run them.
+patched class. It is recognized by its fixtures, by what it, they and the helpers that they use in this
+suite call, or by the mark `one_thread` with the reason. Such tests run in one thread and are counted at
+the end of the run.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import inspect
 import os
 import threading
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREADS = int(os.environ.get("RINGLOOP_TEST_THREADS", "1"))
-ONLY_THREADED = THREADS > 1 and os.environ.get("RINGLOOP_TEST_ONLY_THREADED") == "1"
 
 # Fixtures that use process-global state.
 _OF_THE_PROCESS = {
@@ -48,7 +48,6 @@ _CALLS = {
     "half_made": "catches the process's warnings",
     "dup2": "counts on the numbers of new descriptors",
     "fork": "forks",
-    "getpid": "makes names of the process's number",
     "waitpid": "waits for the process's children",
     "set_event_loop_policy": "sets the process's policy",
     "setrlimit": "limits the process's descriptors",
@@ -64,10 +63,14 @@ OF_ONE_THREAD = {
     "loop.test_debug_mode": "reads the process's log",
     "processes.test_fork": "forks",
     "regressions.test_number_of_a_closed_socket": "counts on the numbers of new descriptors",
+    "regressions.test_refused_polls": "each test refuses the calls of a thread of its own",
     "tcp.test_differential_server": "compares when the peer sees the end, which other threads delay",
     "tcp.test_differential": "compares when the peer sees the end, which other threads delay",
     "tls.test_differential": "compares when the peer sees the end, which other threads delay",
     "tls.test_differential_sides": "compares when the peer sees the end, which other threads delay",
+    "streams.test_differential": "compares results, which other threads have no part in",
+    "streams.test_differential_writer": "compares results, which other threads have no part in",
+    "fs.test_differential": "compares results, which other threads have no part in",
     "loop.test_dns": "counts the process's threads",
     "datagrams.test_floods": "counts what the process owns",
     "cpython.test_suite": "CPython's own tests, in processes of their own",
@@ -76,8 +79,18 @@ OF_ONE_THREAD = {
     "memory.test_memory": "counts what the process owns",
     "tls.test_memory": "counts what the process owns",
     "processes.test_subinterpreters": "looks at the process's interpreters",
+    "processes.test_unsupported": "in processes of its own",
+    "processes.test_system": "changes the module os",
     "loop.test_refused_ring": "in processes of its own",
     "processes.test_signals": "signals arrive in the main thread",
+    "docs.test_blocks": "in processes of their own",
+    "extension.test_guide": "in processes of its own",
+    "extension.test_table": "in processes of its own",
+    "observe.test_command": "drives programs in processes of their own",
+    "reliability.test_kernels": "in processes of its own",
+    "reliability.test_peers": "reads the process's log and warnings",
+    "reliability.test_soak": "reads the process's log and warnings",
+    "reliability.test_strain": "reads the process's log and warnings",
 }
 
 excluded: collections.Counter[str] = collections.Counter()
@@ -86,6 +99,8 @@ excluded: collections.Counter[str] = collections.Counter()
 def reason_for_one_thread(item: pytest.Function) -> str | None:
     """Say why a test cannot run in several threads; None if it can."""
     if mark := item.get_closest_marker("one_thread"):
+        if len(mark.args) != 1:
+            raise pytest.UsageError(f"{item.nodeid}: mark one_thread needs its reason")
         return str(mark.args[0])
     if item.get_closest_marker("loop_errors"):
         return "reads the process's log"
@@ -95,32 +110,48 @@ def reason_for_one_thread(item: pytest.Function) -> str | None:
     for name in item._fixtureinfo.argnames:
         if reason := _OF_THE_PROCESS.get(name):
             return reason
-    for name in _names(item.function.__code__):
-        if reason := _CALLS.get(name):
-            return reason
-    return None
+    # What a decorator has wrapped, too.
+    functions = [item.function, inspect.unwrap(item.function), *_own_fixtures(item)]
+    names = frozenset[str]().union(*map(names_in, functions))
+    return next((reason for name, reason in _CALLS.items() if name in names), None)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield every global and attribute name used by a function and by its nested functions."""
+def _own_fixtures(item: pytest.Function) -> Iterator[FunctionType]:
+    """Yield the functions of the fixtures that each thread sets up."""
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        if _is_ours(definitions[-1]):
+            yield inspect.unwrap(definitions[-1].func)
+
+
+@functools.cache
+def names_in(function: FunctionType) -> frozenset[str]:
+    """Return the global and attribute names of a function and of the helpers it names in this suite."""
+    names: set[str] = set()
+    seen = {function}
+    left = [function]
+    while left:
+        current = left.pop()
+        own = set(_names_of_code(current.__code__))
+        names |= own
+        for name in own:
+            helper = current.__globals__.get(name)
+            if callable(helper):
+                helper = inspect.unwrap(helper)
+            if isinstance(helper, FunctionType) and helper not in seen and _is_of_suite(helper):
+                seen.add(helper)
+                left.append(helper)
+    return frozenset(names)
+
+
+def _names_of_code(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from _names_of_code(constant)
 
 
-def leave_out_tests_of_one_thread(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that run in one thread, if that is asked for."""
-    if not ONLY_THREADED:
-        return
-    threaded = [
-        item
-        for item in items
-        if isinstance(item, pytest.Function) and reason_for_one_thread(item) is None
-    ]
-    kept = set(threaded)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = threaded
+def _is_of_suite(function: FunctionType) -> bool:
+    return function.__module__.partition(".")[0] == "tests"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -238,9 +269,6 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report how many tests did not run in threads, and why."""
     if THREADS == 1:
-        return
-    if ONLY_THREADED:
-        terminalreporter.write_line(f"in {THREADS} threads each; tests of one thread left out")
         return
     total = sum(excluded.values())
     terminalreporter.write_line(f"in {THREADS} threads each; {total} tests ran in one thread only:")

@@ -61,7 +61,8 @@ def is_of_the_interpreter(error: BaseException) -> bool:
     if isinstance(error, SystemError) and sys.version_info < (3, 14):
         # It loses the exception if it cannot create a traceback (python/cpython#131173).
         return "without exception set" in str(error)
-    return isinstance(error, RuntimeError) and "thread" in str(error)
+    # "can't start new thread", "can't allocate lock", "can't allocate read lock"
+    return isinstance(error, RuntimeError) and str(error).endswith(("thread", "lock"))
 
 
 class Hog:
@@ -356,6 +357,8 @@ class Work:
         start = stream.sent % PERIOD
         size = self.random.choice(CHUNKS)
         data = PATTERN[start : start + size]
+        # Made now: once the data is accepted, nothing may fail before it is counted.
+        sent = stream.sent + size
         try:
             end.transport.write(data)
         except MemoryError:
@@ -364,7 +367,7 @@ class Work:
                 stream.is_told = True
                 end.transport.abort()
             raise
-        stream.sent += size
+        stream.sent = sent
 
     def make(self, kind: str) -> None:
         stream = Stream(kind, len(self.streams) + len(self.over) + 1)

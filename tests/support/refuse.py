@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import resource
+import shutil
 import struct
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +26,11 @@ RETURN_ERRNO = 0x00050000
 PR_SET_SECCOMP = 22
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
+# Offsets in seccomp_data; of an argument its low half, which comes first where this runs.
+CALL_NUMBER = 0
+SECOND_ARGUMENT = 24
+# sys/epoll.h
+EPOLL_CTL_DEL = 2
 # The same number on every architecture.
 IO_URING_SETUP = 425
 # asm/unistd.h
@@ -49,6 +58,10 @@ NUMBERS = {
 }.get(platform.machine(), {})
 
 
+# Refuses calls for a while: see there.
+REFUSING = Path(__file__).with_name("refusing.c")
+
+
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
@@ -60,10 +73,28 @@ def deny_io_uring(errno: int) -> None:
 
 def deny(numbers: Iterable[int], errno: int) -> None:
     """Make these system calls fail with `errno` in the calling thread and in threads it starts."""
-    steps = [(BPF_LOAD_WORD, 0, 0, 0)]  # seccomp_data.nr
+    steps = [(BPF_LOAD_WORD, 0, 0, CALL_NUMBER)]
     for number in numbers:
         steps += [(BPF_JUMP_EQUAL, 0, 1, number), (BPF_RETURN, 0, 0, RETURN_ERRNO | errno)]
-    steps.append((BPF_RETURN, 0, 0, RETURN_ALLOW))
+    _filter([*steps, (BPF_RETURN, 0, 0, RETURN_ALLOW)])
+
+
+def deny_watching(errno: int) -> None:
+    """Have epoll_ctl(2) add and change nothing; it removes, as in a kernel without memory."""
+    _filter(
+        [
+            (BPF_LOAD_WORD, 0, 0, CALL_NUMBER),
+            (BPF_JUMP_EQUAL, 0, 3, NUMBERS["epoll_ctl"]),
+            (BPF_LOAD_WORD, 0, 0, SECOND_ARGUMENT),
+            (BPF_JUMP_EQUAL, 1, 0, EPOLL_CTL_DEL),
+            (BPF_RETURN, 0, 0, RETURN_ERRNO | errno),
+            (BPF_RETURN, 0, 0, RETURN_ALLOW),
+        ]
+    )
+
+
+def _filter(steps: Iterable[tuple[int, int, int, int]]) -> None:
+    steps = list(steps)
     filter_ = b"".join(struct.pack("=HBBI", *step) for step in steps)
     program = _Program(len(steps), filter_)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -73,6 +104,18 @@ def deny(numbers: Iterable[int], errno: int) -> None:
     ):
         if call() != 0:
             raise OSError(ctypes.get_errno(), "prctl")
+
+
+@functools.cache
+def interposer(source: Path, folder: Path) -> Path | str:
+    """Build a library to preload, once; the reason if that is not possible."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return "no C compiler (cc)"
+    path = folder / f"{source.stem}-{os.getpid()}.so"
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(path), str(source), "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return path if done.returncode == 0 else done.stderr
 
 
 def limit_locked_memory() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import random
 import socket
 import struct
 from typing import TYPE_CHECKING, Any
@@ -206,11 +207,9 @@ def exceptions_of(loop: asyncio.AbstractEventLoop) -> Any:
 
 
 def pattern(count: int, seed: int = 0) -> bytes:
-    """Bytes in which any lost, repeated or swapped part shows."""
-    words = (count + 3) // 4
-    return struct.pack(f"<{words}I", *((seed + 2654435761 * i) & 0xFFFFFFFF for i in range(words)))[
-        :count
-    ]
+    """Bytes that show any lost, repeated or swapped part; a longer one begins with a shorter one."""
+    # Whole words of the generator.
+    return random.Random(seed).randbytes(-(-count // 4) * 4)[:count]
 
 
 class Echo(Recorder):

@@ -6,16 +6,15 @@ asyncio's selector references a transport only while it reads or writes.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import socket
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import support
+from tests.support.collected import is_collected, warnings_until_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -68,16 +67,9 @@ async def made(kind: str, ours: socket.socket) -> Any:
     return (await loop.create_connection(factory, sock=ours))[0]
 
 
-def is_collected(seen: weakref.ref[Any]) -> bool:
-    gc.collect()
-    return seen() is None
-
-
 async def warned(seen: weakref.ref[Any]) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ResourceWarning)
-        await support.wait_until(lambda: is_collected(seen), "the transport to be collected")
-    assert any("unclosed transport" in str(warning.message) for warning in caught)
+    texts = await warnings_until_collected(seen)
+    assert any("unclosed transport" in text for text in texts)
 
 
 @pytest.mark.parametrize("kind", KINDS)

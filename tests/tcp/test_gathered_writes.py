@@ -146,7 +146,7 @@ def test_eager_loop_gathers_nothing(
         pytest.skip("asyncio has no such choice")
     import ringloop
 
-    driver = loop_name.removeprefix("ringloop-")
+    driver: Any = loop_name.removeprefix("ringloop-")
     if way == "environment":
         monkeypatch.setenv("RINGLOOP_WRITES", "eager")
     arguments: Any = {"writes": "eager"} if way == "argument" else {}
@@ -168,7 +168,7 @@ def test_choice_is_checked_by_name(loop_name: str, monkeypatch: pytest.MonkeyPat
     import ringloop
 
     with pytest.raises(ValueError, match=r"^writes must be .*, not 'lazy'"):
-        ringloop.Loop(writes="lazy")
+        ringloop.Loop(writes="lazy")  # type: ignore[arg-type]
     monkeypatch.setenv("RINGLOOP_WRITES", "never")
     with pytest.raises(ValueError, match=r"^RINGLOOP_WRITES must be .*, not 'never'"):
         ringloop.Loop()

@@ -7,14 +7,13 @@ protocol until the limit of what waits for it.
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import support
+from tests.support.collected import is_collected, warnings_until_collected
 from tests.support.tcp import socket_pair
 from tests.support.tls import TlsPeer
 
@@ -53,11 +52,6 @@ async def paused(certificates: Certificates) -> tuple[Any, TlsPeer, int]:
     return transport, peer, ours.fileno()
 
 
-def is_collected(seen: weakref.ref[Any]) -> bool:
-    gc.collect()
-    return seen() is None
-
-
 def test_paused_transport_is_kept_while_little_is_unread(
     run: Run, certificates: Certificates
 ) -> None:
@@ -86,10 +80,8 @@ def test_paused_transport_with_much_unread_is_collected(
         sending = asyncio.ensure_future(peer.send_tls(bytes(32 << 20)))
         seen = weakref.ref(transport)
         del transport
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ResourceWarning)
-            await support.wait_until(lambda: is_collected(seen), "the transport to be collected")
-        assert any("unclosed transport" in str(warning.message) for warning in caught)
+        texts = await warnings_until_collected(seen)
+        assert any("unclosed transport" in text for text in texts)
         with pytest.raises(OSError):
             await support.within(sending)
         assert number not in support.open_descriptors()

@@ -291,6 +291,34 @@ def test_handshake_that_a_stream_has_read_ahead(
     run(main())
 
 
+def test_stream_whose_peer_sends_much_at_once(run: Run, certificates: Certificates) -> None:
+    """The writer has its reader's new transport before so much arrives that the reader pauses it."""
+    data = pattern(MORE_THAN_THE_KERNEL_TAKES)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.write(b"?")
+        await writer.start_tls(certificates.server())
+        while received := await reader.read(65536):
+            writer.write(received)
+            await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1")
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"!")
+            await reader.readexactly(1)
+            await writer.start_tls(certificates.client(), server_hostname="localhost")
+            writer.write(data)
+            assert await reader.readexactly(len(data)) == data
+            writer.close()
+            await writer.wait_closed()
+
+    run(main())
+
+
 @pytest.mark.parametrize("size", [1, 20_000, 1_000_000])
 def test_tls_over_tls(run: Run, certificates: Certificates, size: int) -> None:
     async def main() -> None:

@@ -70,8 +70,8 @@ def test_path_serves_in_every_form(loop: Loop, run: Any, path: str, form: Any) -
 
 
 @pytest.mark.parametrize("form", [str, str.encode])
-def test_an_abstract_name_leaves_nothing_behind(loop: Loop, run: Any, form: Any) -> None:
-    name = form(f"\0ringloop-test-{os.getpid()}")
+def test_an_abstract_name_leaves_nothing_behind(loop: Loop, run: Any, path: str, form: Any) -> None:
+    name = form(f"\0{path}")
 
     async def main() -> None:
         for _ in range(2):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.interop.http3.processes import Peer
 
 PAIRS_AT_A_TIME = 3
+STARTS_MAX = 3
 
 
 def main() -> int:
@@ -94,23 +95,28 @@ async def run(part: table.Part, there: list[Peer], cases: list[str]) -> table.Ce
 
 async def pair(server: Peer, client: Peer, cases: list[str], files: Files) -> dict[str, Cell]:
     """Run the cases with this server and this client."""
-    cells: dict[str, Cell] = {}
-    port = free_port()
+    failure = ""
+    # Another program may take the port before the server does.
+    for _ in range(STARTS_MAX):
+        port = free_port()
+        try:
+            async with server.serving(files, port):
+                return {case: await one_case(server, client, case, port, files) for case in cases}
+        except OSError as error:
+            failure = f"{type(error).__name__}: {error}"
+    return dict.fromkeys(cases, Cell("fail", failure))
+
+
+async def one_case(server: Peer, client: Peer, case: str, port: int, files: Files) -> Cell:
+    """Run a case with a server that is there."""
+    reason = client.cannot.get(("client", case)) or server.cannot.get(("server", case))
+    if reason:
+        return Cell("cannot", reason)
     try:
-        async with server.serving(files, port):
-            for case in cases:
-                reason = client.cannot.get(("client", case)) or server.cannot.get(("server", case))
-                if reason:
-                    cells[case] = Cell("cannot", reason)
-                    continue
-                try:
-                    reason = await client.run(case, port, files)
-                except (OSError, TimeoutError) as error:
-                    reason = f"{type(error).__name__}: {error}"
-                cells[case] = Cell("fail", reason) if reason else Cell("pass")
-    except OSError as error:
-        return dict.fromkeys(cases, Cell("fail", f"{type(error).__name__}: {error}"))
-    return cells
+        reason = await client.run(case, port, files)
+    except (OSError, TimeoutError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    return Cell("fail", reason) if reason else Cell("pass")
 
 
 if __name__ == "__main__":

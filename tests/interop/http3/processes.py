@@ -168,7 +168,9 @@ def free_port() -> int:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-            if not is_bound(port, is_tcp=True):
+            # By a bind: a connection that uses it, or did, hinders a server as well.
+            with socket.socket() as tcp, contextlib.suppress(OSError):
+                tcp.bind(("127.0.0.1", port))
                 return port
 
 

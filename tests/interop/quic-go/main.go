@@ -160,6 +160,22 @@ func obey(ca string) error {
 	return lines.Err()
 }
 
+// A cache that tells of each ticket.
+type sessions struct {
+	tls.ClientSessionCache
+	arrived chan struct{}
+}
+
+func (cache *sessions) Put(key string, state *tls.ClientSessionState) {
+	cache.ClientSessionCache.Put(key, state)
+	if state != nil {
+		select {
+		case cache.arrived <- struct{}{}:
+		default:
+		}
+	}
+}
+
 func run(roots *x509.CertPool, name, server string) (object, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -167,8 +183,9 @@ func run(roots *x509.CertPool, name, server string) (object, error) {
 	if name == "v2" {
 		config.Versions = []quic.Version{quic.Version2}
 	}
+	cache := &sessions{tls.NewLRUClientSessionCache(4), make(chan struct{}, 16)}
 	security := &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{alpn},
-		ClientSessionCache: tls.NewLRUClientSessionCache(4)}
+		ClientSessionCache: cache}
 	connection, err := quic.DialAddr(ctx, server, security, config)
 	if err != nil {
 		return nil, err
@@ -179,8 +196,11 @@ func run(roots *x509.CertPool, name, server string) (object, error) {
 		if err := exchange(ctx, connection, 1000); err != nil {
 			return nil, err
 		}
-		// Tickets arrive after the handshake.
-		time.Sleep(200 * time.Millisecond)
+		select {
+		case <-cache.arrived: // after the handshake
+		case <-ctx.Done():
+			return nil, errors.New("no ticket came")
+		}
 		connection.CloseWithError(0, "")
 		return again(ctx, server, security, config, name == "early-data")
 	case "datagrams":
