@@ -19,8 +19,9 @@ BYTES ?= 1073741824
 BYTES_OTHERS ?= 67108864
 # What `make cpython` builds; a t at the end is a free-threaded one.
 CPYTHONS ?= 3.14 3.14t
-# In how many threads at once, each with loops of its own, a free-threaded CPython runs each test.
-THREADS ?= 4
+# In how many threads at once, each with loops of its own, a free-threaded CPython runs each test: as many as there are processors,
+# 2 to 4.
+THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 4 ? 4 : n)))
 # How many of the other interpreters are tested at a time, and by how many processes each (the default one: 4).
 JOBS ?= 2
 WORKERS ?=
@@ -34,7 +35,7 @@ TESTED := --profile tested
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # --- set-up -----------------------------------------------------------------------------------------------
 
@@ -61,11 +62,14 @@ cpython: ## build CPython 3.14 and 3.14t where no package of them exists; `make 
 
 # --- the main job -----------------------------------------------------------------------------------------
 
+# The check runs what the tests run, which are there or soon will be: link-time optimisation takes minutes.
 .PHONY: run
-run: develop ## serve examples/service.py on ringloop; CHECK=1 drives it and exits; HOST=, PORT=, RINGLOOP_DRIVER=
+run: venv ## serve examples/service.py on ringloop; CHECK=1 drives it and exits; HOST=, PORT=, RINGLOOP_DRIVER=
 ifdef CHECK
+	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python -m examples.check_service
 else
+	@tools/develop $(VENV) --release
 	@echo "serving examples/service.py on http://$(HOST):$(PORT)/ (Ctrl-C stops it)"
 	@trap : INT; $(BIN)/uvicorn examples.service:app --loop ringloop:new_event_loop \
 		--host $(HOST) --port $(PORT) --timeout-graceful-shutdown 5 || [ $$? -eq 130 ]
@@ -78,17 +82,18 @@ test: test-rust test-python ## Rust and Python tests, on both drivers, on the de
 
 # One after the other; the last two install packages and other implementations of QUIC.
 .PHONY: test-all
-test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, qpack, http3, interop-http3, browser, smoke, ecosystem (QUICK=1), quic-shims
+test-all: test test-others test-ring loom ## the same on every CPython found, and loom, asan, interop, qpack, http3, interop-http3, browser, smoke, use-with, ecosystem (QUICK=1), quic-shims, fs-shims
 	@if cargo +$(NIGHTLY) --version >/dev/null 2>&1; then $(MAKE) asan; else echo "asan was NOT run: it needs a nightly toolchain"; fi
-	@$(MAKE) interop qpack http3 interop-http3 browser smoke quic-shims
+	@$(MAKE) interop qpack http3 interop-http3 browser smoke use-with quic-shims fs-shims
 	@$(MAKE) ecosystem QUICK=1
 
 .PHONY: test-rust
 test-rust: check-tools ## the engine on both drivers
 	@echo "== building the Rust tests: minutes, the first time"
-	@set -- --quiet --workspace --exclude ringloop-python --features ringloop/futures-core $(CARGO_TEST); \
+	@set -- --quiet --workspace --exclude ringloop-python --exclude ringloop-pyo3 --exclude ringloop-echo-example --exclude ringloop-probe --features ringloop/futures-core $(CARGO_TEST); \
 		cargo test --no-run "$$@"; \
 		tools/both-drivers "cargo test" cargo test "$$@"
+	@tools/both-drivers "features" cargo test --quiet -p ringloop --features bytes,task-dump,tracing --lib --test dump --test spans $(CARGO_TEST)
 
 .PHONY: test-ring
 test-ring: check-tools ## QUIC with cryptography by ring
@@ -104,7 +109,8 @@ test-python: check-tools ## the package on both drivers, on the default CPython;
 
 .PHONY: test-others
 test-others: check-tools ## the package on every other CPython found, JOBS= at a time; PYTHONS="PATH ..." instead of a search
-	@$(call TEST_PYTHON,$(or $(WORKERS),3)) < <(tools/test-python --others)
+	@rm -f $(TARGET)/pytest-*.log
+	@$(call TEST_PYTHON,$(or $(WORKERS),3)) < <(tools/test-python --others) || { tools/failed-tests $(TARGET); exit 1; }
 
 # SUITES="uvicorn anyio" instead of all, QUICK=1 for a part of each, WRITE=1 to update tests/ecosystem/RESULTS.md,
 # ARGS="--help" for the rest.
@@ -119,6 +125,13 @@ smoke: check-tools ## asyncpg, psycopg, redis, grpc, tornado, dask and others at
 		tools/make-venv .venv-$$1 $$2; \
 		tools/develop .venv-$$1 $(TESTED); \
 		tools/smoke $$2 $(PYTEST)
+
+.PHONY: use-with
+use-with: check-tools ## the commands and programs of docs/use-with.md: uvicorn, gunicorn, hypercorn, granian and others as they are
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 $(TESTED); \
+		tools/use-with $$2 $(PYTEST)
 
 # PEERS="quic-go ngtcp2" instead of all, WRITE=1 to update docs/interop.md. What does not install here is skipped.
 .PHONY: interop
@@ -138,6 +151,15 @@ quic-shims: check-tools ## dnspython, hypercorn, urllib3-future on ringloop.quic
 		RINGLOOP_TEST_AIOQUIC=1 PYTHONPATH=$$PWD/python .venv-quic-shims/bin/python -m pytest -q \
 			-p no:cacheprovider -p no:asyncio tests/quic/test_scenarios.py \
 			tests/quic/test_scenarios_protocols.py tests/quic/test_material.py
+
+.PHONY: fs-shims
+fs-shims: check-tools ## aiofiles' own tests on ringloop.fs, by an import shim, on asyncio and both drivers
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 $(TESTED); \
+		tools/make-venv .venv-fs-shims $$2 tests/ecosystem/files/requirements.txt; \
+		PYTHONPATH=$$PWD/python:$$PWD .venv-fs-shims/bin/python -m pytest -q --noconftest -c /dev/null \
+			-p no:cacheprovider -p no:asyncio tests/ecosystem/files $(PYTEST)
 
 # ARGS="--runs 100" for longer.
 .PHONY: qpack
@@ -185,6 +207,52 @@ injection: venv ## KeyboardInterrupt and cancellation at random points, 10,000 r
 	@for driver in $(or $(DRIVERS),io_uring epoll); do for kind in $(or $(KINDS),keyboard cancel); do \
 		$(BIN)/python -m tests.injection $$kind $$driver --runs $(or $(RUNS),10000) --seed $(or $(SEED),0) --jobs 2; \
 	done; done
+
+# SHARE: of one processor, for all processes together. WRITE=1 writes docs/reliability.md and its picture.
+.PHONY: soak
+soak: check-tools ## mixed load with faults on both drivers, every byte compared, memory sampled; MINUTES=10, SHARE=1
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 $(TESTED); \
+		.venv-$$1/bin/python -m tests.soak --minutes $(or $(MINUTES),10) --share $(or $(SHARE),1) $(ARGS); \
+		$(if $(WRITE),.venv-$$1/bin/python -m tests.soak.report target/soak/soak.json docs/reliability.md; \
+		tools/make-venv .venv-soak-plot $$2 tests/soak/requirements.txt; \
+		.venv-soak-plot/bin/python tests/soak/plot.py target/soak/soak.json docs/reliability.svg)
+
+# KERNELS="6.1" instead of 5.10, 6.1, 6.12 and sid's; JOBS= kernels at a time; WRITE=1 updates docs/platforms.md. ENGINE=0 leaves
+# the engine's tests out, SERVICE="tcp udp" runs a part of the service check; ARGS="--help" for the rest.
+.PHONY: kernels
+kernels: venv ## a service and the engine's tests on Debian's kernels, emulated by qemu; KERNELS="6.1", ENGINE=0, WRITE=1
+	@tools/develop $(VENV) $(TESTED)
+	@$(BIN)/python tools/kernels --jobs $(JOBS) $(if $(KERNELS),--kernels "$(KERNELS)") $(if $(SERVICE),--checks "$(SERVICE)") \
+		$(if $(filter 0,$(ENGINE)),--no-engine) $(if $(WRITE),--write) $(ARGS)
+
+# QUICK=1 is a part, and hardly optimises the wheel; TESTS="name" as cargo test takes them; WHEEL=1 builds the wheel for the
+# emulated CPython and tries it.
+# RINGLOOP_QEMU: a qemu-aarch64 that is there; else Debian's is unpacked into the cache folder, as is its CPython for arm64.
+.PHONY: aarch64
+aarch64: check-tools ## the engine's and the coroutines' tests for aarch64, built by zig, emulated by qemu; QUICK=1, WHEEL=1
+	@tools/make-venv .venv-wheels "$$(tools/pythons --default)" tools/wheels/requirements.txt
+	@$(if $(WHEEL),.venv-wheels/bin/python tools/wheels --targets aarch64 --versions 3.13 --out $(TARGET)/wheels/aarch64 $(if $(QUICK),--quick))
+	@.venv-wheels/bin/python -m tests.aarch64 $(if $(QUICK),--quick) $(if $(WHEEL),--wheel $(TARGET)/wheels/aarch64) $(TESTS)
+
+# TARGETS="aarch64-apple-darwin" and VERSIONS="3.13 3.14t" for others than both and 3.14. Nothing is compiled to code or linked.
+.PHONY: macos
+macos: check-tools ## type-check the crates and the extension for macOS, by clippy; LINK=1 links an example by zig
+	@tools/check-tools clippy
+	@$(if $(LINK),tools/make-venv .venv-wheels "$$(tools/pythons --default)" tools/wheels/requirements.txt)
+	@tools/macos
+
+# LIBKQUEUE= is a folder or a git repository with libkqueue's sources; else they are cloned from GitHub. TESTS="name" as cargo test takes them.
+.PHONY: kqueue
+kqueue: check-tools ## the tests of kqueue's backend, on Linux by libkqueue, which is built with cmake
+	@tools/kqueue $(TESTS)
+
+# PROGRAMS="net time" for some of the test programs, CHECK=1 for the engine's types alone; TESTS="name" as cargo test takes them.
+.PHONY: windows
+windows: check-tools ## the engine and the package for Windows: clippy, and their tests built by mingw and run by Wine
+	@tools/check-tools clippy
+	@tools/windows $(TESTS)
 
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers, returned buffers)
@@ -249,6 +317,14 @@ fuzz: check-tools ## QUIC and HTTP/3 against arbitrary peers, an hour a target (
 bench: check-tools ## compare with other loops; ARGS="--help" shows the choices
 	@"$$(tools/pythons --default)" benches/compare.py $(ARGS)
 
+# What benches/hot/recorded.json has for this CPython and architecture; ARGS="--drivers epoll uring" counts on the ring, too.
+.PHONY: hot-paths
+hot-paths: check-tools ## instructions of the loop's hot paths, by valgrind: fails beyond 3 % of what is recorded; WRITE=1 records
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 $(TESTED); \
+		tools/hot-paths .venv-$$1/bin/python $(if $(WRITE),--write) $(ARGS)
+
 .PHONY: bench-rust
 bench-rust: check-tools ## compare the engine with other Rust runtimes; ARGS="--help" shows the choices
 	@"$$(tools/pythons --default)" benches/rust/compare.py $(ARGS)
@@ -267,6 +343,42 @@ bench-quic: check-tools ## compare our QUIC with aioquic, qh3 and aiopquic; ARGS
 bench-http3: check-tools ## compare our HTTP/3 and WebTransport with other servers, by a client in Go; ARGS="--help" shows the choices
 	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
 		"$$2" benches/http3/compare.py $(ARGS)
+
+# On CPython 3.14 where it is there: blazio needs it.
+.PHONY: bench-fs
+bench-fs: check-tools ## compare asynchronous files with aiofiles, aiofile, ayafileio and blazio; ARGS="--help" shows the choices
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 --release; \
+		tools/make-venv .venv-bench-fs $$2 benches/fs-requirements.txt; \
+		.venv-bench-fs/bin/python benches/fs.py $(ARGS)
+
+# Serial round trips: on a busy machine the figures say nothing.
+.PHONY: bench-extension
+bench-extension: check-tools ## compare a Rust client on the loop's ring with pyo3-async-runtimes and tokio; ARGS="--rounds 3"
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 --release; \
+		tools/extension $$2 release; \
+		tools/make-venv .venv-bench-extension $$2 benches/extension/requirements.txt; \
+		PYO3_NO_PYTHON=1 cargo build --quiet --release --manifest-path benches/extension/tokio/Cargo.toml --target-dir $(TARGET)/bench-extension; \
+		cp $(TARGET)/bench-extension/release/libtokio_echo.so $(TARGET)/extension-release/tokio_echo.abi3.so; \
+		cc -O2 -o $(TARGET)/bench-extension/epoll_echo benches/floor/epoll_echo.c; \
+		.venv-bench-extension/bin/python benches/extension/compare.py --folders $(TARGET)/extension-release \
+			--server $(TARGET)/bench-extension/epoll_echo $(ARGS)
+
+# WHEEL: an existing wheel, for the Python that PYTHON names; by default one is built as the tests build it.
+.PHONY: first-hour
+first-hour: check-tools ## a new user's way in an empty environment: install, FastAPI, doctor, bench, profile; WRITE=1 for docs/first-hour.md
+	@set -- $$(tools/pythons | grep '^3\.14 ' || tools/pythons | head -n 1); \
+		wheel="$(WHEEL)"; \
+		[ -n "$$wheel" ] || { \
+			tools/make-venv .venv-$$1 $$2; \
+			rm -rf $(TARGET)/first-hour; \
+			.venv-$$1/bin/maturin build --quiet $(TESTED) --out $(TARGET)/first-hour --interpreter $$2; \
+			wheel=$$(echo $(TARGET)/first-hour/*.whl); \
+		}; \
+		$(or $(PYTHON),$$2) tools/first-hour "$$wheel" $(if $(WRITE),--write)
 
 # --- lint -------------------------------------------------------------------------------------------------
 
@@ -296,10 +408,19 @@ lint-rust: check-tools $(DENY) doc
 	cargo clippy --quiet --workspace --all-targets -- --deny warnings
 	$(DENY) --log-level error check bans licenses sources
 
+# SERVE=1 serves it at localhost:8000 instead, and builds it again after each change of a page's copy.
+.PHONY: docs
+docs: check-tools ## the documentation as a site, into target/site/html, with a reference of every public name
+	@tools/make-venv .venv-docs "$$(tools/pythons --default)" tools/site-requirements.txt
+	@tools/site target/site/pages
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs $(if $(SERVE),serve,build --quiet --strict)
+	@$(if $(SERVE),,tools/site --check target/site/html/objects.inv && echo "open target/site/html/index.html")
+
 # A missing word on a public item, a link that leads nowhere: errors.
 .PHONY: doc
 doc: check-tools ## the crates' reference, into $(TARGET)/doc
-	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --package ringloop --package ringloop-coro --package ringloop-quic --package ringloop-h3 --no-deps --all-features
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --package ringloop --package ringloop-macros --package ringloop-coro --package ringloop-quic --package ringloop-h3 --package ringloop-abi --no-deps --all-features
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --package ringloop-pyo3 --no-deps
 
 .PHONY: lint-python
 lint-python: venv
@@ -322,12 +443,12 @@ BASELINE ?= HEAD~1
 .PHONY: msrv
 msrv: check-tools ## the engine, the coroutines and the examples on the oldest Rust that is promised (needs that toolchain)
 	@cargo +$(MSRV) --version >/dev/null 2>&1 || { echo "make msrv: no toolchain; run: rustup toolchain install $(MSRV) --profile minimal" >&2; exit 1; }
-	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-coro --package ringloop-quic --package ringloop-h3 --target-dir $(TARGET)/msrv
+	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-macros --package ringloop-coro --package ringloop-quic --package ringloop-h3 --package ringloop-pyo3 --target-dir $(TARGET)/msrv
 	cargo +$(MSRV) check --quiet --package ringloop --package ringloop-web-examples --all-features --target-dir $(TARGET)/msrv
 
 .PHONY: package
 package: check-tools ## what would be published, built from its archive
-	cargo publish --dry-run --quiet --package ringloop --package ringloop-coro --package ringloop-quic --package ringloop-h3 $(ARGS)
+	cargo publish --dry-run --quiet --package ringloop --package ringloop-macros --package ringloop-coro --package ringloop-quic --package ringloop-h3 --package ringloop-abi --package ringloop-pyo3 $(ARGS)
 
 .PHONY: semver
 semver: check-tools ## compare the engine's public interface with BASELINE= (a tag or commit)
@@ -336,8 +457,10 @@ semver: check-tools ## compare the engine's public interface with BASELINE= (a t
 
 # --- packages ---------------------------------------------------------------------------------------------
 
+# VERSIONS="3.11 3.14t", TARGETS="sdist manylinux musllinux aarch64", OUT=dist; QUICK=1 is one wheel for the default CPython.
+# REPOSITORY=https://…: the address of the sources, for links on an index; the remote `origin` if that is one.
 .PHONY: wheels
-wheels: venv ## one wheel a CPython found, into dist/
-	@tools/pythons | while read -r version python; do \
-		$(BIN)/maturin build --quiet --release --out dist --interpreter $$python; \
-	done; ls dist
+wheels: check-tools ## the source archive and wheels for manylinux, musllinux and aarch64: built, checked, tried; VERSIONS=, TARGETS=, QUICK=1
+	@tools/make-venv .venv-wheels "$$(tools/pythons --default)" tools/wheels/requirements.txt
+	@.venv-wheels/bin/python tools/wheels $(if $(VERSIONS),--versions "$(VERSIONS)") $(if $(TARGETS),--targets "$(TARGETS)") \
+		$(if $(OUT),--out "$(OUT)") $(if $(REPOSITORY),--repository "$(REPOSITORY)") $(if $(QUICK),--quick)

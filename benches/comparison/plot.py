@@ -22,6 +22,7 @@ COLOURS = {
     "zloop": "#bcbd22",
     "zuvloop": "#9467bd",
     "rsloop": "#17becf",
+    "blazio": "#2ca02c",
     "std": "#9e9e9e",
     "tokio": "#1f77b4",
     "monoio": "#9467bd",

@@ -14,21 +14,36 @@ SCHEDULING = {
     "tasks": "tasks, gathered in batches",
     "sleep_zero": "sleep(0)",
     "timers": "timers, completed and cancelled",
+    "timeouts": "time-outs not reached",
     "threadsafe": "call_soon_threadsafe",
+    "executor": "run_in_executor",
     "queue_ping_pong": "queue ping-pong",
 }
 PROCESSES = {
     "process_spawn": "children started and waited for",
     "process_pipe": "MiB through children, 12 at once",
 }
+CONNECTING = {
+    "connect_protocol": "opened and closed, by protocol",
+    "connect_streams": "opened and closed, by streams",
+}
 ECHO = {
     "tcp_protocol": "TCP echo by protocol",
     "tcp_buffered": "TCP echo by buffered protocol",
     "tcp_streams": "TCP echo by streams",
+    "tcp_fast_streams": "TCP echo by ringloop's fast streams, others by streams",
 }
+# Echo of one size, without a floor.
+SMALL_ECHO = {
+    "tcp_sock": "TCP echo by sock_recv and sock_sendall",
+    "unix_protocol": "Unix echo by protocol",
+}
+SMALL_ECHO_SIZE = 1024
+TCP_ACCEPTS = {"tcp_accept": "TCP connections accepted"}
 TLS_ECHO = {
     "tls_protocol": "TLS echo by protocol",
     "tls_streams": "TLS echo by streams",
+    "tls_fast_streams": "TLS echo by ringloop's fast streams, others by streams",
 }
 TLS_HANDSHAKES = {"tls_handshakes": "TLS connections"}
 UDP_ECHO_CONNECTIONS = (1, 32)
@@ -39,10 +54,10 @@ UDP_FLOODS = ((64, 1), (1200, 1), (1200, 40))
 UDP_SENDS = {"udp_send": "bursts of 64, 1200 B"}
 HTTP = {"uvicorn_plaintext": "uvicorn plaintext"}
 
-SIZES = (64, 1024, 10 * 1024, 100 * 1024)
+SIZES = (64, 1024, 10 * 1024, 100 * 1024, 1024 * 1024)
 CONNECTIONS = (1, 32, 256)
-# Sizes that show the cost per record and the cost per byte.
-TLS_SIZES = (1024, 100 * 1024)
+# Sizes that show the cost per record, of a whole record, and the cost per byte.
+TLS_SIZES = (1024, 16 * 1024, 100 * 1024)
 TLS_CONNECTIONS_MAX = 32
 
 
@@ -65,13 +80,14 @@ class Row:
     @property
     def is_served(self) -> bool:
         """Whether it has a server and a load generator."""
-        return self.workload not in SCHEDULING | PROCESSES | UDP_SENDS
+        return self.workload not in SCHEDULING | PROCESSES | CONNECTING | UDP_SENDS
 
 
 def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
     """Every row, in the order of the tables."""
     rows = [Row(name, name, "Scheduling", title) for name, title in SCHEDULING.items()]
     rows += [Row(name, name, "Child processes", title) for name, title in PROCESSES.items()]
+    rows += [Row(name, name, "Connections", title) for name, title in CONNECTING.items()]
     sizes = tuple(sizes)
     for workload, group in ECHO.items():
         for size in sizes:
@@ -80,19 +96,37 @@ def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
                 name = f"{workload}/{size}/{count}"
                 title = f"{size_text(size)}, {connections_text(count)}"
                 rows.append(Row(name, workload, group, title, arguments, has_floor=True))
+    rows += small_echo_rows(connections)
     rows += udp_rows()
     for workload, group in TLS_ECHO.items():
-        for size in (size for size in sizes if size in TLS_SIZES):
+        for size in tls_sizes(sizes):
             for count in (count for count in connections if count <= TLS_CONNECTIONS_MAX):
                 arguments = ("--size", str(size), "--connections", str(count))
                 title = f"{size_text(size)}, {connections_text(count)}"
                 rows.append(Row(f"{workload}/{size}/{count}", workload, group, title, arguments))
-    for workload, group in (TLS_HANDSHAKES | HTTP).items():
+    for workload, group in (TCP_ACCEPTS | TLS_HANDSHAKES | HTTP).items():
         for count in connections:
             held = ("--connections", str(count))
             title = connections_text(count)
             rows.append(Row(f"{workload}/{count}", workload, group, title, held))
     return rows
+
+
+def small_echo_rows(connections: Sequence[int]) -> list[Row]:
+    """The echo rows of one size."""
+    rows = []
+    for workload, group in SMALL_ECHO.items():
+        for count in connections:
+            arguments = ("--size", str(SMALL_ECHO_SIZE), "--connections", str(count))
+            name = f"{workload}/{SMALL_ECHO_SIZE}/{count}"
+            title = f"{size_text(SMALL_ECHO_SIZE)}, {connections_text(count)}"
+            rows.append(Row(name, workload, group, title, arguments))
+    return rows
+
+
+def tls_sizes(sizes: Sequence[int]) -> list[int]:
+    """The sizes of the TLS rows: all of them, if the sizes asked for reach as far."""
+    return [size for size in TLS_SIZES if min(sizes) <= size <= max(sizes)]
 
 
 def udp_rows() -> list[Row]:
@@ -115,7 +149,10 @@ def udp_rows() -> list[Row]:
 
 def size_text(size: int) -> str:
     """Format a size for people."""
-    return f"{size // 1024} KiB" if size >= 1024 and size % 1024 == 0 else f"{size} B"
+    for unit, name in ((1024 * 1024, "MiB"), (1024, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
 
 
 def connections_text(count: int) -> str:

@@ -3,11 +3,12 @@
 //! Every connection has one request in flight: an echo message or a GET. The answer is checked, its
 //! latency is counted, the next request is sent. One thread, to be pinned to a CPU that the server
 //! does not use. Reading order: `exchange` (messages), `tally` (counts), `drive_uring` /
-//! `drive_epoll` / `drive_tls` / `flood` (I/O), `sys` (the kernel).
+//! `drive_epoll` / `drive_connect` / `drive_tls` / `flood` (I/O), `sys` (the kernel).
 
 // Counts are shown as ratios and rates; none is near 2^52.
 #![allow(clippy::cast_precision_loss)]
 
+mod drive_connect;
 mod drive_epoll;
 mod drive_tls;
 mod drive_uring;
@@ -21,6 +22,7 @@ mod tally;
 use std::io::{self, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use exchange::{CHECKED_LEN_MAX, Script};
@@ -65,6 +67,7 @@ fn run(options: &Options) -> io::Result<String> {
             return Err(io::Error::other("echoed datagrams are 2048 bytes long at most"));
         }
         Mode::Echo | Mode::UdpEcho => Script::echo(options.size),
+        Mode::Connect => return drive_connect::run(options),
         Mode::TlsEcho | Mode::TlsHandshake => return drive_tls::run(options),
         Mode::UdpFlood => {
             let tally = Tally::start(options.warmup, options.length, options.server_pids.clone());
@@ -95,6 +98,10 @@ fn connect(options: &Options) -> io::Result<Vec<TcpStream>> {
                 socket.connect(&options.addr)?;
                 // Only send(2) and recv(2) are used on it from here on.
                 return Ok(TcpStream::from(OwnedFd::from(socket)));
+            }
+            if let Some(path) = options.addr.strip_prefix("unix:") {
+                // Likewise: nothing that TCP alone has.
+                return Ok(TcpStream::from(OwnedFd::from(UnixStream::connect(path)?)));
             }
             let stream = TcpStream::connect(&options.addr)?;
             stream.set_nodelay(true)?;

@@ -9,10 +9,11 @@ use std::time::Duration;
 pub const USAGE: &str = "\
 loadgen: closed-loop load, one request in flight a connection, or a flood of datagrams
 
-  --addr HOST:PORT    server (required)
+  --addr HOST:PORT    server (required); unix:PATH for a Unix socket, modes echo and http
   --mode MODE         what to send                                              [echo]
            echo         messages on TCP, to be echoed
            http         keep-alive GETs
+           connect      a TCP connection, one byte echoed, the next connection
            tls-echo     messages through TLS, to be echoed
            tls-handshake  a connection, one byte echoed, the next connection
            udp-echo     datagrams, to be echoed; a connection is a socket
@@ -48,6 +49,7 @@ pub enum Driver {
 pub enum Mode {
     Echo,
     Http,
+    Connect,
     TlsEcho,
     TlsHandshake,
     UdpEcho,
@@ -104,6 +106,7 @@ impl Options {
                 let modes = [
                     ("echo", Mode::Echo),
                     ("http", Mode::Http),
+                    ("connect", Mode::Connect),
                     ("tls-echo", Mode::TlsEcho),
                     ("tls-handshake", Mode::TlsHandshake),
                     ("udp-echo", Mode::UdpEcho),

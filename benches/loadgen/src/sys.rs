@@ -17,6 +17,7 @@
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
@@ -79,6 +80,45 @@ pub fn send_many(fd: RawFd, payload: &'static [u8], count: usize) -> io::Result<
     // SAFETY: (5), and the kernel only reads the payload, which is 'static.
     let result = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as libc::c_uint, 0) };
     checked(i64::from(result)).map(drop)
+}
+
+/// Connect to `server` from the address `source` and any port of it.
+///
+/// connect(2) chooses the port (`IP_BIND_ADDRESS_NO_PORT`): it may be in use
+/// with another peer.
+pub fn connect_from(source: Ipv4Addr, server: SocketAddr) -> io::Result<TcpStream> {
+    let SocketAddr::V4(server) = server else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is passed.
+    let fd = checked(i64::from(unsafe { libc::socket(libc::AF_INET, kind, 0) }))? as RawFd;
+    // SAFETY: the kernel just opened `fd`; nothing else owns it.
+    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let on: libc::c_int = 1;
+    let (on_len, option) =
+        (mem::size_of_val(&on) as libc::socklen_t, libc::IP_BIND_ADDRESS_NO_PORT);
+    let at = (&raw const on).cast();
+    // SAFETY: (5).
+    let result = unsafe { libc::setsockopt(fd, libc::SOL_IP, option, at, on_len) };
+    checked(i64::from(result))?;
+    let (address, len) = raw_address(SocketAddrV4::new(source, 0));
+    // SAFETY: (5).
+    checked(i64::from(unsafe { libc::bind(fd, (&raw const address).cast(), len) }))?;
+    let (address, len) = raw_address(server);
+    // SAFETY: (5).
+    checked(i64::from(unsafe { libc::connect(fd, (&raw const address).cast(), len) }))?;
+    Ok(stream)
+}
+
+fn raw_address(address: SocketAddrV4) -> (libc::sockaddr_in, libc::socklen_t) {
+    let raw = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+        sin_zero: [0; 8],
+    };
+    (raw, mem::size_of_val(&raw) as libc::socklen_t)
 }
 
 /// Level-triggered readiness of many sockets.

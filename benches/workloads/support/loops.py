@@ -19,6 +19,7 @@ FACTORIES: dict[str, tuple[str, str]] = {
     "zloop": ("zloop", "new_event_loop"),
     "zuvloop": ("zuvloop", "new_event_loop"),
     "rsloop": ("rsloop", "new_event_loop"),
+    "blazio": ("blazio", "new_event_loop"),
     # Not a loop: uvloop with networking of its own.
     "aiofastnet": ("aiofastnet", "loop_factory"),
     "ringloop-uring": ("ringloop", "new_event_loop"),

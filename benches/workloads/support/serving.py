@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import gc
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +22,10 @@ from typing import Any
 from support import certificate
 from support.loops import FACTORIES, new_loop, pin_to_cpu
 
-# Starts serving on a free port of 127.0.0.1 and returns the port.
-Serve = Callable[[], Coroutine[None, None, int]]
+# Starts serving and returns the free port of 127.0.0.1, or `unix:` and the path of the Unix socket, in
+# a folder that is removed after the run.
+Serve = Callable[[], Coroutine[None, None, int | str]]
+UNIX = "unix:"
 
 START_TIMEOUT_SECONDS = 20.0
 STOP_TIMEOUT_SECONDS = 5.0
@@ -38,14 +41,14 @@ def measure(serve: Serve, load: str = "echo") -> None:
 
 
 def run_server(serve: Serve, options: argparse.Namespace) -> None:
-    """Serve until killed; the port is the first line printed."""
+    """Serve until killed; the address is the first line printed."""
     loop = new_loop(options.loop)
     if options.gc == "off":
         gc.disable()
 
     async def forever() -> None:
-        port = await serve()
-        sys.stdout.write(f"{port}\n")
+        address = await serve()
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
         await loop.create_future()
 
@@ -62,11 +65,10 @@ def run_load(mode: str, options: argparse.Namespace) -> dict[str, object]:
 
 def loaded(mode: str, options: argparse.Namespace, *more: str) -> dict[str, object]:
     """Start a server and load it, with `more` options for the load generator."""
-    with running_server(options) as server:
-        port = first_line(server)
+    with running_server(options) as server, served(first_line(server)) as address:
         command = [
             options.loadgen,
-            *("--addr", f"127.0.0.1:{port}"),
+            *("--addr", address),
             *("--mode", mode),
             *("--connections", str(options.connections)),
             *("--size", str(options.size)),
@@ -106,8 +108,20 @@ def running_server(options: argparse.Namespace) -> Iterator[subprocess.Popen[str
             server.kill()
 
 
+@contextlib.contextmanager
+def served(told: str) -> Iterator[str]:
+    """The address for the load generator; remove the folder of a Unix socket at the end."""
+    if not told.startswith(UNIX):
+        yield f"127.0.0.1:{told}"
+        return
+    try:
+        yield told
+    finally:
+        shutil.rmtree(Path(told.removeprefix(UNIX)).parent)
+
+
 def first_line(server: subprocess.Popen[str]) -> str:
-    """Wait for the port that the server prints when it listens."""
+    """Wait for the address that the server prints when it listens."""
     assert server.stdout is not None
     line = server.stdout.readline().strip()
     if not line:

@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
 }
 
 async fn serve() -> io::Result<()> {
-    let listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let listener = TcpListener::bind(([127, 0, 0, 1], 0)).await?;
     announce(listener.local_addr()?.port());
     loop {
         let stream = listener.accept().await?;
