@@ -346,6 +346,27 @@ def test_fifo_is_opened_without_stopping_the_loop(run: Run, tmp_path: Path) -> N
     run(main())
 
 
+@pytest.mark.parametrize("first", ["rb", "ab", "wb"])
+def test_open_of_a_fifo_waits_for_the_other_end(run: Run, tmp_path: Path, first: str) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    second = "wb" if first == "rb" else "rb"
+
+    async def main() -> None:
+        opening = asyncio.ensure_future(_open(path, first))
+        await asyncio.sleep(0.05)
+        assert not opening.done()
+        ends = {second: await within(_open(path, second)), first: await within(opening)}
+        reader = ends.pop("rb")
+        (writer,) = ends.values()
+        await writer.write(b"through")
+        await writer.close()
+        assert await within(reader.read()) == b"through"
+        await reader.close()
+
+    run(main())
+
+
 def test_many_files_at_once(run: Run, tmp_path: Path) -> None:
     async def one(number: int) -> None:
         path = tmp_path / str(number)

@@ -8,6 +8,7 @@
 //! | turn an engine, and get completions as [`Event`]s | [`Engine`], [`Driver`], [`Sink`] |
 //! | turn an engine with tasks and timers | [`Local`], [`Entered`], [`Inbox`] |
 //! | await an operation, or a chain of linked ones | [`Op`], [`Link`], [`op`] |
+//! | open a file by the flags of open(2) | [`open_file`] |
 //! | make a system call that has no operation | [`sys`] |
 //! | keep values by key, or deadlines in order | [`slab`], [`Deadlines`] |
 
@@ -18,6 +19,7 @@ pub use crate::executor::{
     ReadThenWrite, Received, RecvInto, Returned, SendZeroCopy, Step, Then, Timers, Unpark,
     ZeroCopyBufs,
 };
+pub use crate::fs::options::open_file;
 pub use crate::sys::pool::PoolBuffer;
 
 /// Operations: what [`Op`] awaits and [`Driver::submit`] takes.

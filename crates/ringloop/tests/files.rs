@@ -381,6 +381,65 @@ fn pipe_with_a_name_is_waited_for_as_a_pipe() {
     });
 }
 
+#[test]
+fn open_of_a_pipe_with_a_name_waits_for_the_other_end() {
+    on_both("fifo-open", |dir| async move {
+        let path = dir.join("fifo");
+        make_fifo(&path);
+        let for_writing = |append: bool| {
+            let mut options = OpenOptions::new();
+            options.write(!append).append(append);
+            options
+        };
+        for append in [false, true] {
+            for reader_first in [false, true] {
+                let options = for_writing(append);
+                let (reads, writes) = (path.clone(), path.clone());
+                let reading = async move { File::open(&reads).await.unwrap() };
+                let writing = async move { options.open(&writes).await.unwrap() };
+                let (reader, writer) = if reader_first {
+                    let reading = spawn(reading);
+                    time::sleep(Duration::from_millis(20)).await;
+                    assert!(!reading.is_finished(), "there is no writer");
+                    let writer = writing.await;
+                    (reading.await.unwrap(), writer)
+                } else {
+                    let writing = spawn(writing);
+                    time::sleep(Duration::from_millis(20)).await;
+                    assert!(!writing.is_finished(), "there is no reader");
+                    let reader = reading.await;
+                    (reader, writing.await.unwrap())
+                };
+                writer.write_all(b"hi".to_vec()).await.0.unwrap();
+                drop(writer);
+                let (count, bytes) = reader.read(Vec::with_capacity(16)).await;
+                assert_eq!((count.unwrap(), bytes.as_slice()), (2, b"hi".as_slice()));
+            }
+        }
+        // With `O_NONBLOCK` neither waits.
+        let mut options = for_writing(false);
+        let refused = options.custom_flags(libc::O_NONBLOCK).open(&path).await;
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK).open(&path).await.unwrap();
+    });
+}
+
+#[test]
+fn cancelled_open_of_a_pipe_leaves_the_loop_at_work() {
+    on_both("fifo-cancelled", |dir| async move {
+        let path = dir.join("fifo");
+        make_fifo(&path);
+        let waited = time::timeout(Duration::from_millis(20), File::open(&path)).await;
+        assert!(waited.is_err());
+        fs::write(dir.join("file"), b"there".to_vec()).await.unwrap();
+        assert_eq!(fs::read(dir.join("file")).await.unwrap(), b"there");
+        // On the readiness driver a pool thread still waits: it is let out.
+        let opened = std::fs::File::options().read(true).write(true).open(&path);
+        drop(opened.unwrap());
+    });
+}
+
 /// Writes a lot to a file that blocks when full, and reads it from its other end concurrently. A
 /// thread that reads too unblocks a blocked loop, too late.
 async fn write_beside_reading(to: File, from: File) {

@@ -1,24 +1,18 @@
 //! Open and close, metadata, and the names of files.
 
-use ringloop::embed::sys::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
-use ringloop::embed::sys::libc;
+use ringloop::embed::sys::fd::{AsRawFd as _, IntoRawFd as _, RawFd};
 use ringloop::embed::sys::platform;
-use std::ffi::CString;
-use std::io;
 
 use pyo3::prelude::*;
-use ringloop::embed::op::{Close, HardLink, MakeDir, Open, Rename, Statx, Symlink, Unlink};
+use ringloop::embed::op::{Close, HardLink, MakeDir, Rename, Statx, Symlink, Unlink};
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::path::{self, HERE};
-use ringloop::embed::{Local, Op};
+use ringloop::embed::{Local, Op, open_file};
 
 use super::begin::{Loop, begin, done, given, name};
 use crate::error;
 use crate::ffi::{Argument, IntoObject as _, Obj, new_tuple};
 use crate::futures;
-
-/// Flags with which a file cannot be opened from the cache alone.
-const CHANGES: i32 = libc::O_CREAT | libc::O_TRUNC | (platform::O_TMPFILE & !libc::O_DIRECTORY);
 
 /// `_fs_open(path, flags, mode)`: descriptor, type and permissions, size.
 pub fn open(
@@ -31,7 +25,7 @@ pub fn open(
     let opening = async move {
         let opened = open_file(path, flags, mode).await;
         given(opened.and_then(|fd| {
-            let found = whole_metadata(fd.as_raw_fd())?;
+            let found = path::known_metadata(fd.as_raw_fd())?;
             Ok((fd.into_raw_fd(), i32::from(found.stx_mode), found.stx_size))
         }))
     };
@@ -46,35 +40,6 @@ fn close_lost(opened: Obj) {
             drop(file::close(fd));
         }
     });
-}
-
-/// Opens a file: at once where that needs no disk.
-pub(super) async fn open_file(path: CString, flags: i32, mode: u32) -> io::Result<OwnedFd> {
-    let flags = flags | libc::O_CLOEXEC;
-    // Looked at first: opening a FIFO waits for its other end, and opening a device may do anything.
-    if flags & CHANGES == 0
-        && let Ok(seen) = path::open_cached(HERE, &path, platform::O_PATH | libc::O_CLOEXEC)
-        && is_plain(&seen)
-        && let Ok(fd) = path::open_cached(HERE, &path, flags)
-    {
-        return Ok(fd);
-    }
-    Op::new(Open { dir: HERE, path, flags, mode }).await
-}
-
-/// Whether it is a regular file or a directory.
-fn is_plain(fd: &OwnedFd) -> bool {
-    let kind = |found: platform::statx| u32::from(found.stx_mode) & platform::S_IFMT;
-    let kind = whole_metadata(fd.as_raw_fd()).map(kind);
-    kind.is_ok_and(|kind| kind == platform::S_IFREG || kind == platform::S_IFDIR)
-}
-
-/// What the kernel knows of an open file without asking a server.
-pub(super) fn whole_metadata(fd: RawFd) -> io::Result<platform::statx> {
-    let mut found = path::empty_metadata();
-    let flags = platform::AT_EMPTY_PATH | platform::AT_STATX_DONT_SYNC;
-    path::metadata(fd, c"", flags, &mut found)?;
-    Ok(found)
 }
 
 /// `_fs_close(fd)`.

@@ -8,12 +8,11 @@ use std::io;
 use pyo3::prelude::*;
 use ringloop::buf::SendBuf;
 use ringloop::embed::op::Close;
-use ringloop::embed::sys::file;
-use ringloop::embed::{Local, Op};
+use ringloop::embed::sys::{file, path};
+use ringloop::embed::{Local, Op, open_file};
 
 use super::begin::{Loop, begin, done, name};
 use super::data::{fill, write_all, write_and_sync};
-use super::names::{open_file, whole_metadata};
 use crate::error;
 use crate::ffi::{self, Argument, Obj, Room};
 use crate::limits;
@@ -59,7 +58,7 @@ pub fn read(loop_: Loop<'_, '_>, path: Argument<'_, '_>) -> PyResult<Obj> {
     begin(loop_, async move {
         let told = |error: io::Error| error::from_io(&error);
         let opened = Opened(Some(open_file(path, libc::O_RDONLY, 0).await.map_err(told)?));
-        let found = whole_metadata(opened.fd()).map_err(told)?;
+        let found = path::known_metadata(opened.fd()).map_err(told)?;
         let is_regular = u32::from(found.stx_mode) & platform::S_IFMT == platform::S_IFREG;
         let len = if is_regular { usize::try_from(found.stx_size).unwrap_or(0) } else { 0 };
         let position = if len > 0 { 0 } else { position_of(opened.fd()).map_err(told)? };

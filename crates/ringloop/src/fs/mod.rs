@@ -26,7 +26,7 @@ mod beside;
 mod dir;
 mod file;
 mod metadata;
-mod options;
+pub(crate) mod options;
 mod path;
 mod pipe;
 mod registered;

@@ -3,10 +3,48 @@
 use super::{File, name};
 use crate::executor::Op;
 use crate::op::Open;
+use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::libc;
-use crate::sys::path::HERE;
+use crate::sys::path::{self, HERE};
+use crate::sys::platform;
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
+
+/// Flags with which a file cannot be opened from the cache alone.
+const CHANGES: i32 = libc::O_CREAT | libc::O_TRUNC | (platform::O_TMPFILE & !libc::O_DIRECTORY);
+
+/// Opens a file, close-on-exec: at once where that needs no disk, else by an operation.
+///
+/// `flags` and `mode` are those of open(2), relative paths are of the working directory.
+///
+/// # Errors
+/// Those of open(2).
+///
+/// # Cancel safety
+/// A file opened by then is closed; a created one exists.
+pub async fn open_file(path: CString, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    let flags = flags | libc::O_CLOEXEC;
+    // Looked at first: opening a FIFO waits for its other end, and opening a device may do anything.
+    if flags & CHANGES == 0
+        && let Ok(seen) = path::open_cached(HERE, &path, platform::O_PATH | libc::O_CLOEXEC)
+        && is_plain(&seen)
+        && let Ok(fd) = path::open_cached(HERE, &path, flags)
+    {
+        return Ok(fd);
+    }
+    Op::new(Open { dir: HERE, path, flags, mode }).await
+}
+
+/// Whether it is a regular file or a directory.
+fn is_plain(fd: &OwnedFd) -> bool {
+    path::known_metadata(fd.as_raw_fd()).is_ok_and(|found| {
+        matches!(
+            u32::from(found.stx_mode) & platform::S_IFMT,
+            platform::S_IFREG | platform::S_IFDIR
+        )
+    })
+}
 
 /// How to open a file.
 ///
@@ -106,9 +144,8 @@ impl OpenOptions {
     /// # Cancel safety
     /// A file opened by then is closed; a created one exists.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        let open =
-            Open { dir: HERE, path: name(path.as_ref())?, flags: self.flags()?, mode: self.mode };
-        Ok(File::from(Op::new(open).await?))
+        let fd = open_file(name(path.as_ref())?, self.flags()?, self.mode).await?;
+        Ok(File::from(fd))
     }
 
     fn flags(&self) -> io::Result<i32> {
@@ -134,7 +171,7 @@ impl OpenOptions {
             (_, _, true) => libc::O_CREAT | libc::O_EXCL,
         };
         let custom = self.custom_flags & !libc::O_ACCMODE;
-        Ok(access | creation | custom | libc::O_CLOEXEC)
+        Ok(access | creation | custom)
     }
 }
 

@@ -299,6 +299,16 @@ pub fn poll_now(fd: RawFd, interest: Interest) -> io::Result<Interest> {
     Ok(Interest::from_poll_mask(u32::from(entry.revents as u16)))
 }
 
+/// Duplicates a descriptor to the lowest free number from `number` on, for tests of numbers that are
+/// used again.
+#[cfg(test)]
+pub fn duplicate_from(fd: RawFd, number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: no pointer is passed.
+    let fd = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, number) })?;
+    // SAFETY: a successful F_DUPFD_CLOEXEC gives a fresh descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

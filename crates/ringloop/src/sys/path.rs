@@ -55,6 +55,17 @@ pub fn metadata(dir: RawFd, path: &CStr, flags: i32, into: &mut platform::statx)
     Ok(())
 }
 
+/// Reads an open file's metadata as far as the kernel has it, without asking a server.
+///
+/// # Errors
+/// Those of statx(2).
+pub fn known_metadata(fd: RawFd) -> io::Result<platform::statx> {
+    let mut found = empty_metadata();
+    let flags = platform::AT_EMPTY_PATH | platform::AT_STATX_DONT_SYNC;
+    metadata(fd, c"", flags, &mut found)?;
+    Ok(found)
+}
+
 /// Renames a file; `flags` are `RENAME_*`. See renameat2(2).
 pub fn rename(from: (RawFd, &CStr), to: (RawFd, &CStr), flags: u32) -> io::Result<()> {
     let (from_at, to_at) = (from.1.as_ptr(), to.1.as_ptr());

@@ -209,6 +209,8 @@ narrow! {
 pub const IOSQE_FIXED_FILE: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
 /// Start the next entry when this one has succeeded; cancel it otherwise.
 pub const IOSQE_IO_LINK: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT as u8;
+/// Run it on a worker thread of the kernel at once, without an inline attempt.
+pub const IOSQE_ASYNC: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;
 /// Take the buffer from the group `buf_index`.
 pub const IOSQE_BUFFER_SELECT: u8 = 1 << io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT as u8;
 /// Post no completion on success.
