@@ -1,4 +1,4 @@
-"""What this machine and process give ringloop, and what to change: the findings of `doctor`.
+"""What this machine and process offer ringloop, and what to change: the findings of `doctor`.
 
 Owns: each check. Called by: `python -m ringloop doctor`. Never does: change anything.
 """
@@ -39,7 +39,7 @@ class Finding:
     remedy: str = ""
 
 
-# Below these a server meets the limit before it meets the machine's.
+# Below these a server reaches the limit before the machine's capacity.
 _DESCRIPTORS_NEEDED = 256
 _DESCRIPTORS_WANTED = 4096
 _BACKLOG_WANTED = 1024
@@ -69,7 +69,7 @@ _PEERS = (
 
 
 def diagnose(driver: Driver | None = None) -> list[Finding]:
-    """Make every check, for loops of `driver` or of what the environment names."""
+    """Run every check, for loops of `driver` or the driver that the environment names."""
     checks: list[Callable[[], Iterator[Finding]]] = [
         _versions,
         _system,
@@ -92,20 +92,20 @@ def _versions() -> Iterator[Finding]:
     if engine == "direct":
         yield Finding(group, "OpenSSL", f"{ssl.OPENSSL_VERSION}, driven directly")
     else:
-        text = f"{ssl.OPENSSL_VERSION}, by ssl.MemoryBIO: {reason}"
+        text = f"{ssl.OPENSSL_VERSION}, through ssl.MemoryBIO: {reason}"
         remedy = (
-            "unset RINGLOOP_TLS" if reason == "RINGLOOP_TLS=bio" else "TLS works, and is slower"
+            "unset RINGLOOP_TLS" if reason == "RINGLOOP_TLS=bio" else "TLS works, but is slower"
         )
         yield Finding(group, "OpenSSL", text, "note", remedy)
     installed = []
     for name in _PEERS:
         with suppress(importlib.metadata.PackageNotFoundError):
             installed.append(f"{name} {importlib.metadata.version(name)}")
-    yield Finding(group, "beside it", ", ".join(installed) or "none of the packages it knows")
+    yield Finding(group, "related packages", ", ".join(installed) or "none installed")
 
 
 def describe_python() -> str:
-    """Return the interpreter's version, and whether it has a lock."""
+    """Return the interpreter's version, and whether it is free-threaded."""
     locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     build = "" if locked() else ", free-threaded"
     return f"{platform.python_implementation()} {platform.python_version()}{build}"
@@ -125,10 +125,10 @@ def _system() -> Iterator[Finding]:
     text = f"{usable} usable of {os.cpu_count()}"
     yield Finding(group, "CPUs", text if quota is None else f"{text}, quota {quota:.2g}")
     container = _container()
-    yield Finding(group, "container", container or "none seen")
+    yield Finding(group, "container", container or "none detected")
     filtered = _of_status("Seccomp") == "2"
     if filtered:
-        yield Finding(group, "seccomp", "a filter is in force", "note", "see io_uring below")
+        yield Finding(group, "seccomp", "a filter is active", "note", "see io_uring below")
     else:
         yield Finding(group, "seccomp", "no filter")
 
@@ -209,21 +209,21 @@ def _limits() -> Iterator[Finding]:
     if 0 <= soft < _DESCRIPTORS_WANTED:
         status = "note" if soft >= _DESCRIPTORS_NEEDED else "problem"
         most = "" if hard == resource.RLIM_INFINITY else f", at most {hard}"
-        remedy = f"a connection takes a descriptor: ulimit -n {_DESCRIPTORS_WANTED}{most}"
+        remedy = f"each connection takes a descriptor: ulimit -n {_DESCRIPTORS_WANTED}{most}"
     yield Finding(group, "RLIMIT_NOFILE", f"{_limit(soft)} (hard {_limit(hard)})", status, remedy)
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     # From Linux 5.12 on the ring's memory counts for the control group.
     yield Finding(
-        group, "RLIMIT_MEMLOCK", f"{_limit(soft, 'bytes')}; of registered buffers, not of the ring"
+        group,
+        "RLIMIT_MEMLOCK",
+        f"{_limit(soft, 'bytes')}; applies to registered buffers, not to the ring",
     )
     memory = _read("/sys/fs/cgroup/memory.max")
     if memory is not None and memory.isdigit():
-        yield Finding(group, "memory of the control group", f"{memory} bytes")
-    yield from _sysctl(
-        "net.core.somaxconn", _BACKLOG_WANTED, "connections that wait to be accepted"
-    )
+        yield Finding(group, "control group memory", f"{memory} bytes")
+    yield from _sysctl("net.core.somaxconn", _BACKLOG_WANTED, "connections waiting to be accepted")
     for name in ("net.core.rmem_max", "net.core.wmem_max"):
-        yield from _sysctl(name, _UDP_BUFFER_WANTED, "bytes of a UDP socket's buffer, for QUIC")
+        yield from _sysctl(name, _UDP_BUFFER_WANTED, "bytes of a UDP socket buffer, for QUIC")
 
 
 def _limit(value: int, unit: str = "") -> str:
@@ -273,7 +273,7 @@ def _settings() -> Iterator[Finding]:
             "RINGLOOP_INSTALL",
             "has no effect: no ringloop_install.pth in site-packages",
             "problem",
-            "install ringloop's wheel, or run programs by python -m ringloop",
+            "install ringloop's wheel, or run programs with python -m ringloop",
         )
 
 
@@ -284,17 +284,17 @@ def _loop(driver: Driver | None) -> Iterator[Finding]:
         loop = ringloop.new_event_loop(driver=driver)
     except (OSError, ValueError) as error:
         text, _, remedy = str(getattr(error, "strerror", None) or error).partition("; ")
-        remedy = remedy or "unset RINGLOOP_DRIVER for the driver that this machine allows"
+        remedy = remedy or "unset RINGLOOP_DRIVER to use the driver that this machine allows"
         yield Finding(group, "driver", text, "problem", remedy)
         return
     try:
         yield Finding(group, "driver", f"{loop.driver}: {loop.driver_reason}")
         loop.run_until_complete(asyncio.wait_for(_echo(), 10))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user has to know
+    except Exception as error:  # noqa: BLE001 - the user has to know, whatever it is
         text = f"{type(error).__name__}: {error}"
-        yield Finding(group, "echo over TCP", text, "problem", "report it, with this output")
+        yield Finding(group, "echo over TCP", text, "problem", "please report it with this output")
     else:
-        yield Finding(group, "echo over TCP", "a megabyte came back whole")
+        yield Finding(group, "echo over TCP", "a megabyte came back intact")
     finally:
         loop.close()
 
@@ -314,4 +314,4 @@ async def _echo() -> None:
         writer.close()
         await writer.wait_closed()
     if received != sent:
-        raise OSError("the bytes that came back differ from those that were sent")
+        raise OSError("the bytes that came back differ from those sent")

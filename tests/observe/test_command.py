@@ -83,7 +83,7 @@ def test_program_sees_its_arguments_and_gives_its_status(tmp_path: Path) -> None
 
 def test_program_without_a_loop_writes_no_file(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print('done')")
-    assert "has run no loop" in profiled(tmp_path, "program.py").stderr
+    assert "ran no loop" in profiled(tmp_path, "program.py").stderr
     assert not (tmp_path / "profile.svg").exists()
 
 

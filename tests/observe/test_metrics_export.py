@@ -294,7 +294,7 @@ def test_top_shows_a_process_by_its_id_or_the_only_one(program: Any, runtime_fol
         assert cells[2] == "epoll"
         # It sleeps for half of its time, and computes for the other.
         assert 5 < float(cells[3].rstrip("%")) < 99
-        assert "slow callbacks, the last ones first:" in text
+        assert "slow callbacks, latest first:" in text
         assert "main()" in text
     found = json.loads(run_top(str(program.pid), "--json").stdout)
     assert found["pid"] == program.pid

@@ -1,1 +1,1 @@
-"""The benchmark of `python -m ringloop bench`: `workloads` in processes of their own ▸ `report`."""
+"""The benchmark of `python -m ringloop bench`: `workloads` in separate processes ▸ `report`."""

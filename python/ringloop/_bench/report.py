@@ -1,4 +1,4 @@
-"""A benchmark's results: as a table, as JSON, as a picture.
+"""A benchmark's results as a table, as JSON, as a chart.
 
 Called by: `python -m ringloop bench`. Pure functions of a report.
 """
@@ -13,7 +13,7 @@ from ringloop._bench.runs import row_text
 if TYPE_CHECKING:
     from ringloop._bench.runs import Report
 
-# Runs that differ by more make a figure that is not to be relied on.
+# A figure whose runs differ by more is unreliable.
 _SPREAD_MAX = 0.1
 
 _COLOURS = {
@@ -31,7 +31,7 @@ _HEADER_HEIGHT = 84
 
 
 def as_table(report: Report) -> str:
-    """Return the table with what it was measured on, and the rows that are lost."""
+    """Return the table, the machine it was measured on, and the rows in which ringloop is slower."""
     loops = list(next(iter(report.results.values())))
     width = max(len(row) for row in report.results)
     columns = [max(len(loop), 9) + 2 for loop in loops]
@@ -57,21 +57,21 @@ def _cells(texts: list[str], widths: list[int]) -> str:
 def _notes(report: Report, *, is_unsteady: bool) -> list[str]:
     machine = report.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    how = f"the median of {report.rounds} runs, each in a process of its own, by turns"
+    how = f"median of {report.rounds} alternating runs, each in a separate process"
     notes = [
-        f"Operations a second; {how}.",
+        f"Operations per second; {how}.",
         f"{_about(machine)}; {versions}; load {machine['load']}.",
     ]
     notes += [f"{row}: {row_text(row)}." for row in report.results]
     if is_unsteady:
-        notes.append("~ runs differ by more than 10 %: more --rounds, or a machine at rest.")
+        notes.append("~ runs differ by more than 10 %: use more --rounds, or an idle machine.")
     if machine["load"] > machine["cpus"]:
-        notes.append("The machine had other work: figures may be of that.")
+        notes.append("The machine was busy with other work: figures may be distorted.")
     behind = report.behind()
     notes.append(
-        f"ringloop is behind in: {', '.join(behind)}."
+        f"ringloop is slower in: {', '.join(behind)}."
         if behind
-        else "ringloop is behind in no row."
+        else "ringloop is slower in no row."
     )
     return notes
 
@@ -81,11 +81,11 @@ def _about(machine: dict[str, Any]) -> str:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return all of it for other programs."""
+    """Return everything, for other programs."""
     return {
         "machine": report.machine,
         "rounds": report.rounds,
-        "unit": "operations a second",
+        "unit": "operations per second",
         "rows": {
             row: {
                 "what": row_text(row),
@@ -102,7 +102,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def as_svg(report: Report) -> str:
-    """Return a picture: each loop as a share of the fastest, by row."""
+    """Return a chart: each loop as a share of the fastest, by row."""
     loops = list(next(iter(report.results.values())))
     row_height = _BAR_HEIGHT * len(loops) + 18
     height = _HEADER_HEIGHT + row_height * len(report.results) + 34
@@ -110,7 +110,7 @@ def as_svg(report: Report) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {_FONT}>',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(12, 24, "Operations a second, as a share of the fastest loop", size=16),
+        _text(12, 24, "Operations per second, as a share of the fastest loop", size=16),
     ]
     left = 12
     for loop in loops:
@@ -130,7 +130,7 @@ def as_svg(report: Report) -> str:
             parts.append(_text(_NAME_WIDTH + length + 6, top + _BAR_HEIGHT - 3, value, size=11))
             top += _BAR_HEIGHT
         top += 18
-    runs = f"The median of {report.rounds} runs, each in a process of its own, by turns."
+    runs = f"Median of {report.rounds} alternating runs, each in a separate process."
     parts.append(_text(12, top + 12, runs, size=11, colour="#5f6368"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 

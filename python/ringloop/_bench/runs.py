@@ -1,7 +1,7 @@
-"""Runs the workloads by turns, a process for each run, and keeps what they took.
+"""Runs the workloads in turn, each run in its own process, and keeps their times.
 
-Called by: `python -m ringloop bench`. Each round plays every row on every loop, and begins with another
-loop than the round before, so that a machine that slows down slows all of them.
+Called by: `python -m ringloop bench`. Each round runs every row on every loop, starting with a
+different loop each time, so that a machine that slows down affects all of them.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _RUN_SECONDS_MAX = 300
 
 
 class RunError(Exception):
-    """A run that has failed; the text says which, and what it printed."""
+    """A run failed; the text says which, and what it printed."""
 
 
 @dataclass
 class Result:
-    """The runs of one row on one loop, in operations a second."""
+    """The runs of one row on one loop, in operations per second."""
 
     rates: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
-        """What the table shows."""
+        """The figure in the table."""
         return statistics.median(self.rates)
 
     @property
     def spread(self) -> float:
-        """Half of the distance between the best and the worst run, as a share of the median."""
+        """Half the distance between the best and the worst run, as a share of the median."""
         return (max(self.rates) - min(self.rates)) / 2 / self.median
 
 
 @dataclass
 class Report:
-    """All results, with what they were measured on."""
+    """All results, and the machine they were measured on."""
 
     machine: dict[str, Any]
     rounds: int
@@ -61,7 +61,7 @@ class Report:
     results: dict[str, dict[str, Result]]
 
     def ratio(self, row: str) -> float | None:
-        """Return ours, by the driver that "auto" has, as a share of the best other; None without."""
+        """Return ours (with the driver that "auto" chooses) as a share of the best other, or None."""
         results = self.results[row]
         ours = [results[name].median for name in OURS if name in results]
         others = [result.median for name, result in results.items() if name not in OURS]
@@ -73,7 +73,7 @@ class Report:
 
 
 def loops_here() -> list[str]:
-    """Name the loops that can be measured: asyncio's, uvloop where it is installed, ours."""
+    """Name the loops that can be measured: asyncio's, uvloop if it is installed, ours."""
     found = ["asyncio"]
     try:
         importlib.metadata.version("uvloop")
@@ -91,9 +91,9 @@ def loops_here() -> list[str]:
 def measure(
     loops: list[str], rows: list[str], rounds: int, scale: float, tell: Callable[[str], None]
 ) -> Report:
-    """Play all rounds; `tell` is called with a line of progress before each run.
+    """Run all rounds; `tell` is called with a line of progress before each run.
 
-    RunError: a run has failed.
+    RunError: a run failed.
     """
     results = {row: {loop: Result() for loop in loops} for row in rows}
     total = rounds * len(rows) * len(loops)
@@ -132,7 +132,7 @@ def _rate(loop: str, row: str, scale: float) -> float:
 
 
 def describe_machine(loops: list[str]) -> dict[str, Any]:
-    """Say what the figures are of."""
+    """Describe the machine and the versions."""
     versions = {"ringloop": ringloop.__version__}
     if "uvloop" in loops:
         versions["uvloop"] = importlib.metadata.version("uvloop")

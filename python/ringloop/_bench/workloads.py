@@ -1,7 +1,7 @@
 """What `python -m ringloop bench` measures: `python -m ringloop._bench.workloads LOOP ROW SCALE`.
 
 Owns: the rows, and one run of one of them on one loop, which prints a line of JSON. Called by: `runs`,
-a process for each run. A tenth of the work goes first, and does not count.
+in one process per run. A tenth of the work runs first as a warm-up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TASKS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: operations a second."""
+    """One row of the table, in operations per second."""
 
     name: str
     what: str
@@ -151,13 +151,15 @@ ROWS = {
         Row("tasks", "gather() of 1,000 sleep(0)", _tasks, 40_000),
         Row("timers", "call_at; half of them are cancelled", _timers, 100_000),
         Row("echo protocol", "round trips of 1 KiB, 16 connections", _echo_by_protocols, 32_000),
-        Row("echo streams", "the same by StreamReader and StreamWriter", _echo_by_streams, 16_000),
+        Row(
+            "echo streams", "the same with StreamReader and StreamWriter", _echo_by_streams, 16_000
+        ),
     )
 }
 
 
 def new_loop(name: str) -> asyncio.AbstractEventLoop:
-    """Make the loop that a column of the table is of."""
+    """Make the loop of a column of the table."""
     if name == "asyncio":
         return asyncio.SelectorEventLoop()
     if name == "uvloop":

@@ -1,7 +1,7 @@
-"""The commands of `python -m ringloop`: the table of them, each in a module of its own.
+"""The commands of `python -m ringloop`: a table with one module per command.
 
-A module has `main(arguments) -> int`, which parses what follows the command's name and returns the exit
-status; it is imported when its command is asked for.
+A module has `main(arguments) -> int`, which parses the arguments after the command's name and returns
+the exit status; it is imported when its command is run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _USAGE_ERROR = 2
 
 @dataclass(frozen=True)
 class Command:
-    """One command, as its row of `--help` and as the module that has it."""
+    """One command: its line in `--help`, and its module."""
 
     summary: str
     module: str
@@ -36,7 +36,7 @@ class Command:
 COMMANDS = {
     "run": Command("run a script or a module on ringloop's loop", "ringloop._commands.run"),
     "doctor": Command(
-        "say which driver loops have here, why, and what to change", "ringloop._commands.doctor"
+        "report which driver loops use here, why, and what to change", "ringloop._commands.doctor"
     ),
     "bench": Command(
         "compare ringloop with asyncio and uvloop on this machine", "ringloop._commands.bench"
@@ -45,7 +45,7 @@ COMMANDS = {
         "serve an ASGI application over HTTP/3 and HTTP/1.1", "ringloop._commands.serve"
     ),
     "profile": Command(
-        "run a program and write where its loops' time goes", "ringloop._commands.profile"
+        "run a program and record where its loops spend their time", "ringloop._commands.profile"
     ),
     "top": Command("show the loops of a running process", "ringloop._commands.top"),
 }
@@ -54,7 +54,7 @@ _HELP = """\
 usage: {program} COMMAND ...
        {program} [OPTIONS] (-m MODULE | FILE) [ARGUMENT ...]
 
-The second form is the command run, and takes its options.
+The second form is short for the command run, and takes its options.
 
 commands:
 {commands}
@@ -63,7 +63,7 @@ options:
   -h, --help     show this message and exit
   -V, --version  show ringloop's version and exit
 
-'{program} COMMAND --help' tells more about one.
+Run '{program} COMMAND --help' for more about a command.
 """
 
 

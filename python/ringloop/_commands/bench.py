@@ -1,4 +1,4 @@
-"""`python -m ringloop bench`: loops compared on the user's own machine."""
+"""`python -m ringloop bench`: compares loops on the user's machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ringloop._bench.workloads import ROWS
 from ringloop._commands import PROGRAM
 
 _EPILOG = """\
-Each run is a process of its own; the loops take turns, and the table has medians. Both ends of the echo
-are in the measured process. Progress goes to stderr. A machine at rest gives figures worth having.
+Each run is a separate process; the loops take turns, and the table shows medians. Both ends of the echo
+run in the measured process. Progress goes to stderr. Use an idle machine for meaningful figures.
 
-Exit status: 0; 1 where a run has failed, or the picture cannot be written; 2 for the command line.
+Exit status: 0; 1 if a run failed or the chart cannot be written; 2 for a usage error.
 """
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     loops = asked.loops or here
     for loop in loops:
         if loop not in here:
-            parser.error(f"{loop} cannot run here: there are {', '.join(here)}")
+            parser.error(f"{loop} cannot run here: choose from {', '.join(here)}")
     try:
         report = measure(loops, asked.rows or list(ROWS), asked.rounds, asked.scale, _tell)
     except RunError as error:
@@ -51,35 +51,41 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} bench",
-        description="Compare asyncio, uvloop where it is installed, and ringloop on both of its"
-        " drivers, on this machine.",
+        description="Compare asyncio, uvloop (if installed) and ringloop with both of its drivers,"
+        " on this machine.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--rounds", type=_positive, default=5, metavar="N", help="runs of each (%(default)s)")
+    add(
+        "--rounds",
+        type=_positive,
+        default=5,
+        metavar="N",
+        help="runs per loop and row (%(default)s)",
+    )
     add(
         "--scale",
         type=_share,
         default=1.0,
         metavar="X",
-        help="how much of its work each run does: 0.1 is a tenth (%(default)s)",
+        help="scales the work of each run: 0.1 is a tenth (%(default)s)",
     )
-    add("--rows", nargs="+", choices=list(ROWS), metavar="ROW", help=f"of {', '.join(ROWS)}")
+    add("--rows", nargs="+", choices=list(ROWS), metavar="ROW", help=f"any of {', '.join(ROWS)}")
     add(
         "--loops",
         nargs="+",
         metavar="LOOP",
-        help="of asyncio, uvloop, ringloop-uring, ringloop-epoll (those that run here)",
+        help="any of asyncio, uvloop, ringloop-uring, ringloop-epoll (default: all available)",
     )
     add("--json", action="store_true", help="print JSON, with every run")
-    add("--svg", metavar="FILE", help="write a picture, too")
+    add("--svg", metavar="FILE", help="also write a chart")
     return parser
 
 
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
     return int(text)
 
 
@@ -98,7 +104,7 @@ def _is_terminal() -> bool:
 
 
 def _tell(text: str) -> None:
-    """Show progress: on a terminal in one line, elsewhere a line each."""
+    """Show progress: on one line of a terminal, otherwise a line each."""
     if _is_terminal():
         sys.stderr.write(f"\r\x1b[K{text}")
     elif text:

@@ -1,4 +1,4 @@
-"""`python -m ringloop doctor`: what this machine gives a loop, and what to do about the rest."""
+"""`python -m ringloop doctor`: what this machine offers a loop, and how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ringloop._commands import PROGRAM
 from ringloop._diagnosis import Finding, diagnose
 
 _EPILOG = """\
-Exit status: 0 where ringloop's loop runs; 1 where something keeps it from running, or from having the
-driver that --driver or RINGLOOP_DRIVER names (a line of the kind "problem"); 2 for the command line.
+Exit status: 0 if ringloop's loop runs; 1 if something keeps it from running, or from using the driver
+that --driver or RINGLOOP_DRIVER names (a line marked "problem"); 2 for a usage error.
 """
 
 
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     """Print the findings; return the exit status."""
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} doctor",
-        description="Say which driver loops have here and why, what the kernel, the container and the"
+        description="Report which driver loops use here and why, what the kernel, the container and the"
         " limits allow, and what to change.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--driver",
         choices=["auto", "uring", "epoll"],
-        help="the driver that loops are to have (RINGLOOP_DRIVER, or auto)",
+        help="the driver to check for (default: RINGLOOP_DRIVER, or auto)",
     )
     asked = parser.parse_args(arguments)
     findings = diagnose(asked.driver)

@@ -1,4 +1,4 @@
-"""`python -m ringloop profile`: the command run, with a profile of the program's loops."""
+"""`python -m ringloop profile`: like `run`, with a profile of the program's loops."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ringloop.profiling import _formats, _running
 _WITH_VALUE = {"-o", "--output", "--format", "--mode", "--rate"}
 
 _EPILOG = """\
-The program runs as by the command run, whose options may stand before it. The profile is written when it
-ends, also by an exception or Ctrl-C.
+Runs the program like the command run, whose options may precede it. The profile is written when the
+program ends, including by an exception or Ctrl-C.
 
   python -m ringloop profile app.py                          a flame graph in profile.svg
   python -m ringloop profile -o app.speedscope.json app.py   a file for https://www.speedscope.app
   python -m ringloop profile --mode waiting -m uvicorn app:app
                                                              what the tasks wait for
 
-Exit status: the program's own; 2 for the command line.
+Exit status: the program's; 2 for a usage error.
 """
 
 
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 def _written(profile: profiling.Profile, file: str, name: str) -> str:
     """Write the profile, and say so; of a program that has run no loop there is none."""
     if not profile.samples:
-        return "no sample was taken: the program has run no loop for long enough"
+        return "no sample was taken: the program ran no loop for long enough"
     profile.save(file, name)
     return f"{profile.samples:,} samples in {profile.seconds:.1f} s, written to {file}"
 
@@ -59,14 +59,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} profile",
         usage=f"{PROGRAM} profile [OPTIONS] [OPTIONS of run] (-m MODULE | FILE) [ARGUMENT ...]",
-        description="Run a script or a module on ringloop's loop, and write where its time goes.",
+        description="Run a script or a module on ringloop's loop, and record where its time goes.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("-o", "--output", default="profile.svg", metavar="FILE", help="the file (profile.svg)")
-    add("--format", choices=list(_formats.WRITERS), help="its format (that of the extension)")
+    add(
+        "-o",
+        "--output",
+        default="profile.svg",
+        metavar="FILE",
+        help="the file to write (profile.svg)",
+    )
+    add(
+        "--format",
+        choices=list(_formats.WRITERS),
+        help="its format (default: by the file's extension)",
+    )
     add(
         "--mode",
         choices=["running", "waiting"],
@@ -74,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
         help="what the loops' threads do, or what the tasks wait for (running)",
     )
     add(
-        "--rate", type=float, help=f"samples a second, up to {_running.RATE_MAX} (100; waiting: 10)"
+        "--rate",
+        type=float,
+        help=f"samples per second, up to {_running.RATE_MAX} (100; waiting: 10)",
     )
     return parser

@@ -1,4 +1,4 @@
-"""`python -m ringloop run`: a program on this loop, whatever it asks asyncio for."""
+"""`python -m ringloop run`: runs a program on this loop, whichever loop it asks asyncio for."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 _WITH_VALUE = {"--driver", "--workers", "--kind", "--bind", "--grace"}
 
 _EPILOG = """\
-What runs is __main__ as under plain python: sys.argv, sys.path[0], exit status and tracebacks are the
-same. asyncio.run, asyncio.new_event_loop and what is built on them make ringloop's loop, in this process
-and in Python programs that it starts (by RINGLOOP_INSTALL in their environment).
+The program runs as __main__, as under plain python: sys.argv, sys.path[0], exit status and tracebacks
+are the same. asyncio.run, asyncio.new_event_loop and everything built on them create ringloop's loop, in
+this process and in Python programs that it starts (through RINGLOOP_INSTALL in their environment).
 
   python -m ringloop app.py                             a script
   python -m ringloop -m pytest tests                    a module
-  python -m ringloop --as-uvloop -m uvicorn app:app     a server that makes uvloop's loop, or asyncio's
+  python -m ringloop --as-uvloop -m uvicorn app:app     a server that asks for uvloop's or asyncio's loop
 
 Workers:
-  python -m ringloop run --workers 4 --bind :8000 app:main      await main(worker) in each; a thread each
-                                                                where Python is free-threaded
-  python -m ringloop run --workers 4 app.py                     the script in 4 processes, which find
-                                                                their number in RINGLOOP_WORKER
-A worker that crashes is started again. SIGTERM or SIGINT asks all to end, another ends them at once.
+  python -m ringloop run --workers 4 --bind :8000 app:main      await main(worker) in each; threads if
+                                                                Python is free-threaded
+  python -m ringloop run --workers 4 app.py                     the script in 4 processes; their numbers
+                                                                are in RINGLOOP_WORKER
+A worker that crashes is restarted. SIGTERM or SIGINT asks all to end; a second one ends them at once.
 
-Exit status: the program's own; 2 where it is not found, as python's; with workers 0, or 1 where one was
-cut off or would not start.
+Exit status: the program's; 2 if it is not found, as with python; with workers 0, or 1 if one was cut off
+or did not start.
 """
 
 
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         _choose_loop(asked)
         return _run_workers(parser, asked, program)
     if asked.kind or asked.bind or asked.grace is not None:
-        parser.error("--kind, --bind and --grace are of workers: give --workers N, too")
+        parser.error("--kind, --bind and --grace are for workers: give --workers N, too")
     run = _checked(parser, program)
     _choose_loop(asked)
     run()
@@ -94,7 +94,7 @@ def _run_workers(
         if asked.kind == "thread":
             parser.error("threads run a function: give MODULE:FUNCTION, or --kind process")
         if asked.bind:
-            parser.error("--bind is for the function of MODULE:FUNCTION: a program binds by itself")
+            parser.error("--bind needs MODULE:FUNCTION: a program binds its own sockets")
         run = _checked(parser, program)
         return _workers.run_programs(run, asked.workers, grace=grace)
     except (OSError, ValueError, TypeError, LookupError, ImportError) as error:
@@ -130,20 +130,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--driver", choices=["auto", "uring", "epoll"], help="the driver of its loops (auto)")
     group = parser.add_argument_group("workers")
     add = group.add_argument
-    add("--workers", type=int, metavar="N", help="how many run it; those that crash run again")
+    add(
+        "--workers", type=int, metavar="N", help="number of workers; those that crash are restarted"
+    )
     add(
         "--kind",
         choices=["thread", "process"],
-        help="what they are (threads where Python is free-threaded, otherwise processes)",
+        help="kind of worker (threads if Python is free-threaded, otherwise processes)",
     )
     add(
         "--bind",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="HOST:PORT, :PORT or unix:PATH that all serve, in worker.sockets; several times for more",
+        help="HOST:PORT, :PORT or unix:PATH that all serve (worker.sockets); may be repeated",
     )
-    add("--grace", type=float, metavar="SECONDS", help="how long they may take to end (30)")
+    add("--grace", type=float, metavar="SECONDS", help="time that they have to end (30)")
     return parser
 
 

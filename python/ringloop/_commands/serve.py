@@ -1,4 +1,4 @@
-"""`python -m ringloop serve`: the entry of `ringloop.serve`, which needs optional packages."""
+"""`python -m ringloop serve`: the entry point of `ringloop.serve`, which needs optional packages."""
 
 from __future__ import annotations
 

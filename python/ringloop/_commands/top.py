@@ -17,13 +17,13 @@ from ringloop.metrics._snapshot import Histogram
 
 _EPILOG = """\
 A process offers its metrics if it was started with RINGLOOP_TOP=1 in its environment, or has called
-ringloop.metrics.serve(). Without PID, the processes of this user that do are listed, and the only one is
-shown. Ctrl-C ends.
+ringloop.metrics.serve(). Without PID, shows the only such process of this user, or lists them if there
+are several. Ctrl-C ends.
 
   util   time in which the loop was not asleep        lag    time between two polls of the kernel
   ready  callbacks in the ready queue                 conns  open transports
 
-Exit status: 0; 1 if the process does not offer its metrics, or has ended; 2 for the command line.
+Exit status: 0; 1 if the process does not offer its metrics, or has ended; 2 for a usage error.
 """
 _CLEAR = "\x1b[H\x1b[2J"
 ANSWER_SECONDS_MAX = 10.0
@@ -35,7 +35,7 @@ HEAD = (
 
 
 class NotOffered(Exception):  # noqa: N818 - it is what happened
-    """A process does not say its metrics; the text says why, and what to do."""
+    """A process does not offer its metrics; the text says why, and what to do."""
 
 
 class Source:
@@ -108,7 +108,7 @@ def _show(source: Source, asked: argparse.Namespace) -> int:
 
 
 def lines(now: dict[str, Any], before: dict[str, Any]) -> list[str]:
-    """Return what a screen shows of two reports, one after the other."""
+    """Return one screen for two consecutive reports."""
     clock = time.strftime("%H:%M:%S", time.localtime(now["time"]))
     program = now["program"] or "python"
     versions = f"CPython {now['python']}, ringloop {now['ringloop']}"
@@ -121,7 +121,7 @@ def lines(now: dict[str, Any], before: dict[str, Any]) -> list[str]:
         (one["ended"], loop["loop"], one) for loop in now["loops"] for one in loop["slow_callbacks"]
     ]
     if slow:
-        shown += ["", "slow callbacks, the last ones first:"]
+        shown += ["", "slow callbacks, latest first:"]
     for _, number, one in sorted(slow, key=lambda found: -found[0])[:8]:
         shown.append(f"  {one['seconds']:7.3f} s in loop {number}: {one['what']}")
     for loop in now["loops"]:
@@ -190,13 +190,13 @@ def _path_of(pid: int | None) -> Path:
             ) from None
         raise NotOffered(
             f"process {pid} does not offer its metrics: start it with RINGLOOP_TOP=1 in its "
-            "environment, or let it call ringloop.metrics.serve()"
+            "environment, or call ringloop.metrics.serve() in it"
         )
     found = sorted(path for path in folder.glob("*.sock") if _serving._answers(path))
     if not found:
         raise NotOffered(
             "no process of this user offers its metrics: start one with RINGLOOP_TOP=1 in its "
-            "environment, or let it call ringloop.metrics.serve()"
+            "environment, or call ringloop.metrics.serve() in it"
         )
     if len(found) > 1:
         pids = ", ".join(path.stem for path in found)
@@ -214,10 +214,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("pid", nargs="?", type=int, metavar="PID", help="the process")
-    add("--path", metavar="SOCKET", help="the path that was given to ringloop.metrics.serve()")
-    add("--interval", type=_interval, default=1.0, metavar="SECONDS", help="between two looks (1)")
-    add("--once", action="store_true", help="print one screen and end")
-    add("--json", action="store_true", help="print everything as JSON and end")
+    add("--path", metavar="SOCKET", help="the path given to ringloop.metrics.serve()")
+    add(
+        "--interval",
+        type=_interval,
+        default=1.0,
+        metavar="SECONDS",
+        help="time between updates (1)",
+    )
+    add("--once", action="store_true", help="print one screen and exit")
+    add("--json", action="store_true", help="print everything as JSON and exit")
     return parser
 
 

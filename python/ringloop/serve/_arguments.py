@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "serve"]
 
 _EPILOG = """\
-The first SIGTERM or SIGINT ends the server once requests under way have ended, the second one at once;
-SIGHUP reads the certificates again.
+The first SIGTERM or SIGINT ends the server once open requests have ended, the second one at once; SIGHUP
+reloads the certificates.
 
-Exit status: 0 after a signal; 1 where requests were cut off, or an address or a certificate is not to be
-had; 2 for the command line; 3 where the application has not started.
+Exit status: 0 after a signal; 1 if requests were cut off, or an address or a certificate cannot be used;
+2 for a usage error; 3 if the application did not start.
 """
 
 
@@ -39,20 +39,24 @@ def add_arguments(commands: Any) -> None:
     parser = commands.add_parser(
         "serve",
         help="serve an ASGI application over HTTP/3 and HTTP/1.1",
-        description="Serve an ASGI application: HTTP/3, WebSocket and WebTransport over it;"
-        " HTTP/1.1 and WebSocket by uvicorn.",
+        description="Serve an ASGI application: HTTP/3 with WebSocket and WebTransport;"
+        " HTTP/1.1 and WebSocket through uvicorn.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=functools.partial(serve, parser))
     add = parser.add_argument
-    add("app", metavar="MODULE:ATTRIBUTE", help="the application, as app:app")
-    add("--factory", action="store_true", help="the attribute is called, and returns it")
+    add("app", metavar="MODULE:ATTRIBUTE", help="the application, for example app:app")
+    add(
+        "--factory",
+        action="store_true",
+        help="the attribute is a function that returns the application",
+    )
     add(
         "--app-dir",
         default=".",
         metavar="DIR",
-        help="where the module is looked for first (%(default)s)",
+        help="where to look for the module first (%(default)s)",
     )
     _add_addresses(parser)
     _add_certificates(parser)
@@ -70,9 +74,9 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="HTTP/1.1, over TLS (127.0.0.1:8443)",
     )
-    add("--quic-bind", type=_address, metavar="ADDRESS", help="HTTP/3 (that of --bind)")
-    add("--no-tcp", action="store_true", help="serve HTTP/3 alone; needs --quic-bind")
-    add("--root-path", default="", metavar="PATH", help="the path that a proxy has taken away")
+    add("--quic-bind", type=_address, metavar="ADDRESS", help="HTTP/3 (default: as --bind)")
+    add("--no-tcp", action="store_true", help="serve HTTP/3 only; needs --quic-bind")
+    add("--root-path", default="", metavar="PATH", help="the path prefix that a proxy strips")
 
 
 def _add_certificates(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +85,7 @@ def _add_certificates(parser: argparse.ArgumentParser) -> None:
     add(
         "--dev",
         action="store_true",
-        help="make one for local work, and say how a browser takes it",
+        help="make one for local development, and say how to have a browser accept it",
     )
     add("--cert", metavar="FILE", help="the certificate and its chain")
     add("--key", metavar="FILE", help="its key, without a password")
@@ -91,24 +95,30 @@ def _add_certificates(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar=("NAME", "CERT", "KEY"),
-        help="another certificate, for clients that ask for this name; may be given several times",
+        help="another certificate, for clients that ask for this name; may be repeated",
     )
 
 
 def _add_workers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("workers")
     add = group.add_argument
-    add("--workers", type=int, default=1, metavar="N", help="how many share the addresses (1)")
+    add(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of workers that share the addresses (1)",
+    )
     add(
         "--workers-as",
         choices=["process", "thread"],
-        help="what they are (threads where Python is free-threaded, otherwise processes)",
+        help="kind of worker (threads if Python is free-threaded, otherwise processes)",
     )
     add(
         "--loop",
         choices=["ringloop", "asyncio"],
         default="ringloop",
-        help="whose loop (%(default)s)",
+        help="which loop to use (%(default)s)",
     )
     add("--driver", choices=["auto", "uring", "epoll"], help="the driver of ringloop's loop")
 
@@ -120,21 +130,21 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--lifespan",
         choices=["auto", "on", "off"],
         default="auto",
-        help="whether the application gets lifespan events (%(default)s)",
+        help="whether to send the application lifespan events (%(default)s)",
     )
     add(
         "--graceful-seconds",
         type=int,
         default=30,
         metavar="N",
-        help="how long requests may take once the server is to end (%(default)s)",
+        help="time that open requests have at shutdown (%(default)s)",
     )
     add(
         "--alt-svc-seconds",
         type=int,
         default=86400,
         metavar="N",
-        help="how long clients of HTTP/1.1 remember HTTP/3; 0: they are not told (%(default)s)",
+        help="how long HTTP/1.1 clients remember HTTP/3; 0: not advertised (%(default)s)",
     )
     add(
         "--alt-svc-port",
@@ -148,14 +158,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=16 << 20,
         metavar="N",
-        help="bytes of a WebSocket message (%(default)s)",
+        help="largest WebSocket message (%(default)s)",
     )
-    add("--max-connections", type=int, metavar="N", help="connections of HTTP/3 a worker (65536)")
+    add("--max-connections", type=int, metavar="N", help="HTTP/3 connections per worker (65536)")
     add(
         "--retry",
         choices=["never", "always", "auto"],
         default="auto",
-        help="whether clients of HTTP/3 prove their address first (%(default)s)",
+        help="whether HTTP/3 clients must prove their address first (%(default)s)",
     )
     add("--log-level", choices=list(LOG_LEVELS), default="info", help="(%(default)s)")
     add("--no-access-log", action="store_true", help="do not log requests")
@@ -176,7 +186,7 @@ def serve(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> int:
     if not asked.dev and not has_files:
         parser.error("HTTP/3 needs a certificate: give --cert FILE and --key FILE, or --dev")
     if asked.driver is not None and asked.loop != "ringloop":
-        parser.error("--driver is of ringloop's loop: leave out --loop asyncio")
+        parser.error("--driver applies to ringloop's loop: leave out --loop asyncio")
     with ExitStack() as stack:
         try:
             made = _made(asked, stack) if asked.dev else None
