@@ -1,4 +1,4 @@
-"""Names of asyncio's own loop that this one does not have, and what their absence says.
+"""Names of asyncio's own loop that this one lacks, with errors that say why.
 
 Called by: whoever looks for them on a loop. Never does: stand in their place; `hasattr` is false.
 """
@@ -29,7 +29,7 @@ class NativeQueue:
 class NestPatched:
     """The mark that nest_asyncio looks for before it patches a loop's class.
 
-    It would go on to replace `run_forever` by one that works on the lists above. uvloop's it refuses
+    It would then replace `run_forever` with one that works on the lists above. It refuses uvloop's loop
     with a `ValueError`, and so does this.
     """
 

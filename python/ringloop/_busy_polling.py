@@ -1,7 +1,7 @@
-"""How long a loop looks for what has arrived before it sleeps.
+"""How long a loop polls for events before it sleeps.
 
 Owns: the reading of `busy_polling=` and of `RINGLOOP_BUSY_POLLING`. Called by: `_loop`. The engine
-looks, and learns from its waits whether that pays (docs/decisions/0017).
+polls, and learns from its waits whether that pays (docs/decisions/0017).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SECONDS_MAX = 0.01
 
 
 def span_ns(seconds: float | None) -> int:
-    """Return the longest look in nanoseconds, 0 for none; None leaves it to the environment."""
+    """Return the longest polling time in nanoseconds, 0 for none; None leaves it to the environment."""
     name, given = "busy_polling", seconds
     if given is None:
         name, text = _VARIABLE, os.environ.get(_VARIABLE) or "0"

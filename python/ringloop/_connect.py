@@ -2,9 +2,9 @@
 
 Owns: which calls need no more than that. Called by: `Loop.create_connection`.
 
-Of `BaseEventLoop.create_connection` most is for names, several addresses, TLS and the other options; a
-connection to `("127.0.0.1", 5432)` spends more time there than in the kernel. Every other call goes
-there, and so does this one where a program has replaced a part of it.
+Most of `BaseEventLoop.create_connection` handles names, several addresses, TLS and the other options; a
+connection to `("127.0.0.1", 5432)` spends more time there than in the kernel. Every other call is passed
+on to it, and so is this one if a program has replaced a part of it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _CREATE_TRANSPORT = _BASE._create_connection_transport
 
 
 def has_own_parts(loop_class: type) -> bool:
-    """Whether a subclass of our loop defines a part itself."""
+    """Whether a subclass of our loop overrides a part."""
     from ringloop._loop import Loop  # noqa: PLC0415 - that module imports this one
 
     return any(getattr(loop_class, name) is not getattr(Loop, name) for name in PARTS)
 
 
 def address_of(loop: Loop, host: Any, port: Any) -> tuple[int, tuple[Any, ...]] | None:
-    """Return family and address of a host that is one; None where asyncio's steps are needed."""
+    """Return family and address of a numeric host; None if asyncio's steps are needed."""
     if type(host) is not str or type(port) is not int or not 0 <= port <= PORT_MAX:
         return None
     if loop._has_own_parts or loop._debug or not _are_original():  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""Names and addresses: a numeric one is answered at once, a name by a thread that is not joined.
+"""Name lookups: numeric addresses are resolved at once, names by a thread that is not joined.
 
-asyncio asks the default executor, whose threads are joined by `asyncio.run` and by the interpreter's
-end; a name server that does not answer then holds up both. The threads here are daemons, bounded in
-number and told to end by `loop.close()`, which does not wait for them. An executor that the user has
+asyncio uses the default executor, whose threads are joined by `asyncio.run` and at the interpreter's
+exit; a name server that does not answer then delays both. The threads here are daemons, limited in
+number and asked to end by `loop.close()`, which does not wait for them. An executor that the user has
 set as the loop's default is used as in asyncio.
 
 Called by: `Loop.getaddrinfo` and `Loop.getnameinfo`. Never does: parse an answer; the functions are
@@ -31,7 +31,7 @@ THREADS_MAX = min(32, (os.cpu_count() or 1) + 4)
 
 
 class Job:
-    """A lookup, and who waits for it."""
+    """A lookup and its waiter."""
 
     __slots__ = ("arguments", "function", "future", "loop")
 
@@ -58,7 +58,7 @@ class Resolver:
         self._thread_count = 0
 
     def submit(self, job: Job) -> None:
-        """Have a thread do it. RuntimeError where no thread can be started and there is none."""
+        """Hand it to a thread. RuntimeError if there is no thread and none can be started."""
         with self._lock:
             self._waiting += 1
             wants_thread = self._waiting > self._idle and self._thread_count < THREADS_MAX
@@ -98,7 +98,7 @@ class Resolver:
                 self._idle += 1
 
     def close(self) -> None:
-        """Tell the threads to end once they are free."""
+        """Have the threads end once they are idle."""
         for _ in range(self._thread_count):
             self._jobs.put(None)
         self._thread_count = 0
@@ -148,7 +148,7 @@ async def getnameinfo(loop: Loop, sockaddr: Any, flags: int) -> Any:
 
 
 def is_numeric_host(host: Any) -> bool:
-    """Say whether no name server has to be asked: an address, or None for this machine."""
+    """Return whether no name server is needed: an address, or None for this machine."""
     if host is None:
         return True
     if isinstance(host, bytes):
@@ -165,7 +165,7 @@ def is_numeric_host(host: Any) -> bool:
 
 
 def is_numeric_port(port: Any) -> bool:
-    """Say whether the services file has not to be read."""
+    """Return whether the services file need not be read."""
     if isinstance(port, (str, bytes)):
         return not port or port.isdigit()
     return port is None or isinstance(port, int)

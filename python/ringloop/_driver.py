@@ -1,4 +1,4 @@
-"""Which driver a loop has, as users see it: in its repr, and in the log where io_uring was refused."""
+"""Which driver a loop uses, as shown to users: in its repr, and in the log if io_uring was refused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _told: list[str] = []
 
 
 def tell_refusal(loop: Loop) -> None:
-    """Log why the loop does without io_uring; once a process, because the answer does not change."""
+    """Log why the loop does not use io_uring; once per process, since the reason does not change."""
     if not _told:
         _told.append(str(loop.driver_reason))
         logger.info("the driver is %s: %s", loop.driver, loop.driver_reason)
 
 
 def describe(loop: Loop) -> str:
-    """Return the repr: asyncio's words, and which driver it is for what reason."""
+    """Return the repr: asyncio's, with the driver and the reason for it."""
     kind = type(loop)
     name = "ringloop.Loop"
     if kind.__module__ != "ringloop._loop":

@@ -1,4 +1,4 @@
-"""`Loop.close`: what a loop gives up, in order.
+"""`Loop.close`: what a loop releases, in order.
 
 Called by: `Loop.close`. Never does: wait, for threads or for children.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def close(loop: Loop) -> None:
-    """Close `loop`, with everything that `BaseEventLoop.close` does beside its queues."""
+    """Close `loop`, with everything that `BaseEventLoop.close` does apart from its queues."""
     if loop.is_running():
         raise RuntimeError("Cannot close a running event loop")
     if loop.is_closed():

@@ -1,4 +1,4 @@
-"""`run_forever`: the frame around the native turn, which runs once a run and never once a callback."""
+"""`run_forever`: the frame around the native turn; entered once per run, never per callback."""
 
 from __future__ import annotations
 

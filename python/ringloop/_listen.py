@@ -38,7 +38,7 @@ def start_serving(
 ) -> None:
     """Accept connections on `sock` until `stop_serving`; `BaseEventLoop._start_serving` in asyncio.
 
-    `context`: what connections run in copies of; None, before 3.15, for the current one.
+    `context`: connections run in copies of it; None, before 3.15, for the current one.
     """
     accepted = None
     if sslcontext is not None:
@@ -72,7 +72,7 @@ def start_serving(
 
 
 class Serving:
-    """A socket that is served, or that is not for a while: its native listener comes and goes."""
+    """A served socket, which may be paused: its native listener comes and goes."""
 
     def __init__(self, listen: Callable[[], Any], context: contextvars.Context | None) -> None:
         self._listen = listen
@@ -80,7 +80,7 @@ class Serving:
         self._listener: Any = None
 
     def start(self) -> None:
-        """Accept connections, each in a copy of the context; a refusal of the kernel is raised."""
+        """Accept connections, each in a copy of the context; raises if the kernel refuses."""
         listener = self._context.run(self._listen)
         listener.start()
         self._listener = listener
@@ -92,14 +92,14 @@ class Serving:
             self._listener.resume()
 
     def stop(self) -> None:
-        """Leave connections in the backlog, those of this turn, too."""
+        """Leave connections in the backlog, including those of this turn."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.stop()
 
 
 def stop_serving(loop: Loop, sock: socket.socket) -> None:
-    """Accept no more on `sock`, and close it."""
+    """Stop accepting on `sock`, and close it."""
     listener = loop._listeners.pop(sock, None)
     try:
         if listener is not None:
@@ -113,7 +113,7 @@ def stop_serving(loop: Loop, sock: socket.socket) -> None:
 
 
 def ensure_no_transport(loop: Loop, fd: Any) -> None:
-    """Refuse a descriptor that a transport reads and writes."""
+    """Refuse a descriptor that a transport uses."""
     fileno = fd
     if not isinstance(fileno, int):
         try:

@@ -1,4 +1,4 @@
-"""The event loop class: native where it runs once a callback, the standard library's elsewhere."""
+"""The event loop class: native for what runs once per callback, the standard library's elsewhere."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     `driver` is "auto", "uring" (or "io_uring") or "epoll"; None leaves it to the environment's
     `RINGLOOP_DRIVER`, and that to "auto". A driver that this machine refuses raises `OSError` with the
-    cause and the remedy. What the loop has, and why, is in `driver` and `driver_reason`; that "auto" had
-    to do without io_uring is also logged, once a process, on the logger "ringloop" (INFO).
+    cause and the remedy. The attributes `driver` and `driver_reason` say which driver the loop uses and
+    why; if "auto" cannot use io_uring, that is also logged, once per process, on the logger "ringloop"
+    (INFO).
 
-    `inbox_messages` is how many calls of other threads (`call_soon_threadsafe`) may wait for the
-    running loop, 16,777,216 by default: one more raises `RuntimeError`, and every call that was taken
-    runs.
+    `inbox_messages` is how many calls from other threads (`call_soon_threadsafe`) may wait for the
+    running loop, 16,777,216 by default; one more raises `RuntimeError`. Every accepted call runs.
 
-    `writes` is "gathered" or "eager": whether small writes of one turn may leave together at its
-    end, where nothing shows it, or each leaves at once. None leaves it to the environment's
-    `RINGLOOP_WRITES`, and that to "gathered".
+    `writes` is "gathered" or "eager": whether small writes of one turn may be sent together at its
+    end, if the program cannot tell the difference, or each is sent at once. None leaves it to the
+    environment's `RINGLOOP_WRITES`, and that to "gathered".
 
-    `busy_polling` is for how many seconds, at most 0.01, the loop looks for what has arrived before it
-    sleeps: 0.00005 spares a connection with one request in flight the time of waking. It takes that time
-    from other threads of the processor; a loop whose waits are longer soon stops looking. None leaves it
+    `busy_polling` is how many seconds, at most 0.01, the loop polls for events before it sleeps: 0.00005
+    saves a connection with one request in flight the wake-up time. It takes that time from other threads
+    of the processor; a loop whose waits are longer soon stops polling. None leaves it
     to the environment's `RINGLOOP_BUSY_POLLING`, and that to 0: the loop sleeps at once.
 
     A subclass that defines `time()` gives the loop's timers their clock, as in asyncio. So does `time`
-    set on the loop itself. One that is set on the class of a running loop counts from the next run on.
+    set on the loop itself. One set on the class of a running loop takes effect with the next run.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         _end.close(self)
 
     def metrics(self) -> LoopMetrics:
-        """Return the loop's numbers at this moment: lag, utilisation, queues, bytes, operations.
+        """Return the loop's current metrics: lag, utilisation, queues, bytes, operations.
 
-        From any thread; docs/metrics.md says what each is. asyncio has no such method.
+        Callable from any thread; docs/metrics.md describes each. asyncio has no such method.
         """
         from ringloop.metrics import _snapshot  # noqa: PLC0415 - not before it is wanted
 
@@ -152,8 +152,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         """Call `hook(what, seconds)` after each callback that took at least `threshold` seconds.
 
         `what` is the task whose step it was, the handle, or the transport whose protocol was called.
-        None takes the hook away. Needs no debug mode, and asyncio has no such method. Costs two reads
-        of the clock a callback while there is a hook, and nothing otherwise. The hook runs in the
+        None removes the hook. Needs no debug mode; asyncio has no such method. Costs two reads of the
+        clock per callback while a hook is set, and nothing otherwise. The hook runs in the
         loop's thread; its exceptions go to the loop's exception handler.
         """
         from ringloop import _slow  # noqa: PLC0415 - not before it is wanted
@@ -163,49 +163,49 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def add_reader(
         self, fd: FileDescriptorLike, callback: Callable[[Unpack[Ts]], Any], *args: *Ts
     ) -> None:
-        """Call `callback(*args)` whenever `fd` has data, in place of an earlier callback.
+        """Call `callback(*args)` whenever `fd` is readable; replaces an earlier callback.
 
-        `fd` is a descriptor, or an object with `fileno()`. From any thread. RuntimeError: a transport
-        of this loop has it. OSError: the kernel cannot watch it, as a regular file.
+        `fd` is a descriptor, or an object with `fileno()`. Callable from any thread. RuntimeError: a
+        transport of this loop uses it. OSError: the kernel cannot watch it, for example a regular file.
         """
         self._ensure_fd_no_transport(fd)
         self._add_reader(fd, callback, *args)
 
     def remove_reader(self, fd: FileDescriptorLike) -> bool:
-        """Stop watching `fd` for data; say whether it was watched."""
+        """Stop watching `fd` for reading; return whether it was watched."""
         self._ensure_fd_no_transport(fd)
         return self._remove_reader(fd)
 
     def add_writer(
         self, fd: FileDescriptorLike, callback: Callable[[Unpack[Ts]], Any], *args: *Ts
     ) -> None:
-        """Call `callback(*args)` whenever `fd` has room; otherwise as `add_reader`."""
+        """Call `callback(*args)` whenever `fd` is writable; otherwise like `add_reader`."""
         self._ensure_fd_no_transport(fd)
         self._add_writer(fd, callback, *args)
 
     def remove_writer(self, fd: FileDescriptorLike) -> bool:
-        """Stop watching `fd` for room; say whether it was watched."""
+        """Stop watching `fd` for writing; return whether it was watched."""
         self._ensure_fd_no_transport(fd)
         return self._remove_writer(fd)
 
     def add_signal_handler(
         self, sig: int, callback: Callable[[Unpack[Ts]], Any], *args: *Ts
     ) -> None:
-        """Call `callback(*args)` in the loop when the signal arrives, in place of an earlier callback.
+        """Call `callback(*args)` in the loop when the signal arrives; replaces an earlier callback.
 
-        For the main thread: elsewhere RuntimeError or ValueError, as on asyncio, and RuntimeError for a
+        Main thread only: elsewhere RuntimeError or ValueError, as on asyncio. RuntimeError for a
         signal that cannot be caught.
         """
         _signals.add(self, sig, callback, args)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Forget the signal's handler; say whether there was one."""
+        """Remove the signal's handler; return whether there was one."""
         return _signals.remove(self, sig)
 
     def set_default_executor(self, executor: ThreadPoolExecutor) -> None:  # type: ignore[override]
         """Use `executor` for `run_in_executor(None, ...)`, and for name lookups.
 
-        TypeError: it is no `ThreadPoolExecutor`.
+        TypeError: it is not a `ThreadPoolExecutor`.
         """
         super().set_default_executor(executor)
         self._executor_is_given = True
@@ -220,7 +220,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         proto: int = 0,
         flags: int = 0,
     ) -> list[tuple[Any, Any, int, str, Any]]:
-        """Look a host up, as `socket.getaddrinfo`, in the default executor; an address needs no thread.
+        """Look up a host like `socket.getaddrinfo`, in the default executor; an address needs no thread.
 
         Returns `(family, type, proto, canonname, sockaddr)` for each address. socket.gaierror: the name
         is not known.
@@ -233,7 +233,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     async def getnameinfo(
         self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int = 0
     ) -> tuple[str, str]:
-        """Look an address up, as `socket.getnameinfo`; return the host and the service."""
+        """Look up an address like `socket.getnameinfo`; return the host and the service."""
         found: tuple[str, str] = await _dns.getnameinfo(self, sockaddr, flags)
         return found
 
@@ -293,13 +293,14 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         interleave: int | None = None,
         all_errors: bool = False,
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        """Connect to a TCP server, or use `sock`, a stream socket that is connected.
+        """Connect to a TCP server, or use `sock`, a connected stream socket.
 
         Returns the transport and `protocol_factory()`. `ssl`: True for a default context, which verifies
-        `server_hostname` (`host` unless given); its time limits are seconds, 60 and 30 by default.
-        `happy_eyeballs_delay`: seconds before the next address is tried beside one that does not answer
-        (RFC 8305); None tries one after the other. `interleave`: how many addresses of the first family
-        go before those of the other. `all_errors` (3.12): an ExceptionGroup of every failure.
+        `server_hostname` (`host` unless given); time limits are seconds, 60 and 30 by default.
+        `happy_eyeballs_delay`: seconds before the next address is tried alongside one that does not
+        answer (RFC 8305); None tries them one after another. `interleave`: how many addresses of the
+        first family go before those of the other. `all_errors` (3.12): an ExceptionGroup of every
+        failure.
 
         OSError: no address could be reached. ssl.SSLError: the handshake failed. See
         `asyncio.loop.create_connection`.
@@ -347,7 +348,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         ssl_handshake_timeout: float | None = None,
         ssl_shutdown_timeout: float | None = None,
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        """Connect to the Unix socket `path`, or use `sock`; otherwise as `create_connection`.
+        """Connect to the Unix socket `path`, or use `sock`; otherwise like `create_connection`.
 
         A `path` that begins with a null byte is an abstract name. `ssl` needs a `server_hostname`.
         """
@@ -372,9 +373,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         ssl_handshake_timeout: float | None = None,
         ssl_shutdown_timeout: float | None = None,
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        """Serve `sock`, a connection that was accepted elsewhere; `ssl` is a server's context.
+        """Serve `sock`, a connection accepted elsewhere; `ssl` is a server's context.
 
-        Time limits are seconds, 60 and 30 by default. ValueError: it is no stream socket.
+        Time limits are seconds, 60 and 30 by default. ValueError: it is not a stream socket.
         """
         with self._lending(sock):
             return await super().connect_accepted_socket(
@@ -398,13 +399,13 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         allow_broadcast: bool | None = None,
         sock: socket.socket | None = None,
     ) -> tuple[asyncio.DatagramTransport, ProtocolT]:
-        """Make a datagram socket, or use `sock`, whose options stay as they are.
+        """Make a datagram socket, or use `sock`, whose options are left as they are.
 
         It is bound to `local_addr` and connected to `remote_addr`: pairs, or paths with
-        `family=socket.AF_UNIX`. `reuse_port`: others may bind the address, too (SO_REUSEPORT).
+        `family=socket.AF_UNIX`. `reuse_port`: others may also bind the address (SO_REUSEPORT).
         `allow_broadcast`: it may send to broadcast addresses (SO_BROADCAST).
 
-        OSError: an address cannot be found, bound or connected. ValueError: `sock` beside the others.
+        OSError: an address cannot be found, bound or connected. ValueError: `sock` and others.
         See `asyncio.loop.create_datagram_endpoint`.
         """
         with self._lending(sock):
@@ -491,11 +492,11 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         start_serving: bool = True,
         max_connections: int | None = None,
     ) -> _server.Server:
-        """Make a TCP server on one or several hosts, or on `sock`, which is bound.
+        """Make a TCP server on one or several hosts, or on the bound socket `sock`.
 
         `host`: None or "" for all addresses; `port`: 0 for a free one. `backlog`: how many connections
-        the kernel keeps until they are accepted (listen(2)). `reuse_address`: None for true, as on every
-        Unix. `reuse_port`: others may bind the address, too. `keep_alive` (3.13): SO_KEEPALIVE of
+        the kernel queues until they are accepted (listen(2)). `reuse_address`: None means true, as on
+        every Unix. `reuse_port`: others may also bind the address. `keep_alive` (3.13): SO_KEEPALIVE of
         connections. TLS time limits are seconds, 60 and 30 by default.
 
         `max_connections`: how many may be open at once; others wait in the kernel's backlog. None for
@@ -534,9 +535,9 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         cleanup_socket: bool = True,
         max_connections: int | None = None,
     ) -> _server.Server:
-        """Make a server on the Unix socket `path`, or on `sock`; otherwise as `create_server`.
+        """Make a server on the Unix socket `path`, or on `sock`; otherwise like `create_server`.
 
-        A `path` that begins with a null byte is an abstract name; a socket that is there is replaced.
+        A `path` that begins with a null byte is an abstract name; an existing socket is replaced.
         `cleanup_socket` (3.13): the file is removed when the server is closed.
         """
         options: dict[str, Any] = {
@@ -562,12 +563,12 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         _listen.ensure_no_transport(self, fd)
 
     async def sock_recv(self, sock: socket.socket, nbytes: int) -> bytes:
-        """Receive at most `nbytes` bytes; `b""` is the end. Cancelled, it has taken nothing."""
+        """Receive at most `nbytes` bytes; `b""` is the end. If cancelled, it has consumed nothing."""
         data: bytes = await _sock.finish(self._begin_recv(sock, nbytes))
         return data
 
     async def sock_recv_into(self, sock: socket.socket, buf: WriteableBuffer) -> int:
-        """Receive into `buf`; return how many bytes came, 0 at the end."""
+        """Receive into `buf`; return the number of bytes, 0 at the end."""
         count: int = await _sock.finish(self._begin_recv_into(sock, buf))
         return count
 
@@ -583,27 +584,27 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     ) -> tuple[int, Any]:
         """Receive a datagram into `buf`; return its size and its sender's address.
 
-        `nbytes`: no more than so many bytes; 0 for all that `buf` holds.
+        `nbytes`: the maximum number of bytes; 0 for the size of `buf`.
         """
         answer = self._begin_call(sock, "recvfrom_into", (buf, nbytes or len(buf)), False)  # type: ignore[arg-type]
         size: tuple[int, Any] = await _sock.finish(answer)
         return size
 
     async def sock_sendall(self, sock: socket.socket, data: ReadableBuffer) -> None:
-        """Send all of `data`; how much of it went is not known where it is cancelled or fails."""
+        """Send all of `data`; if it is cancelled or fails, how much was sent is unknown."""
         await _sock.finish(self._begin_sendall(sock, data))
 
     async def sock_sendto(self, sock: socket.socket, data: ReadableBuffer, address: Any) -> int:
-        """Send a datagram to `address`; return how many bytes went."""
+        """Send a datagram to `address`; return the number of bytes sent."""
         count: int = await _sock.finish(self._begin_call(sock, "sendto", (data, address), True))
         return count
 
     async def sock_recvmsg(
         self, sock: socket.socket, bufsize: int, ancbufsize: int = 0, flags: int = 0
     ) -> tuple[bytes, list[tuple[int, int, bytes]], int, Any]:
-        """Receive a message; return what `socket.recvmsg` does, descriptors included.
+        """Receive a message; returns the same as `socket.recvmsg`, descriptors included.
 
-        asyncio has no such method. One that is cancelled has taken no message and no descriptor.
+        asyncio has no such method. A cancelled call has consumed no message and no descriptor.
         """
         answer = self._begin_call(sock, "recvmsg", (bufsize, ancbufsize, flags), False)
         message: tuple[bytes, list[tuple[int, int, bytes]], int, Any] = await _sock.finish(answer)
@@ -617,10 +618,10 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         flags: int = 0,
         address: Any = None,
     ) -> int:
-        """Send a message as `socket.sendmsg` does; return how many bytes went.
+        """Send a message like `socket.sendmsg`; return the number of bytes sent.
 
-        asyncio has no such method. The ancillary data goes with the first byte; where a stream socket
-        took a part of the buffers, the rest is for `sock_sendall`.
+        asyncio has no such method. The ancillary data goes with the first byte; if a stream socket
+        takes only part of the buffers, send the rest with `sock_sendall`.
         """
         # Tried again after a wait: an iterator would be empty by then.
         answer = self._begin_call(

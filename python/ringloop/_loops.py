@@ -1,6 +1,6 @@
-"""The open loops of this process, for tools that look at all of them: profiles, the watchdog, metrics.
+"""The open loops of this process, for tools that inspect all of them: profiles, the watchdog, metrics.
 
-Called by: `Loop`, once when it is made and once when it is closed.
+Called by: `Loop`, when it is created and when it is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _offered: list[bool] = []
 
 
 def add(loop: Loop) -> None:
-    """Know a new loop until it is closed or collected."""
+    """Register a new loop until it is closed or collected."""
     key = id(loop)
     _open[key] = next(_numbers), weakref.ref(loop, lambda _: _open.pop(key, None))
     if not _offered:
@@ -42,7 +42,7 @@ def _offer() -> None:
     try:
         metrics.serve()
     except OSError as error:
-        logging.getLogger("ringloop").warning("RINGLOOP_TOP: no metrics are offered: %s", error)
+        logging.getLogger("ringloop").warning("RINGLOOP_TOP: metrics are not offered: %s", error)
 
 
 def remove(loop: Loop) -> None:
@@ -57,13 +57,13 @@ def number(loop: Loop) -> int:
 
 
 def opened() -> list[Loop]:
-    """Return the open loops, in the order in which they were made."""
+    """Return the open loops in order of creation."""
     found = [reference() for _, reference in list(_open.values())]
     return [loop for loop in found if loop is not None and not loop.is_closed()]
 
 
 def running() -> list[Loop]:
-    """Return those of them that run, in any thread."""
+    """Return the running loops, in any thread."""
     return [loop for loop in opened() if loop.is_running()]
 
 

@@ -18,7 +18,7 @@ _METHODS = ("recv", "recv_into", "recvfrom", "send", "sendto", "sendmsg")
 
 
 def does_its_own_io(sock: Any) -> bool:
-    """Say whether the class of `sock` has methods of its own that move bytes."""
+    """Return whether the class of `sock` overrides methods that move bytes."""
     kind = type(sock)
     if kind is socket.socket:
         return False

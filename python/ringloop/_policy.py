@@ -9,7 +9,7 @@ from ringloop import _loop, _system
 
 if _system.DefaultPolicy is None:
     raise AttributeError(
-        "this Python has no event loop policies, so ringloop has none: use ringloop.run(main()) or "
+        "this Python has no event loop policies, and neither has ringloop: use ringloop.run(main()) or "
         "asyncio.run(main(), loop_factory=ringloop.new_event_loop)"
     )
 

@@ -1,7 +1,7 @@
 """Runs a script or a module as `__main__`, as `python FILE` and `python -m MODULE` do.
 
-Owns: what a program sees of that it was started by another one, which is nothing: `sys.argv`,
-`sys.path[0]`, the module `__main__`, its traceback and exit status. Called by: commands of
+Owns: hiding from a program that it was started by another one: `sys.argv`, `sys.path[0]`, the
+module `__main__`, its traceback and exit status. Called by: commands of
 `python -m ringloop`.
 """
 

@@ -25,13 +25,13 @@ def new_event_loop(
     writes: Writes | None = None,
     busy_polling: float | None = None,
 ) -> _loop.Loop:
-    """Make a loop, with the driver called `driver`, or the one that `RINGLOOP_DRIVER` names.
+    """Create a loop with the driver named `driver`, or the one that `RINGLOOP_DRIVER` names.
 
-    These are "auto", "uring" (or "io_uring") and "epoll". `writes` ("gathered" or "eager") and
+    Drivers are "auto", "uring" (or "io_uring") and "epoll". `writes` ("gathered" or "eager") and
     `busy_polling` (seconds, 0 to 0.01) are as for `Loop`, which closes with `close()`.
 
     OSError: this machine refuses the driver; the message has the cause and the remedy. ValueError: no
-    such driver, or a number out of its bounds.
+    such driver, or a number out of range.
     """
     return _loop.Loop(driver=driver, writes=writes, busy_polling=busy_polling)
 
@@ -46,18 +46,18 @@ def run(
     """Run a coroutine on a new loop, as `asyncio.run` does, and close the loop.
 
     Returns what `main` returns. `debug`: asyncio's debug mode; None leaves it to the environment.
-    `driver` is as for `new_event_loop`. `loop_factory` makes the loop in place of that, one of a
-    subclass or with other options; the driver is then the factory's to choose.
+    `driver` is as for `new_event_loop`. `loop_factory` creates the loop instead, for
+    example of a subclass or with other options; it then chooses the driver.
 
-    RuntimeError: a loop runs in this thread. ValueError: `driver` beside `loop_factory`. OSError: the
-    driver is refused. What `main` raises is raised.
+    RuntimeError: a loop runs in this thread. ValueError: both `driver` and `loop_factory`. OSError: the
+    driver is refused. Exceptions of `main` propagate.
     """
     if loop_factory is None:
         loop_factory = functools.partial(_loop.Loop, driver=driver)
     elif driver is not None:
         main.close()
         raise ValueError(
-            "driver and loop_factory exclude each other: let the factory name the driver"
+            "driver and loop_factory exclude each other: let the factory choose the driver"
         )
     with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
         return runner.run(main)
@@ -66,15 +66,15 @@ def run(
 def install(*, as_uvloop: bool = False, fast_streams: bool | None = None) -> None:
     """Make this loop the one that `asyncio.new_event_loop()` and `asyncio.run()` use.
 
-    `as_uvloop`: `import uvloop` gives this loop, too, by uvloop's names (`install`, `run`,
+    `as_uvloop`: `import uvloop` also gives this loop, under uvloop's names (`install`, `run`,
     `new_event_loop`, `Loop`, `EventLoopPolicy`), for servers that know only those. uvloop need not be
     installed. RuntimeError: it was imported before.
 
-    `fast_streams=True` also has `asyncio.open_connection`, `start_server` and their Unix kin make
-    native streams, as `use_fast_streams` does; False takes that back; None leaves it as it is.
+    `fast_streams=True` also has `asyncio.open_connection`, `start_server` and their Unix counterparts
+    make native streams, as `use_fast_streams` does; False undoes that; None changes nothing.
 
-    Loops made by naming a class, as `asyncio.SelectorEventLoop()`, stay what they are. Up to CPython
-    3.15 this sets the event loop policy; a Python without policies gets another
+    Loops created by naming a class, such as `asyncio.SelectorEventLoop()`, are not affected. Up to
+    CPython 3.15 this sets the event loop policy; a Python without policies gets another
     `asyncio.new_event_loop`. `RINGLOOP_INSTALL=1` or `=uvloop` does the same for a program that does not
     call this, and for its children (docs/use-with.md).
     """
@@ -91,10 +91,10 @@ def install(*, as_uvloop: bool = False, fast_streams: bool | None = None) -> Non
 
 
 def use_fast_streams(on: bool = True) -> None:
-    """Have asyncio's own names make native streams on our loops, or take that back.
+    """Have asyncio's own functions make native streams on our loops, or undo that.
 
-    Replaced are `open_connection`, `start_server`, `open_unix_connection` and `start_unix_server`, in
-    `asyncio` and in `asyncio.streams`. On other loops they do what they did. `RINGLOOP_FAST_STREAMS=1`
+    Replaces `open_connection`, `start_server`, `open_unix_connection` and `start_unix_server` in
+    `asyncio` and in `asyncio.streams`. On other loops they behave as before. `RINGLOOP_FAST_STREAMS=1`
     calls this on import; `RINGLOOP_FAST_STREAMS=0` has them make ordinary streams in any case.
     """
     from ringloop import _streams  # noqa: PLC0415 - not before it is wanted

@@ -1,6 +1,6 @@
-"""Servers that can pause, and that have a limit of connections.
+"""Servers that can pause, with a limit of connections.
 
-Owns: what `Server` has beyond `asyncio.base_events.Server`: when its listeners leave connections in the
+Owns: what `Server` adds to `asyncio.base_events.Server`: when its listeners leave connections in the
 kernel's backlog. Called by: `Loop.create_server` and `create_unix_server`; transports, which attach and
 detach.
 """
@@ -25,9 +25,9 @@ class Server(base_events.Server):
 
     @property
     def max_connections(self) -> int | None:
-        """How many connections may be open at once; None for no limit. May be set at any time.
+        """How many connections may be open at once; None for no limit. Can be set at any time.
 
-        Those beyond wait in the kernel's backlog until one has ended. Lowering it closes none.
+        Others wait in the kernel's backlog until one has ended. Lowering it closes none.
         """
         return self._connections_max
 
@@ -40,22 +40,22 @@ class Server(base_events.Server):
         settle(self)
 
     def is_accepting(self) -> bool:
-        """Say whether connections are taken: it serves, is not paused and below its limit."""
+        """Whether connections are accepted: the server is serving, not paused, and below its limit."""
         return self.is_serving() and not is_held(self)
 
     def pause_accepting(self) -> None:
-        """Take no more connections until `resume_accepting()`; open ones go on.
+        """Stop accepting connections until `resume_accepting()`; open ones continue.
 
-        Those that come wait in the kernel's backlog; when it is full their peers try again. Other
-        processes and loops that serve the same socket take them. A server that does not serve yet
-        starts paused. RuntimeError: the server is closed.
+        New ones wait in the kernel's backlog; when it is full their peers try again. Other processes
+        and loops that serve the same socket accept them. A server that is not serving yet starts
+        paused. RuntimeError: the server is closed.
         """
         _check_open(self)
         self._is_paused = True
         settle(self)
 
     def resume_accepting(self) -> None:
-        """Take connections again, beginning with the backlog. RuntimeError: the server is closed."""
+        """Accept connections again, starting with the backlog. RuntimeError: the server is closed."""
         _check_open(self)
         self._is_paused = False
         settle(self)
@@ -87,7 +87,7 @@ class Server(base_events.Server):
 
 
 def checked_max(count: Any) -> int | None:
-    """Return the limit; TypeError or ValueError for what is none."""
+    """Return the limit; TypeError or ValueError if it is invalid."""
     if count is None:
         return None
     if isinstance(count, bool) or not isinstance(count, int):
@@ -95,7 +95,7 @@ def checked_max(count: Any) -> int | None:
     if count < 1:
         raise ValueError(
             f"max_connections is {count}: give 1 or more, or None for no limit "
-            "(pause_accepting() takes none at all)"
+            "(pause_accepting() accepts none at all)"
         )
     return count
 
@@ -130,7 +130,7 @@ def settle(server: Any) -> None:
 
 def _check_open(server: Any) -> None:
     if server._sockets is None:
-        raise RuntimeError(f"server {server!r} is closed: it accepts nothing any more")
+        raise RuntimeError(f"server {server!r} is closed: it no longer accepts connections")
 
 
 def _watch(server: Any, transport: Any) -> None:

@@ -1,10 +1,10 @@
 """Signals: numbers arrive through a socket pair that the loop watches.
 
 CPython's C handler writes each signal's number into the wake-up descriptor. There is one such
-descriptor a process, so a loop takes it over while it runs in the main thread (Ctrl-C must end a wait
+descriptor per process, so a loop takes it over while it runs in the main thread (Ctrl-C must end a wait
 at once) and gives it back, except that a loop with handlers keeps it between its runs, as asyncio does.
-What it reads meanwhile and has no handler for goes on to whom it took the descriptor from: a loop around
-this one, or a user's own.
+What it reads meanwhile and has no handler for is passed on to the descriptor's previous owner: an outer
+loop, or the user.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RETRY_SECONDS = 0.05
 
 
 class SignalState:
-    """The handlers of one loop, and its socket pair once there is a use for it."""
+    """The handlers of one loop, and its socket pair once it is needed."""
 
     def __init__(self) -> None:
         self.handlers: dict[int, asyncio.Handle] = {}
@@ -206,7 +206,7 @@ def _ignore(number: int, frame: object) -> None:
 
 
 def remove(loop: Loop, number: int) -> bool:
-    """Forget the handler and restore the signal's default; say whether there was one."""
+    """Forget the handler and restore the signal's default; return whether there was one."""
     _system.require_unix("signal handlers")
     _check(number)
     handlers = loop._signals.handlers
@@ -237,7 +237,7 @@ def _check(number: int) -> None:
 def close(loop: Loop) -> None:
     """Remove all handlers and close the socket pair.
 
-    `ValueError` in another thread than the main one, which alone may remove handlers.
+    `ValueError` in any thread but the main one, which alone may remove handlers.
     """
     try:
         _remove_all(loop)

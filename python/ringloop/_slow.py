@@ -1,4 +1,4 @@
-"""Slow callbacks: the hook that tells of them without debug mode, and the last ones of each loop."""
+"""Slow callbacks: the hook that reports them without debug mode, and the latest ones of each loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME_LEN_MAX = 300
 
 @dataclass(frozen=True)
 class SlowCallback:
-    """A callback that took long: what it was, for how many seconds, and its end (`time.time()`)."""
+    """A slow callback: what it was, for how many seconds, and its end (`time.time()`)."""
 
     what: str
     seconds: float
@@ -32,7 +32,7 @@ class SlowCallback:
 
 
 class SlowLog:
-    """The slow callbacks of a loop: their count, and the last ones."""
+    """The slow callbacks of a loop: their count, and the latest ones."""
 
     def __init__(self) -> None:
         # Re-entrant: a signal handler may ask for the metrics at any point.
@@ -41,20 +41,20 @@ class SlowLog:
         self.count = 0
 
     def add(self, what: str, seconds: float) -> None:
-        """Note one, from any thread."""
+        """Record one, from any thread."""
         slow = SlowCallback(what[:NAME_LEN_MAX], seconds, time.time())
         with self._lock:
             self.count += 1
             self._last.append(slow)
 
     def last(self) -> tuple[SlowCallback, ...]:
-        """Return the last ones, the oldest first."""
+        """Return the latest ones, oldest first."""
         with self._lock:
             return tuple(self._last)
 
 
 def note(loop: Loop, what: str, seconds: float) -> None:
-    """Note a slow callback of a loop."""
+    """Record a slow callback of a loop."""
     log = loop._slow_log
     if log is None:
         # A watchdog's thread and the loop's may both be the first.

@@ -22,10 +22,10 @@ CONNECT_PAUSE_MAX = 0.016
 
 
 async def finish(answer: Any) -> Any:
-    """Return the result of a `_begin_*` call, waiting where it came back as an operation.
+    """Return the result of a `_begin_*` call, waiting if it returned an operation.
 
-    Nothing is taken from the socket between its readiness and the return of this coroutine, so one
-    that is cancelled leaves every byte to the next receive.
+    Nothing is taken from the socket between its readiness and the return of this coroutine, so a
+    cancelled receive leaves every byte to the next one.
     """
     if type(answer) is not SocketOperation:
         return answer
@@ -40,7 +40,7 @@ async def finish(answer: Any) -> Any:
 
 
 async def connect(loop: Loop, sock: socket.socket, address: Any) -> None:
-    """Resolve `address` where its family has names, and connect."""
+    """Resolve `address` if its family has names, and connect."""
     base_events._check_ssl_socket(sock)  # type: ignore[attr-defined]
     if loop.get_debug() and sock.gettimeout() != 0:
         raise ValueError("the socket must be non-blocking")
@@ -73,7 +73,7 @@ async def _connect_unix(sock: socket.socket, address: Any) -> None:
 def sendfile_step(loop: Loop, done: asyncio.Future[int], *state: Any) -> None:
     """Send a part of a file, as asyncio does.
 
-    Where the kernel cannot watch the socket for room, that ends it: asyncio's waits for ever.
+    If the kernel cannot watch the socket for writing, that ends it: asyncio's waits forever.
     """
     try:
         _system.UnixLoop._sock_sendfile_native_impl(loop, done, *state)
@@ -83,7 +83,7 @@ def sendfile_step(loop: Loop, done: asyncio.Future[int], *state: Any) -> None:
 
 
 async def sendfile_native(loop: Loop, transport: Any, file: Any, offset: int, count: int) -> int:
-    """Send a file on a transport's socket while the transport holds still."""
+    """Send a file on a transport's socket while the transport is paused."""
     fd = transport._sock_fd
     resume_reading = transport.is_reading()
     transport.pause_reading()

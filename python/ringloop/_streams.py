@@ -1,11 +1,11 @@
 """Fast streams: the functions of `asyncio.streams` on native readers and writers.
 
-Owns: the functions, and what of asyncio they replace where the user asks for that. Called by: user
+Owns: the functions, and what they replace in asyncio on request. Called by: user
 code, `ringloop.install`.
 
-The functions are the standard library's own, each version's, with other globals: where they make a
-`StreamReader`, they make a native one. So is `connection_made`, the method of the protocol that makes
-a writer.
+The functions are those of the running version's standard library with other globals: where they make a
+`StreamReader`, they make a native one. The same goes for `connection_made`, the method of the protocol
+that makes a writer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _protocol.connection_made = _rebound(streams.StreamReaderProtocol.connection_mad
 
 
 def are_chosen() -> bool | None:
-    """Say what the environment wants: True, False, or None if it says nothing."""
+    """Return the environment's setting: True, False, or None if it is not set."""
     value = os.environ.get(_VARIABLE, "")
     if value not in {"", "0", "1"}:
         raise ValueError(f'{_VARIABLE} must be "1" (patch asyncio) or "0" (off), not {value!r}')
@@ -113,10 +113,10 @@ _replaced: dict[tuple[Any, str], Any] = {}
 
 
 def patch(on: bool) -> None:
-    """Have asyncio's names mean the fast functions, or what they meant before.
+    """Replace asyncio's functions with the fast ones, or restore them.
 
-    They are `NAMES`, in `asyncio` and in `asyncio.streams`; nothing else is replaced. A name that
-    another has replaced in the meantime is left alone.
+    These are `NAMES`, in `asyncio` and in `asyncio.streams`; nothing else is replaced. A name that
+    others have replaced in the meantime is left alone.
     """
     for place in (asyncio, streams):
         for name in NAMES:

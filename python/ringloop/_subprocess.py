@@ -1,9 +1,9 @@
-"""Child processes: the standard library's transport, reaped by a pidfd in the loop's poll set.
+"""Child processes: the standard library's transport, reaped through a pidfd that the loop polls.
 
-The child is spawned by `subprocess.Popen` with every keyword that the CPython version has (decision 4
-says why not by anything faster). Its end is seen by a poll of its pidfd: no thread, no SIGCHLD handler
-(that signal is the user's), no polling at intervals. Where pidfd_open(2) is refused, a thread waits for
-the child instead.
+The child is spawned by `subprocess.Popen` with every keyword of the CPython version (decision 4 says
+why not by anything faster). Its exit is detected by polling its pidfd: no thread, no SIGCHLD handler
+(that signal is the user's), no polling at intervals. If pidfd_open(2) is refused, a thread waits for the
+child instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REAP_DELAY_MAX = 0.064
 
 
 class SubprocessTransport(_system.ChildTransport):  # type: ignore[misc]
-    """The standard library's; its child is watched from the start."""
+    """The standard library's transport; its child is watched from the start."""
 
     # Its pipes could not be connected.
     _has_failed = False
@@ -202,7 +202,7 @@ def _wait_in_thread(loop: Loop, transport: Any, process: Any) -> None:
 
 
 def close(loop: Loop) -> None:
-    """Detach the children that still run; they are not killed."""
+    """Detach the children that are still running; they are not killed."""
     for pidfd in list(loop._children):
         loop._remove_reader(pidfd)
         del loop._children[pidfd]

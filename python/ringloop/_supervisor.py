@@ -1,4 +1,4 @@
-"""Starts workers, starts again what has crashed, passes signals on, ends what does not end.
+"""Starts workers, restarts crashed ones, forwards signals, kills any that do not end.
 
 Owns: the state of each worker, as the supervisor sees it. Called by: `_workers.run_workers`,
 `python -m ringloop run --workers` for programs, and `ringloop.serve`. Runs in the main thread,
@@ -52,30 +52,30 @@ class Unit(Protocol):
 
     @property
     def number(self) -> int:
-        """Which worker it is."""
+        """The worker's number."""
 
     def start(self, lifeline: tuple[int, int]) -> None:
         """Start it, for the first time or again.
 
-        `lifeline`: a pipe that nobody reads. Its writer ends with us, and a byte in it says that
-        workers are to end at once: many signal all of a group, so that two SIGTERM mean no haste.
+        `lifeline`: a pipe that is never read. Its writer ends with us, and a byte in it tells workers to
+        end at once: many tools signal a whole group, so two SIGTERMs alone do not mean that.
         """
 
     @property
     def sentinel(self) -> Any:
-        """What becomes readable at its end."""
+        """A descriptor that becomes readable at its end."""
 
     def ended(self) -> int | None:
         """Return its status; None while it runs."""
 
     def tell(self, number: int) -> None:
-        """Pass on a signal; SIGTERM asks it to end."""
+        """Forward a signal; SIGTERM asks it to end."""
 
     def cut_off(self) -> None:
-        """Have it end at once, where the lifeline does not say so."""
+        """Have it end at once, if the lifeline does not say so."""
 
     def kill(self) -> None:
-        """End it by force, where that is possible."""
+        """Kill it, if that is possible."""
 
 
 class Body(Protocol):
@@ -90,7 +90,7 @@ class Body(Protocol):
         """Run to the end; return the status."""
 
     def tell(self, number: int) -> None:
-        """Do what a signal asks for, from another thread; as `Unit.tell`."""
+        """Act on a signal, from another thread; like `Unit.tell`."""
 
     def cut_off(self) -> None:
         """Cancel it, from another thread."""
@@ -124,7 +124,7 @@ def _signals_blocked(numbers: tuple[int, ...]) -> Iterator[None]:
 class ProcessUnit:
     """A worker as a process, forked.
 
-    `passed_on`: signals besides SIGTERM that it handles; until it does it ignores them.
+    `passed_on`: signals apart from SIGTERM that it handles; until it does, it ignores them.
     """
 
     def __init__(self, body: Body, passed_on: tuple[int, ...] = ()) -> None:
@@ -155,7 +155,7 @@ class ProcessUnit:
 
     @property
     def sentinel(self) -> Any:
-        """What becomes readable at its end."""
+        """A descriptor that becomes readable at its end."""
         return self._process.sentinel
 
     def ended(self) -> int | None:
@@ -178,7 +178,7 @@ class ProcessUnit:
 
 
 class ThreadUnit:
-    """A worker as a daemon thread: one that does not end holds up no end of the process."""
+    """A worker as a daemon thread: one that does not end does not keep the process alive."""
 
     def __init__(self, body: Body, passed_on: tuple[int, ...] = ()) -> None:
         del passed_on  # of processes
@@ -212,7 +212,7 @@ class ThreadUnit:
         return self._status
 
     def tell(self, number: int) -> None:
-        """Ask by the loop."""
+        """Ask through the loop."""
         self._body.tell(number)
 
     def cut_off(self) -> None:
@@ -242,11 +242,11 @@ class _Slot:
 
 
 class Supervisor:
-    """Runs units until all are over; `run()` returns an exit status.
+    """Runs units until all have ended; `run()` returns an exit status.
 
-    `grace`: seconds from the first signal to the end by force; may be infinite. `passed_on`: signals
-    besides SIGTERM and SIGINT that units get. `final`: statuses of a unit that cannot work, for
-    which another start would be in vain; they end all.
+    `grace`: seconds from the first signal until units are killed; may be infinite. `passed_on`: signals
+    apart from SIGTERM and SIGINT that units get. `final`: statuses of a unit for which a restart would
+    be useless; they end all.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class Supervisor:
         self._leave_at: float | None = None
 
     def run(self) -> int:
-        """Start all, and watch them to their end."""
+        """Start all, and watch them until they end."""
         lifeline = os.pipe()
         try:
             with self._handled() as woken:
@@ -310,7 +310,9 @@ class Supervisor:
             is_clean = status in {ENDED, -signal.SIGTERM}
             self._status = max(self._status, 0 if is_clean else 1)
         elif status in self._final:
-            logger.error("worker %d cannot work (status %d): all end", slot.unit.number, status)
+            logger.error(
+                "worker %d cannot work (status %d): ending all workers", slot.unit.number, status
+            )
             self._status = status
             self._stop_all()
         elif status != ENDED:
@@ -323,7 +325,7 @@ class Supervisor:
         how = f"status {status}" if status >= 0 else signal.Signals(-status).name
         if slot.failures >= _FAILED_STARTS_MAX:
             logger.error(
-                "worker %d has ended with %s, the %dth time in a row: all workers end",
+                "worker %d ended with %s, the %dth time in a row: ending all workers",
                 *(slot.unit.number, how, slot.failures),
             )
             self._status = 1
@@ -331,9 +333,7 @@ class Supervisor:
             return
         delay = min(_DELAY_MAX, _DELAY_MIN * 2 ** (slot.failures - 1))
         number = slot.unit.number
-        logger.error(
-            "worker %d has ended with %s, and is started again in %g s", number, how, delay
-        )
+        logger.error("worker %d ended with %s, restarting in %g s", number, how, delay)
         slot.state = _State.WAITING
         slot.due = time.monotonic() + delay
 
@@ -379,12 +379,12 @@ class Supervisor:
             self._kill_at = None
             self._leave_at = now + _KILL_SECONDS
             for slot in running:
-                logger.error("worker %d has not ended, and is ended by force", slot.unit.number)
+                logger.error("worker %d did not end and is killed", slot.unit.number)
                 self._status = 1
                 slot.unit.kill()
         elif self._leave_at is not None and now >= self._leave_at:
             for slot in running:
-                logger.error("worker %d does not end, and is left behind", slot.unit.number)
+                logger.error("worker %d cannot be ended and is abandoned", slot.unit.number)
                 slot.state = _State.OVER
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""What systems differ in: calls and flags of Linux, and what is there for them on macOS and Windows.
+"""Differences between systems: calls and flags of Linux, and their counterparts on macOS and Windows.
 
 Where the standard library has the name on Linux, it is that very object. Imports nothing of this
-package. What Windows has not raises `NotImplementedError`, as on asyncio's `SelectorEventLoop` there.
+package. What Windows lacks raises `NotImplementedError`, as on asyncio's `SelectorEventLoop` there.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ new_socket = socket.socket if IS_LINUX else socket_with_flags
 
 
 def require_unix(what: str) -> None:
-    """Raise `NotImplementedError` on Windows, for what this loop has on Unix alone."""
+    """Raise `NotImplementedError` on Windows, for what this loop supports only on Unix."""
     if IS_WINDOWS:
         raise NotImplementedError(f"ringloop has no {what} on Windows")
 
 
 def after_fork_in_child(function: Callable[[], None]) -> None:
-    """Have a forked child call `function` at its start, where there is fork."""
+    """Have a forked child call `function` at its start, on systems with fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
 
@@ -91,7 +91,7 @@ def write_to_wakeup(fd: int, numbers: bytes) -> None:
 
 
 def pidfd_open(pid: int) -> int:
-    """Return a descriptor for a child; `OSError` where the system has none, and a thread has to wait."""
+    """Return a descriptor for a child; `OSError` if the system has none, and a thread has to wait."""
     if not hasattr(os, "pidfd_open"):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return os.pidfd_open(pid)

@@ -1,6 +1,6 @@
-"""TLS connections: what happens once a connection; the state machine is native.
+"""TLS connections: what happens once per connection; the state machine is native.
 
-The checks, their order and their words are those of `asyncio.sslproto` and of
+The checks, their order and their messages are those of `asyncio.sslproto` and of
 `asyncio.BaseEventLoop.start_tls`.
 """
 

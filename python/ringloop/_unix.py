@@ -1,4 +1,4 @@
-"""Refuses Windows for the packages that are not there yet. Imported first by `fs` and `quic`."""
+"""Refuses Windows for packages that do not support it yet. Imported first by `fs` and `quic`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of uvloop's module, for programs that ask for it and get this loop.
+"""The names of uvloop's module, for programs that import it and get this loop.
 
 Called by: the import of `uvloop` after `ringloop.install(as_uvloop=True)`.
 """
@@ -18,7 +18,7 @@ VERSION = "0.23.0"
 
 def fill(module: ModuleType) -> None:
     """Give `module`, which is `uvloop` or `uvloop.loop`, its names."""
-    module.__doc__ = "ringloop, by the names of uvloop (ringloop.install(as_uvloop=True))."
+    module.__doc__ = "ringloop, under uvloop's names (ringloop.install(as_uvloop=True))."
     names: dict[str, Any] = {"Loop": _loop.Loop}
     if module.__name__ == "uvloop":
         names |= {

@@ -1,7 +1,7 @@
-"""`ringloop.watchdog`: tells of a callback that holds a loop up while it does, with its stack.
+"""`ringloop.watchdog`: reports a callback that blocks a loop while it does so, with its stack.
 
-A thread looks at the pulse of each loop (`_native.pulses`): a loop that is in a turn and whose count of
-callbacks stands still runs one callback all that time. The loop does nothing for it.
+A thread checks the pulse of each loop (`_native.pulses`): a loop that is in a turn and whose count of
+callbacks does not change runs one callback all that time. The loop does nothing for it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _TURN = _forever.run_forever.__code__
 
 @dataclass(frozen=True)
 class Stall:
-    """A callback that holds its loop up.
+    """A callback that blocks its loop.
 
     `callback` names what the loop called: a function, or a task's coroutine, with its file and line;
     `task` is the task's name, or None. `seconds` is how long it has run at least. `stack` is where it
-    is, from the outside inwards; empty where no Python code runs, or where the callback was over
-    before the interpreter could be had for reading it: then C code has kept it.
+    is, outermost frame first; empty if no Python code runs, or if the callback ended before the
+    interpreter was free to read it: then C code kept it.
     """
 
     loop: Loop
@@ -56,7 +56,7 @@ class Stall:
         of = "" if self.task is None else f" of task {self.task!r}"
         lines = "".join(self.stack.format()).rstrip()
         return (
-            f"{self.callback}{of} has held {self.loop!r} up for {self.seconds:.3f} seconds "
+            f"{self.callback}{of} has blocked {self.loop!r} for {self.seconds:.3f} seconds "
             f"in {self.thread}" + (f":\n{lines}" if lines else "")
         )
 
@@ -75,13 +75,13 @@ class watchdog:  # noqa: N801 - a context manager, as `ringloop.profile`
 
     A callback, or a step of a task, that runs for `threshold` seconds is logged at once by asyncio's
     logger (WARNING), with the stack at which it is, and again with its time once it has ended.
-    `hook`, if given, is called with the :class:`Stall` in place of the first line, in the watchdog's
-    thread; an exception of it is logged. `loops` names the loops; without it, they are all of
-    ringloop's in the process, in any thread and those that begin to run later.
+    `hook`, if given, is called with the :class:`Stall` instead of logging the first line, in the
+    watchdog's thread; its exceptions are logged. `loops` names the loops; without it, they are all of
+    ringloop's in the process, in any thread, including those that start later.
 
-    Needs no debug mode, and costs the loops nothing: a thread wakes up four times a threshold (at least
-    ten times a second, at most a thousand times). A stall that begins between two looks is noticed up
-    to a quarter later. One watchdog may run beside another.
+    Needs no debug mode, and costs the loops nothing: a thread wakes up four times per threshold (between
+    ten and a thousand times a second). A stall that begins between two checks is noticed up to a
+    quarter of the threshold later. Several watchdogs may run at once.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class watchdog:  # noqa: N801 - a context manager, as `ringloop.profile`
         self.stop()
 
     def start(self) -> None:
-        """Begin to watch; RuntimeError if it does already."""
+        """Start watching; RuntimeError if it is already watching."""
         if self.running():
-            raise RuntimeError("this watchdog runs already: stop() ends it")
+            raise RuntimeError("this watchdog is already running: stop() ends it")
         self._ends.clear()
         self._watched.clear()
         self._process = os.getpid()
@@ -131,7 +131,7 @@ class watchdog:  # noqa: N801 - a context manager, as `ringloop.profile`
         contextvars.Context().run(self._thread.start)
 
     def stop(self) -> None:
-        """End; does nothing if it does not run."""
+        """Stop watching; does nothing if it is not running."""
         thread, self._thread = self._thread, None
         if thread is not None and self._process == os.getpid():
             self._ends.set()
@@ -140,7 +140,7 @@ class watchdog:  # noqa: N801 - a context manager, as `ringloop.profile`
                 thread.join()
 
     def running(self) -> bool:
-        """Say whether it watches this process; a child of fork has none."""
+        """Return whether it watches this process; a forked child has none."""
         thread = self._thread
         return thread is not None and self._process == os.getpid() and thread.is_alive()
 
@@ -174,11 +174,11 @@ class watchdog:  # noqa: N801 - a context manager, as `ringloop.profile`
         try:
             self.hook(stall)
         except Exception:  # noqa: BLE001 - the application's
-            logger.exception("the hook of a watchdog has failed, at: %s", stall)
+            logger.exception("the hook of a watchdog failed, at: %s", stall)
 
 
 def _log_end(stall: Stall, seconds: float) -> None:
-    logger.warning("%s has ended after %.3f seconds", stall.callback, seconds)
+    logger.warning("%s ended after %.3f seconds", stall.callback, seconds)
 
 
 def _stall(loop: Loop, beat: tuple[int, int, int, int], seconds: float) -> Stall:
@@ -192,7 +192,7 @@ def _stall(loop: Loop, beat: tuple[int, int, int, int], seconds: float) -> Stall
     calls = calls[: ours[0]] if ours else calls
     if loop._beat() != beat:
         calls, task = [], None
-        callback = "a callback that is over (C code has kept the interpreter)"
+        callback = "a callback that has ended (C code kept the interpreter)"
     elif calls:
         code = calls[-1][0]
         callback = str(Function(code.co_qualname, code.co_filename, code.co_firstlineno))

@@ -30,11 +30,11 @@ logger = logging.getLogger("ringloop.workers")
 
 # How a worker ends.
 ENDED = 0
-"""It returned, or ended when it was asked to."""
+"""It returned, or ended when asked to."""
 CRASHED = 1
-"""An exception has left it."""
+"""It raised an exception."""
 CUT_OFF = 3
-"""It did not end in time after it was asked to."""
+"""It did not end in time after being asked to."""
 
 _PR_SET_PDEATHSIG = 1
 _BACKLOG = 2048
@@ -42,13 +42,13 @@ _WORKERS_MAX = 1024
 
 
 class Worker:
-    """What `run_workers` gives to each call of its coroutine function."""
+    """The argument of each call of the coroutine function of `run_workers`."""
 
     def __init__(self, number: int, count: int, sockets: tuple[socket.socket, ...]) -> None:
         self.number = number
-        """Which it is, from 0 on; a worker that is started again keeps it."""
+        """Its number, from 0; a restarted worker keeps it."""
         self.count = count
-        """How many there are."""
+        """The number of workers."""
         self.sockets = sockets
         """The listening sockets of `listen=`, in that order: for `sock=` of a server."""
         self._stop = asyncio.Event()
@@ -63,7 +63,7 @@ class Worker:
     async def stopping(self) -> None:
         """Wait until the worker is to end: after SIGTERM or SIGINT, or the end of its supervisor.
 
-        A coroutine that never asks, by this or by `is_stopping`, is cancelled then.
+        A coroutine that never checks, by this or by `is_stopping`, is cancelled then.
         """
         self._is_asked_for = True
         await self._stop.wait()
@@ -82,21 +82,20 @@ def run_workers(
     """Run `main(worker)` on `count` loops until all have returned or a signal ends them.
 
     For the main thread, outside of any loop. Returns an exit status: 0, or 1 where a worker was cut
-    off or would not start.
+    off or did not start.
 
-    `kind`: "thread" or "process" (forked); None for threads where Python runs without its lock, and
-    otherwise processes. `listen`: addresses that all workers serve, as "HOST:PORT", "[IPV6]:PORT",
-    ":PORT" for all, "unix:PATH", a pair, or a socket that is bound; each worker has descriptors of
-    its own in `worker.sockets`, and takes connections that the others have no time for.
+    `kind`: "thread" or "process" (forked); None for threads on a free-threaded Python, otherwise
+    processes. `listen`: addresses that all workers serve, as "HOST:PORT", "[IPV6]:PORT", ":PORT" for
+    all, "unix:PATH", a pair, or a bound socket; each worker has its own descriptors in
+    `worker.sockets`, and takes connections that the others have no time for.
 
     A worker whose coroutine raises, or whose process dies, is reported on the logger
-    "ringloop.workers" and started again, after 0.1 s and up to 10 s, as its last start has failed
-    sooner than five seconds; the tenth such failure in a row ends all workers. One that returns has
-    ended.
+    "ringloop.workers" and restarted, after 0.1 s, growing to 10 s if it fails within five seconds of its
+    start; the tenth such failure in a row ends all workers. A worker that returns has ended.
 
     SIGTERM or SIGINT asks workers to end (`worker.stopping()`); after `grace` seconds, or at a
-    second signal, they are cancelled, and what does not end two seconds later is killed or, as a
-    thread, left behind.
+    second signal, they are cancelled; workers that have not ended two seconds later are killed or, if
+    threads, abandoned.
     """
     if not callable(main):
         raise TypeError(f"main is {main!r}: give a coroutine function that takes a Worker")
@@ -105,7 +104,7 @@ def run_workers(
         raise ValueError(f"grace is {grace!r}: give seconds, 0 or more")
     if driver is not None and loop_factory is not None:
         raise ValueError(
-            "driver and loop_factory exclude each other: let the factory name the driver"
+            "driver and loop_factory exclude each other: let the factory choose the driver"
         )
     check_caller("run_workers()")
     from ringloop import _supervisor  # noqa: PLC0415 - it imports multiprocessing
@@ -169,7 +168,7 @@ def _end_with_parent() -> None:
 
 
 def is_cut_off(lifeline: int) -> bool:
-    """Say of a lifeline that is readable whether workers are to end at once; see `_supervisor.Unit`.
+    """Return whether a readable lifeline tells workers to end at once; see `_supervisor.Unit`.
 
     False: the supervisor is gone.
     """
@@ -181,12 +180,12 @@ def is_cut_off(lifeline: int) -> bool:
 
 
 def check_caller(what: str) -> None:
-    """Refuse calls from where signals cannot be handled; RuntimeError."""
+    """Raise RuntimeError if signals cannot be handled here."""
     _system.require_unix("workers")
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(f"{what} handles signals: call it in the main thread")
+        raise RuntimeError(f"{what} handles signals: call it from the main thread")
     if asyncio._get_running_loop() is not None:
-        raise RuntimeError(f"{what} has loops of its own: call it outside of a running loop")
+        raise RuntimeError(f"{what} runs its own loops: call it outside a running loop")
 
 
 def _checked_count(count: Any) -> int:
@@ -204,7 +203,7 @@ def bound(
 ) -> Iterator[list[socket.socket]]:
     """Listen on each address; close what was made here at the end.
 
-    OSError: an address that cannot be bound, with its text. ValueError: what is no address.
+    OSError: an address that cannot be bound, with its text. ValueError: not an address.
     """
     if isinstance(addresses, str | socket.socket):
         addresses = (addresses,)
@@ -259,7 +258,7 @@ def parse_address(address: str | tuple[str, int]) -> tuple[str, int]:
     host, colon, digits = address.rpartition(":")
     if not colon or not digits.isdecimal() or int(digits) > 65535:  # noqa: PLR2004
         raise ValueError(
-            f"{address!r} is no address: give HOST:PORT, [IPV6]:PORT, :PORT for all, or unix:PATH"
+            f"{address!r} is not an address: give HOST:PORT, [IPV6]:PORT, :PORT for all, or unix:PATH"
         )
     return host.removeprefix("[").removesuffix("]"), int(digits)
 
@@ -312,10 +311,10 @@ class Body:
             return ENDED if not error.code else CRASHED
         except asyncio.CancelledError:
             if not self._asked:
-                logger.exception("worker %d was cancelled, by nobody's wish", self.number)
+                logger.exception("worker %d was cancelled unexpectedly", self.number)
                 return CRASHED
         except BaseException:  # whatever it is, the others go on
-            logger.exception("worker %d has failed", self.number)
+            logger.exception("worker %d failed", self.number)
             return CRASHED
         finally:
             with self._lock:
@@ -388,7 +387,7 @@ class Body:
 
     def _cancel(self) -> None:
         if self._task is not None and not self._task.done():
-            logger.error("worker %d has not ended in time, and is cut off", self.number)
+            logger.error("worker %d did not end in time and is cut off", self.number)
             self._cut_off = True
             self._task.cancel()
 

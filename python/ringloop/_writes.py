@@ -1,4 +1,4 @@
-"""When bytes leave: the choice of a loop, and the socket that a transport shows.
+"""When bytes are sent: the choice of a loop, and the socket that a transport exposes.
 
 Owns: `writes="gathered"` and `"eager"`, and what using `get_extra_info("socket")` means for writes that
 wait for the end of the turn. Called by: `_loop`, the native transports. Never does: send.
@@ -21,7 +21,7 @@ _GATHERED, _EAGER = "gathered", "eager"
 
 
 def are_eager(writes: Writes | None) -> bool:
-    """Say whether a loop sends every write at once; None leaves it to the environment."""
+    """Return whether a loop sends every write at once; None leaves it to the environment."""
     name = "writes"
     chosen: str | None = writes
     if chosen is None:
@@ -38,10 +38,10 @@ _BEHIND = frozenset({"getsockopt", "setsockopt", "shutdown"})
 
 
 class ShownSocket:
-    """A socket that a loop has made, as the `TransportSocket` of its transport has it.
+    """A socket made by a loop, as the `TransportSocket` of its transport holds it.
 
-    What was gathered leaves before the socket is changed or asked. Who takes its descriptor, or does
-    anything with it that `TransportSocket` would not, has every later write leave at once.
+    Gathered data is sent before the socket is changed or queried. Once its descriptor is taken, or it is
+    used in a way that `TransportSocket` does not support, every later write is sent at once.
     """
 
     __slots__ = ("_shown", "_transport")

@@ -111,7 +111,7 @@ def test_paused_server_leaves_connections_in_the_backlog(run: Run, site: Site) -
         server.close()
         await within(server.wait_closed())
         for change in (server.pause_accepting, server.resume_accepting):
-            with pytest.raises(RuntimeError, match="is closed: it accepts nothing any more"):
+            with pytest.raises(RuntimeError, match="is closed: it no longer accepts connections"):
                 change()
 
     run(main())
