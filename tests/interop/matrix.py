@@ -20,35 +20,33 @@ if TYPE_CHECKING:
 
 HEAD = """`make interop` runs our QUIC against other implementations, both ways, and writes this part
 with `WRITE=1` (`python -m tests.interop --help` for the rest). Each pair is a server and a client in
-processes of their own with a relay between them, which sees what is in the clear: versions,
-Retry, 0-RTT packets; it also changes the client's port during a transfer. A cell says
-*yes* when client, server and relay agree that it happened; tests/interop/cases.py has the proofs.
+separate processes with a relay between them, which sees everything unencrypted: versions, Retry,
+0-RTT packets; it also changes the client's port during a transfer. A cell says *yes* if client,
+server and relay agree that it happened; tests/interop/cases.py has the checks.
 
-*server* and *client* say what the **other** implementation is. Ours are the crate (`rust`) and
-the Python package, by its own API (`python`) and by aioquic's (`python-aioquic`).
+*server* and *client* give the role of the **other** implementation. Ours are the crate (`rust`)
+and the Python package, with its own API (`python`) and with aioquic's (`python-aioquic`).
 """
 
-FOUND = """### What was found on the way
+FOUND = """### Findings
 
-- quic-go derives the keys after a key update with version 1's label in version 2 as well (`quic
-  ku`; RFC 9369 §3.3.2 names `quicv2 ku`), and changes keys by itself after a hundred packets:
-  longer transfers in version 2 end there, with aioquic as with ours. The case moves 20 kB.
-- qh3 derives them so too, and our servers and clients change keys by themselves once, after a random
-  number of packets between 10 and 1,000: where that falls into the case's few, these two's clients wait
-  in vain (qh3's in 2 of 100 runs), as qh3's does with aioquic's server when that asks for an update, and
-  ours with their servers. In
-  version 1 qh3 follows, but may then refuse the next update of its own ("invalid key phase"). These
-  cases are tried up to four times with them.
-- aioquic updates keys when it is told to, even before it has answered an update of the peer's: it then
-  skips a key phase, and its packets cannot be read (RFC 9001 §6.1 asks for an acknowledgement
-  first). Its client waits for one here.
-- Key updates of quic-go and aiopquic, as clients, are started by them after so
-  many packets.
-- aiopquic neither sends nor tells the reason of a close, and its client does not tell whether
-  early data was taken: codes, 0-RTT packets and the resumption have to do.
-- GnuTLS (ngtcp2's server) refuses early data by tickets that are older by the client's word than
-  by its own; rustls tells their age in whole seconds. The case is tried several times there.
-- With ngtcp2's server, close codes are looked at one way: the client's.
+- After a key update in version 2, quic-go still derives keys with version 1's label (`quic ku`;
+  RFC 9369 §3.3.2 requires `quicv2 ku`), and it updates keys by itself after a hundred packets:
+  longer transfers in version 2 end there, with aioquic as with ours. The case transfers 20 kB.
+- qh3 derives them the same way. Our servers and clients update keys by themselves once, after a random
+  number of packets between 10 and 1,000: if that falls within the few packets of the case, clients of
+  these two wait in vain (qh3's in 2 of 100 runs), as qh3's does if aioquic's server starts an update,
+  and ours with their servers. In version 1 qh3 follows the update, but may then refuse the next one of
+  its own ("invalid key phase"). These cases are tried up to four times with them.
+- aioquic updates keys on request, even before it has acknowledged an update by the peer: it then skips
+  a key phase, and its packets cannot be read (RFC 9001 §6.1 requires an acknowledgement first). Its
+  client waits for one here.
+- As clients, quic-go and aiopquic start key updates themselves after a number of packets.
+- aiopquic neither sends nor reports the reason of a close, and its client does not report whether
+  early data was accepted: codes, 0-RTT packets and the resumption have to do.
+- GnuTLS (ngtcp2's server) refuses early data if the ticket's age reported by the client exceeds its
+  own measurement; rustls reports the age in whole seconds. The case is tried several times there.
+- With ngtcp2's server, only the client's close codes are checked.
 """
 
 

@@ -198,13 +198,13 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
         (
             "client",
             "v2",
-        ): "begins with version 1 and moves by compatible negotiation (RFC 9368), which ours has not",
+        ): "starts with version 1 and uses compatible negotiation (RFC 9368), which ours does not support",
     },
     "ngtcp2": {
-        ("client", "v2"): "0.12 speaks a draft of version 2 only",
-        ("server", "v2"): "0.12 speaks a draft of version 2 only",
-        ("client", "datagrams"): "its programs have none",
-        ("server", "datagrams"): "its programs have none",
-        ("client", "close-codes"): "its program closes with HTTP/3's code only",
+        ("client", "v2"): "0.12 supports only a draft of version 2",
+        ("server", "v2"): "0.12 supports only a draft of version 2",
+        ("client", "datagrams"): "its programs do not support them",
+        ("server", "datagrams"): "its programs do not support them",
+        ("client", "close-codes"): "its program closes only with HTTP/3's code",
     },
 }

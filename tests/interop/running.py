@@ -83,7 +83,7 @@ async def pair(server: Program, client: Program, files: Files) -> dict[str, Cell
     cells: dict[str, Cell] = {}
     if (server.is_ngtcp2 and not client.has_h3) or (client.is_ngtcp2 and not server.has_h3):
         return {
-            case.name: Cell("cannot", "it speaks HTTP/3, and of ours the crate's example alone")
+            case.name: Cell("cannot", "it speaks HTTP/3; of ours, only the crate's example does")
             for case in CASES
         }
     async with contextlib.AsyncExitStack() as stack:

@@ -17,7 +17,7 @@ CASES = {
     "client-reset": "response cancelled by the client",
     "server-reset": "response reset by the server",
     # Last: it ends the server.
-    "goaway": "GOAWAY, and the response that is under way",
+    "goaway": "GOAWAY, and the response in progress",
 }
 
 # WebTransport; programs/session_contract.py has what the two ends do.

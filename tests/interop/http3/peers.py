@@ -238,7 +238,7 @@ _NO_GOAWAY = "it sends no GOAWAY"
 # What a peer lacks, by its role and the case.
 CANNOT: dict[str, dict[tuple[str, str], str]] = {
     "aioquic": {
-        ("client", "head"): "it takes a response to HEAD with a length but no body as malformed",
+        ("client", "head"): "it treats a response to HEAD with a length but no body as malformed",
         ("client", "interim"): _NO_INTERIM,
         ("server", "interim"): _NO_INTERIM,
         ("server", "goaway"): _NO_GOAWAY,
@@ -249,15 +249,15 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
     },
     "curl": {
         ("client", "request-trailers"): "its program sends none",
-        ("client", "trailers"): "its program shows none of HTTP/3",
+        ("client", "trailers"): "its program shows none for HTTP/3",
     },
     "ngtcp2": {
-        ("client", "headers"): "its program sends no field of one's own",
+        ("client", "headers"): "its program cannot send custom fields",
         ("client", "request-trailers"): "its program sends none",
-        ("client", "priority"): "its program sends no field of one's own",
+        ("client", "priority"): "its program cannot send custom fields",
         ("client", "client-reset"): "its program does not cancel",
         **{
-            ("server", case): "its program serves files alone"
+            ("server", case): "its program serves only files"
             for case in (
                 *("post", "headers", "trailers", "request-trailers", "interim", "priority"),
                 *("client-reset", "server-reset", "goaway"),
@@ -265,14 +265,14 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
         },
     },
     "nginx": {
-        ("server", "trailers"): "1.26 passes none on from an upstream",
-        ("server", "request-trailers"): "1.26 passes none on to an upstream",
-        ("server", "interim"): "1.26 passes none on from an upstream",
+        ("server", "trailers"): "1.26 forwards none from an upstream",
+        ("server", "request-trailers"): "1.26 forwards none to an upstream",
+        ("server", "interim"): "1.26 forwards none from an upstream",
     },
     "hypercorn": {
-        ("server", "request-trailers"): "it does not tell its application",
+        ("server", "request-trailers"): "it does not report it to its application",
         ("server", "trailers"): "it does not end a response with trailers",
-        ("server", "client-reset"): "it does not tell its application",
+        ("server", "client-reset"): "it does not report it to its application",
         (
             "server",
             "server-reset",
@@ -281,8 +281,8 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
     },
     "peregrine-server": {
         ("server", "trailers"): "it sends none",
-        ("server", "request-trailers"): "it does not tell its application",
-        ("server", "client-reset"): "it does not tell its application",
+        ("server", "request-trailers"): "it does not report it to its application",
+        ("server", "client-reset"): "it does not report it to its application",
         (
             "server",
             "server-reset",

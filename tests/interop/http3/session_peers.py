@@ -84,26 +84,29 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "wtransport": wtransport,
 }
 
-_CLOSES_CONNECTION = "it closes the connection with the code as it is, in place of the session"
+_CLOSES_CONNECTION = "it closes the connection with the unmapped code instead of the session"
 
 # What a peer lacks, by its role and the case.
 CANNOT: dict[str, dict[tuple[str, str], str]] = {
     "peregrine-server": {
         **{
-            ("server", case): "its application neither sends nor sees codes of streams"
+            ("server", case): "its application can neither send nor see stream codes"
             for case in ("reset", "server-reset", "stop", "server-stop")
         },
-        ("server", "close"): "it does not read the code and reason, and tells its application 0",
+        (
+            "server",
+            "close",
+        ): "it does not read the code and reason, and reports 0 to its application",
         ("server", "server-close"): "it ends the session's stream without its code and reason",
     },
     "pywebtransport": {
-        ("client", "stop"): "now and then 0.21 sends no STOP_SENDING while the stream's data comes",
+        ("client", "stop"): "0.21 sometimes sends no STOP_SENDING while the stream's data arrives",
     },
     "aiopquic": {
         (
             "client",
             "server-close",
-        ): "it tells its application nothing of it, with web-transport-quinn's server neither",
+        ): "it does not report it to its application, nor with web-transport-quinn's server",
     },
     "wtransport": {
         ("server", "protocol"): "it has none",
@@ -112,7 +115,7 @@ CANNOT: dict[str, dict[tuple[str, str], str]] = {
         ("client", "close"): _CLOSES_CONNECTION,
     },
     "web-transport-quinn": {
-        ("server", "reject"): "0.11 closes the connection before its answer is sent",
+        ("server", "reject"): "0.11 closes the connection before its response is sent",
         ("server", "protocol"): "its binding has none",
         ("client", "protocol"): "its binding has none",
     },

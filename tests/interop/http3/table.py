@@ -65,47 +65,47 @@ def failures(part: Part, cells: Cells) -> list[str]:
 
 
 HEAD = """`make interop-http3` runs `ringloop.h3` against other implementations, both ways, and writes
-this part with `WRITE=1`. Server and client are processes of their own; each case has its own
-connection, and the client compares what came. tests/interop/http3/programs/contract.py says what a
-server answers.
+this part with `WRITE=1`. Server and client are separate processes; each case uses a new
+connection, and the client compares what it received. tests/interop/http3/programs/contract.py
+defines the server's responses.
 
-*server* and *client* say what the **other** implementation is.
+*server* and *client* give the role of the **other** implementation.
 """
 
-FOUND = """### What was found on the way in HTTP/3
+FOUND = """### Findings in HTTP/3
 
 - `ringloop.h3` sent the body that a handler gave for a response to HEAD, which curl refused as
   malformed. It is dropped now, as with status 204 and 304.
-- h3's server, by `shutdown(0)`, names the request that it is answering in GOAWAY as one that it does
-  not process, and the client has to take it as rejected. Its program says `shutdown(1)`.
-- curl opens a second connection when a hundred requests are under way on the first.
-- hypercorn sends trailers only where `te: trailers` asks for them, and the stream never ends
-  then; of a response whose application has failed it sends no more, and does not say so.
-- What peregrine-server lacks was seen with aioquic's and quic-go's clients, too: no GOAWAY comes on
-  its control stream, and the response of an application that has failed neither ends nor is reset.
+- With `shutdown(0)`, h3's server lists the request that it is answering in GOAWAY as not processed,
+  and the client has to treat it as rejected. Its program calls `shutdown(1)`.
+- curl opens a second connection when a hundred requests are open on the first.
+- hypercorn sends trailers only if `te: trailers` asks for them, and the stream then never ends; if the
+  application fails during a response, it sends nothing more and does not signal the failure.
+- The gaps of peregrine-server also show with aioquic's and quic-go's clients: no GOAWAY arrives on
+  its control stream, and the response of a failed application neither ends nor is reset.
 """
 
 SESSIONS_HEAD = """`make interop-http3` runs `ringloop.webtransport` against others, both ways, and
-writes this part with `WRITE=1`. Server and client are processes of their own, and each case has its
-own session; tests/interop/http3/programs/session_contract.py says what they do.
+writes this part with `WRITE=1`. Server and client are separate processes, and each case uses a new
+session; tests/interop/http3/programs/session_contract.py defines what they do.
 
-*server* and *client* say what the **other** implementation is.
+*server* and *client* give the role of the **other** implementation.
 """
 
-SESSIONS_FOUND = """### What was found on the way in WebTransport
+SESSIONS_FOUND = """### Findings in WebTransport
 
-- webtransport-go's client closes the connection of a session behind the session itself, and the
-  capsule with code and reason may not be sent before. Its program owns the connection.
-- pywebtransport speaks drafts from 15 on alone, and does not announce `RESET_STREAM_AT`, which these
-  require. `ringloop.webtransport` sends it the setting all the same, and takes plain resets.
-- Our client closed its connection with the session's code and reason in the same breath, and
-  web-transport-quinn's server told its application neither: quinn drops at a close what was not
-  read. The end of the server's side is waited for now, at most a quarter of a second.
-- aioquic's client shows what the peers' sessions end with: our capsule and the end of the stream,
-  peregrine-server's end without a capsule, and no answer of web-transport-quinn's server to a
-  session that its application rejects.
-- aiopquic's client reads no close of ours, nor one of web-transport-quinn's server. Its server takes
-  sessions at one path, and has no column.
+- webtransport-go's client closes a session's connection right after the session, possibly before the
+  capsule with code and reason is sent. Therefore its program owns the connection.
+- pywebtransport supports only drafts from 15 on, and does not announce `RESET_STREAM_AT`, which these
+  require. `ringloop.webtransport` sends it the setting anyway, and accepts plain resets.
+- Our client closed its connection at the same time as it sent the session's code and reason, and
+  web-transport-quinn's server reported neither to its application: at a close, quinn drops unread
+  data. The client now waits for the end of the server's side, at most a quarter of a second.
+- aioquic's client shows how the peers end sessions: ours with the capsule and the end of the stream,
+  peregrine-server without a capsule, and web-transport-quinn's server sends no response to a session
+  that its application rejects.
+- aiopquic's client does not read a close of ours, nor of web-transport-quinn's server. Its server
+  accepts sessions at one path only, and has no column.
 """
 
 PARTS = (
