@@ -45,7 +45,7 @@ GROUPS = (
     "TLS",
     "Descriptors and sockets",
     "Processes and signals",
-    "Life of a loop",
+    "Loop lifecycle",
     "Debug mode",
     "Introspection",
 )
@@ -99,7 +99,7 @@ def measure_free_threaded(python: str | None, loop: str, row: Row) -> list[dict[
         ]
     distribution = LOOPS[loop][2]
     if distribution and not installed(python)[distribution]:
-        detail = "pip finds no build of it for a free-threaded CPython"
+        detail = "pip finds no build for a free-threaded CPython"
         return [{"check": check.name, "outcome": "no", "detail": detail}]
     return measure(python, loop, row)
 
@@ -116,14 +116,14 @@ def report(results: Results, versions: dict[str, str], python: str) -> str:
     lines = [
         "# Compatibility",
         "",
-        "What each event loop does of what asyncio promises, and what goes beyond it. Every cell is",
-        "the outcome of a program in `tests/compatibility/rows`; nothing here was written by hand. Our",
-        "own columns are tests too: `tests/compatibility/test_matrix.py` fails when one is not a yes.",
+        "How much of asyncio's API each event loop supports, and what goes beyond it. Every cell is the",
+        "result of a program in `tests/compatibility/rows`; nothing here is written by hand. Our own",
+        "columns are tests, too: `tests/compatibility/test_matrix.py` fails if one is not a yes.",
         "",
         made_on,
         "",
-        "*yes*: all checks of the row hold; *partly*: some do; *no*: none does; *?*: this machine or",
-        "interpreter cannot tell. A number leads to a note below the tables. ringloop runs on",
+        "*yes*: all checks of the row pass; *partly*: some do; *no*: none does; *?*: not measurable on this",
+        "machine or interpreter. A number refers to a note below the tables. ringloop runs on",
         "Linux only; uvloop on macOS too, rsloop and zuvloop also on Windows.",
     ]
     group = ""
@@ -190,7 +190,7 @@ def main() -> int:
         for check in checks
         if loop.startswith("ringloop")
         and check["outcome"] == "no"
-        and not ("by io_uring" in title and "epoll" in loop)
+        and not ("over io_uring" in title and "epoll" in loop)
     ]
     for line in ours:
         print("not a yes:", line)

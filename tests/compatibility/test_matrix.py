@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OURS_ONLY = {
     "sock_recvmsg, sock_sendmsg (an extension: asyncio has neither)",
     "UDP in batches: fewer system calls than datagrams",
-    "TCP by io_uring by default: an echo makes no recv or send call",
+    "TCP over io_uring by default: an echo makes no recv or send call",
 }
 # Checks that asyncio fails before this version: its datagram transports were no
 # `DatagramTransport`.
@@ -53,7 +53,7 @@ def test_holds(loop_name: str, row: Row, check: Check, tmp_path: Path) -> None:
         (row.title, check.name), (3, 11)
     ):
         pytest.skip("asyncio has it in a later CPython")
-    if "by io_uring" in row.title and loop_name.endswith("epoll"):
+    if "over io_uring" in row.title and loop_name.endswith("epoll"):
         pytest.skip("the other driver was asked for")
     try:
         check.function(probe_of(loop_name, tmp_path))

@@ -159,7 +159,7 @@ accepted = group.row("connect_accepted_socket")
 
 
 @accepted
-def serves_what_somebody_accepted(probe: Probe) -> None:
+def serves_an_accepted_socket(probe: Probe) -> None:
     class Greeting(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
             transport.write(b"hello")
@@ -337,7 +337,7 @@ marks = group.row("_start_tls_compatible, _sendfile_compatible on transports")
 
 
 @marks
-def are_there(probe: Probe) -> None:
+def exist(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         async with open_server(server):
@@ -350,7 +350,7 @@ def are_there(probe: Probe) -> None:
     probe.run(main)
 
 
-late = group.row("write after close is silent, connection_lost comes once")
+late = group.row("write after close is silent, connection_lost is called once")
 
 
 @late
@@ -379,7 +379,7 @@ def nothing_raises(probe: Probe) -> None:
     probe.run(main)
 
 
-flow = group.row("pause_reading holds what comes, pause_writing bounds what waits")
+flow = group.row("pause_reading holds back data, pause_writing limits the buffer")
 
 
 @flow
@@ -448,7 +448,7 @@ half = group.row("half close: write_eof, eof_received() that returns true")
 
 
 @half
-def answer_after_the_end_of_the_question(probe: Probe) -> None:
+def answer_after_the_end_of_the_request(probe: Probe) -> None:
     class Late(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
             self.transport = transport

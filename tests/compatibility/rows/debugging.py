@@ -46,7 +46,7 @@ def is_logged(probe: Probe) -> None:
     assert any("Executing" in text and "took" in text for text in messages), messages
 
 
-checks = group.row("calls from a wrong thread and of coroutines are refused")
+checks = group.row("calls from the wrong thread and with coroutines are refused")
 
 
 @checks
@@ -89,7 +89,7 @@ def coroutine(probe: Probe) -> None:
     probe.run(main)
 
 
-trace = group.row("handles know where they were made")
+trace = group.row("handles know where they were created")
 
 
 @trace
@@ -107,7 +107,7 @@ def source_traceback(probe: Probe) -> None:
     probe.run(main)
 
 
-origin = group.row("coroutines know where they were made")
+origin = group.row("coroutines know where they were created")
 
 
 @origin

@@ -13,7 +13,7 @@ from tests.compatibility.registry import Group, NotMeasuredError
 if TYPE_CHECKING:
     from tests.compatibility.registry import Probe
 
-group = Group("Life of a loop")
+group = Group("Loop lifecycle")
 
 runner = group.row("asyncio.Runner(loop_factory=), asyncio.run(loop_factory=)")
 
@@ -40,7 +40,7 @@ def instance(probe: Probe) -> None:
     loop.close()
 
 
-threads = group.row("built in one thread, run in another; a loop a thread")
+threads = group.row("created in one thread, run in another; one loop per thread")
 
 
 @threads
@@ -81,7 +81,9 @@ def four_at_once(probe: Probe) -> None:
     assert seen == [1] * 4
 
 
-fork = group.row("fork in a running loop: the child closes it and runs another, the parent goes on")
+fork = group.row(
+    "fork in a running loop: the child closes it and runs another, the parent continues"
+)
 
 
 @fork

@@ -132,7 +132,7 @@ reaping = group.row("children are reaped without SIGCHLD and without polling")
 
 
 @reaping
-def signal_is_the_users(probe: Probe) -> None:
+def signal_is_left_to_the_user(probe: Probe) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         seen = asyncio.Event()

@@ -93,7 +93,7 @@ kind = group.row("Server is an asyncio.AbstractServer, with async with")
 
 
 @kind
-def is_one(probe: Probe) -> None:
+def is_an_instance(probe: Probe) -> None:
     async def main() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         assert isinstance(server, asyncio.AbstractServer)
@@ -139,7 +139,7 @@ def until_the_last_one(probe: Probe) -> None:
     probe.run(main)
 
 
-full = group.row("accept goes on after descriptors ran out")
+full = group.row("accepting continues after running out of descriptors")
 
 
 @full

@@ -277,7 +277,7 @@ def receiving(probe: Probe) -> None:
     assert calls < DATAGRAMS / 4, f"{calls} calls for {DATAGRAMS} datagrams"
 
 
-ring = group.row("TCP by io_uring by default: an echo makes no recv or send call")
+ring = group.row("TCP over io_uring by default: an echo makes no recv or send call")
 
 ECHOES = 100
 ECHO = f"""

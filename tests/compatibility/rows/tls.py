@@ -146,9 +146,7 @@ def through_an_outer_tunnel(probe: Probe) -> None:
     probe.run(main)
 
 
-semantics = group.row(
-    "the whole of SSLContext: ALPN, SNI, sessions, keylog, client and encrypted keys"
-)
+semantics = group.row("all of SSLContext: ALPN, SNI, sessions, keylog, client and encrypted keys")
 
 
 @semantics
@@ -276,7 +274,7 @@ def server_session_is_resumed(probe: Probe) -> None:
     assert seen == [False, True]
 
 
-ending = group.row("a truncated TLS stream is not taken for a closed one")
+ending = group.row("a truncated TLS stream is not mistaken for a closed one")
 
 
 @ending
