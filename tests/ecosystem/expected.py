@@ -32,7 +32,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "uvicorn",
         # "?" matches the bracket, which a pattern would interpret itself.
         "tests/test_config.py::test_get_loop_factory?asyncio-*",
-        "the name of the loop's class is a part of the test's",
+        "the name of the loop's class is part of the test's name",
     ),
 )
 

@@ -30,11 +30,11 @@ INTRODUCTION = """\
 # Test suites of asyncio's users, on this loop
 
 Written by `make ecosystem WRITE=1`; do not edit. Each suite is the project's own, unchanged, in the
-version named, run three times: on stock asyncio (the oracle), on ringloop's io_uring driver and on its
-epoll driver. ringloop is put in place below the suite (`inject/`): whatever makes a loop gets ours, and
-a run in which any other loop ran fails. "On a loop" is how many tests had a loop run while they ran;
-the others test plain functions. Expected failures (`xfail`) are counted with the skipped ones. "Load" is
-how busy the machine was, with other work too, at the end of the run.
+given version, run three times: on stock asyncio (the oracle), on ringloop's io_uring driver and on its
+epoll driver. ringloop is injected below the suite (`inject/`): everything that creates a loop gets ours,
+and a run in which any other loop ran fails. "On a loop" is the number of tests during which a loop ran;
+the others test plain functions. Expected failures (`xfail`) count as skipped. "Load" is the load average
+of the machine, including other work, at the end of the run.
 """
 
 
@@ -109,8 +109,8 @@ def page(records: Sequence[dict[str, Any]]) -> str:
         INTRODUCTION,
         f"passed / skipped / failed. Machine: {'; '.join(machines)}.\n",
         table(records) + "\n",
-        "## What differs, and what was left out\n",
-        f"What failed on ringloop only was run {AGAIN} times more by itself, there and on asyncio.\n",
+        "## Differences and omissions\n",
+        f"Tests that failed only on ringloop were run {AGAIN} more times on their own, on it and on asyncio.\n",
     ]
     for kept in records:
         if lines := list(_notes(kept)):
@@ -125,11 +125,11 @@ def _notes(kept: dict[str, Any]) -> Iterable[str]:
     for note in kept["notes"]:
         yield f"* {note}."
     for test, reason in kept["left_out"]:
-        yield f"* Left out on every loop: `{test}`: {reason}."
+        yield f"* Omitted on every loop: `{test}`: {reason}."
     for test in kept["failed_on_oracle"]:
         yield f"* Fails on stock asyncio too: `{test}`."
     for test, (failed, of) in kept["flaky_on_oracle"].items():
-        yield f"* Not the same each time on stock asyncio: `{test}` (failed {failed} of {of} times)."
+        yield f"* Intermittent on stock asyncio: `{test}` (failed {failed} of {of} times)."
     for loop in running.OURS:
         yield from _notes_of_loop(kept, loop)
     for loop in running.OTHERS:
@@ -144,7 +144,7 @@ def _notes_of_loop(kept: dict[str, Any], loop: str) -> Iterable[str]:
         yield f"* Passes on {loop}, not on stock asyncio: `{test}`."
     for test, (ours, of, theirs) in kept["flaky"].get(loop, {}).items():
         rates = f"differed {ours} of {of} times, on asyncio {theirs} of {of}"
-        yield f"* Not the same each time on {loop}: `{test}` ({rates})."
+        yield f"* Intermittent on {loop}: `{test}` ({rates})."
     for test, reason in kept["expected"].get(loop, {}).items():
         yield f"* Differs on {loop}: `{test}`: {reason}."
     for line in kept["wrong"].get(loop, ()):

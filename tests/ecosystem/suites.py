@@ -58,7 +58,7 @@ SUITES = (
         "0.54.0",
         arguments=("-n2",),
         notes=(
-            "Two tests of `tests/supervisors` fail where a busy machine takes 10 s to start a process",
+            "Two tests of `tests/supervisors` fail if a busy machine takes 10 s to start a process",
         ),
         quick=("-n2", "tests/protocols", "tests/test_server.py", "tests/test_ssl.py"),
     ),
@@ -67,7 +67,7 @@ SUITES = (
         "1.10.0",
         quick=("tests/test_testclient.py", "tests/test_websockets.py", "tests/test_responses.py"),
         notes=(
-            "The tests of a folder that nobody may read fail for root",
+            "The tests of an unreadable folder fail for root",
             "The tests of `accept-encoding` fail on a CPython that was built without zstd",
         ),
     ),
@@ -83,7 +83,7 @@ SUITES = (
         "anyio",
         "4.16.0",
         left_out=(LeftOut("mark:network", NETWORK),),
-        notes=("Skipped: every test's form for trio and for uvloop; neither is installed",),
+        notes=("Skipped: all tests' variants for trio and uvloop; neither is installed",),
         quick=("tests/test_sockets.py", "tests/test_subprocesses.py", "tests/test_signals.py"),
         # Its configuration names all the plugins that it needs.
         environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
