@@ -110,7 +110,7 @@ def page(records: Sequence[dict[str, Any]]) -> str:
         f"passed / skipped / failed. Machine: {'; '.join(machines)}.\n",
         table(records) + "\n",
         "## Differences and omissions\n",
-        f"Tests that failed only on ringloop were run {AGAIN} more times on their own, on it and on asyncio.\n",
+        f"Tests that failed only on ringloop were run {AGAIN} more times each, there and on asyncio.\n",
     ]
     for kept in records:
         if lines := list(_notes(kept)):

@@ -28,7 +28,7 @@ def _environment(report: dict[str, Any]) -> list[str]:
     end = ", ".join(f"{one:.1f}" for one in it["load_at_the_end"])
     is_busy = min(it["load"][0], it["load_at_the_end"][0]) > it["processors"]
     text = (
-        f"`{it['command']}`, begun {it['began']}, commit {it['commit']}, ringloop {it['version']},"
+        f"`{it['command']}`, started {it['began']}, commit {it['commit']}, ringloop {it['version']},"
         f" CPython {it['python']}, Linux {it['kernel']}, {it['processors']} processors of"
         f" {it['processor']}, {'busy with other work: ' if is_busy else ''}load average {load} at"
         f" the start, {end} at the end."
@@ -46,7 +46,7 @@ def _loops(report: dict[str, Any]) -> list[str]:
         ],
         "bytes compared": [f"{it['bytes'] / 1e9:.2f} GB" for it in loops.values()],
         "processor time": [f"{it['samples'][-1]['cpu_seconds']:.0f} s" for it in loops.values()],
-        "errors that a fault of the run explains": [
+        "errors explained by injected faults": [
             f"{sum(it['told'].values()):,}" for it in loops.values()
         ],
         "faults": [
@@ -74,7 +74,7 @@ def _limits() -> list[str]:
         parts.append(f"{name.removesuffix('_bytes')} {text}")
     text = (
         f"Flat means: without the first {100 * WARM_UP_SHARE:g} % of the samples, the median of the"
-        f" last third is at most so much above that of the first: {', '.join(parts)}. Memory is not"
+        f" last third exceeds that of the first by at most: {', '.join(parts)}. Memory is not"
         f" judged in runs below {MEMORY_SECONDS_MIN / 60:g} minutes."
     )
     return [text, ""]
@@ -118,7 +118,7 @@ def main() -> None:
     *sources, page = (Path(argument) for argument in sys.argv[1:])
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    picture = "![what the processes held](reliability.svg)"
+    picture = "![resources held by the processes](reliability.svg)"
     parts = ["\n".join([picture, "", *_limits()])]
     for number, source in enumerate(sources):
         heading = "## Another run\n\n" if number else ""
