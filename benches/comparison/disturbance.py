@@ -112,7 +112,7 @@ def disturbed(
     if again or kept:
         most = max(detail["stolen"] for detail in details)
         yield (
-            f"- disturbed: {again} runs were made again because the machine's host took more than "
-            f"{stolen_max:.1%} of its processors meanwhile; {kept} of {len(details)} are such still, "
+            f"- disturbed: {again} runs were repeated because the machine's host took more than "
+            f"{stolen_max:.1%} of its processors meanwhile; {kept} of {len(details)} remain so, "
             f"the worst with {most:.0%}"
         )

@@ -141,9 +141,9 @@ def circumstances(report: Report) -> Iterator[str]:
     yield "- versions: " + ", ".join(f"{name} {versions[name]}" for name in shown)
     yield "- machine: " + ", ".join(f"{name} {one}" for name, one in report["machine"].items())
     yield (
-        f"- runs: {settings['rounds']} rounds a contestant and row, taking turns, "
+        f"- runs: {settings['rounds']} rounds per contestant and row, taking turns, "
         f"{settings['warmup']} s of warm-up and {settings['seconds']} s measured; server and client "
-        "in a process each, not pinned"
+        "in separate processes, not pinned"
     )
     for note in report["notes"]:
         yield f"- {note}"
@@ -155,7 +155,7 @@ def circumstances(report: Report) -> Iterator[str]:
     yield (
         "Cells are medians of the rounds, counted by the receiver; the best stack of a row is bold. "
         "`÷` columns are medians of the ratios within a round. Where less is better (µs, s/GB, KiB, "
-        "MiB) a ratio below 1 is the better one."
+        "MiB), a ratio below 1 is better."
     )
     yield ""
 
@@ -169,7 +169,7 @@ def groups(report: Report) -> Iterator[list[str]]:
         rest = [row for row in rows if not row["goals"]]
         if rest:
             yield [
-                "<details><summary>More of the same runs</summary>",
+                "<details><summary>More figures from the same runs</summary>",
                 "",
                 *table(rest, report),
                 "</details>",

@@ -13,8 +13,8 @@ from workloads.support.loops import OURS_PREFIX, is_ours
 
 FAILURE_LEN_MAX = 70
 BETWEEN = (
-    "in brackets, where the median lies with 95 % (of fewer than six rounds: the least and the "
-    "greatest); a row is won or lost where that does not include 1"
+    "in brackets, the 95 % confidence interval of the median (of fewer than six rounds: the minimum "
+    "and maximum); a row is won or lost if it does not include 1"
 )
 
 
@@ -51,7 +51,7 @@ def circumstances(report: Report) -> Iterator[str]:
     )
     yield "- machine: " + ", ".join(f"{name} {value}" for name, value in machine.items())
     yield (
-        f"- runs: {settings['rounds']} rounds of {settings['seconds']} s a contestant and row, one "
+        f"- runs: {settings['rounds']} rounds of {settings['seconds']} s per contestant and row, one "
         f"process a run, taking turns; measured process on CPU {settings['server_cpu']}, load "
         f"generator on {place(settings['load_cpu'])}; garbage collection {settings['gc']}"
     )
@@ -59,7 +59,7 @@ def circumstances(report: Report) -> Iterator[str]:
         yield f"- not compared: {name}: {reason}"
     yield ""
     yield (
-        "Cells are operations a second, median of the rounds; the best loop of a row is bold. `÷` "
+        "Cells are operations per second, median of the rounds; the best loop of a row is bold. `÷` "
         "columns are medians of the ratios within a round: to the best other loop, and to the C "
         "epoll server. † = the load generator was busier than the server, so that the figure is "
         f"a lower bound. Below: {BETWEEN}."
@@ -79,11 +79,13 @@ def tables(report: Report) -> Iterator[list[str]]:
         yield table(group, rows, report)
         if any(detail(entry, "p99_us") for row in rows for entry in row["entries"].values()):
             yield folded(
-                "CPU time of the server, µs an operation",
+                "CPU time of the server, µs per operation",
                 detail_table(rows, report, "server_cpu_us"),
             )
             if any(entry["cpu_to_best_peer"] for row in rows for entry in row["entries"].values()):
-                yield folded("The same ÷ the best other's, with intervals", cpu_table(rows, report))
+                yield folded(
+                    "The same ÷ that of the best other, with intervals", cpu_table(rows, report)
+                )
             yield folded("99th percentile of latency, µs", detail_table(rows, report, "p99_us"))
 
 
@@ -208,7 +210,7 @@ def verdict(report: Report) -> Iterator[str]:
         yield f"### {name}: ahead of every other loop in {won} rows, behind in {len(lost)}"
         yield ""
         yield from listed("Behind in:", lost, name)
-        yield from listed("Undecided by these rounds:", open_rows, name)
+        yield from listed("Undecided in this run:", open_rows, name)
 
 
 def listed(heading: str, rows: Sequence[RowResult], name: str) -> Iterator[str]:

@@ -36,8 +36,8 @@ SHOWN_VERSIONS = (
 )
 NOTES = (
     (
-        "client: our load generator on quic-go, for every server; rates include what it costs where "
-        "both share the processors, so compare the server's CPU time, which is that of all its processes"
+        "client: our load generator on quic-go, for every server; rates include its cost when both "
+        "share the processors, so compare the server's CPU time, which is that of all its processes"
     ),
     (
         "hypercorn on uvloop, anycorn and the peers of WebTransport on asyncio, peregrine on its own "

@@ -123,13 +123,13 @@ def circumstances(report: Report) -> Iterator[str]:
     yield "- versions: " + ", ".join(f"{name} {one}" for name, one in report["versions"].items())
     yield "- machine: " + ", ".join(f"{name} {one}" for name, one in report["machine"].items())
     further = (
-        f"{settings['more']} more for ours, {REFERENCE} and who came within "
-        f"{1 - CLOSE:.0%} of the best of a row; "
+        f"{settings['more']} more for ours, {REFERENCE} and contestants within "
+        f"{1 - CLOSE:.0%} of a row's best; "
         if settings["more"]
         else ""
     )
     yield (
-        f"- runs: {settings['rounds']} rounds a contestant and row, one process a run, taking turns; "
+        f"- runs: {settings['rounds']} rounds per contestant and row, one process a run, taking turns; "
         f"{further}servers {settings['seconds']} s on CPU {settings['server_cpu']}, load generator on "
         f"CPU {settings['load_cpu']}; the executor's rows on CPU {settings['server_cpu']}, the "
         "cross-thread wake and the files on both"
@@ -137,7 +137,7 @@ def circumstances(report: Report) -> Iterator[str]:
     yield from disturbed(entry for row in report["rows"] for entry in row["entries"].values())
     yield ""
     yield (
-        "Cells are operations a second (cat: bytes), median of the rounds; the best of a row is bold. "
+        "Cells are operations per second (cat: bytes), median of the rounds; the best of a row is bold. "
         "`÷` columns are medians of the ratios within a round: to the best peer, and to our own "
         f"server on raw io_uring ({REFERENCE}). † = the load generator was busier than the server, "
         f"so that the figure is a lower bound. Below: {markdown.BETWEEN}."
