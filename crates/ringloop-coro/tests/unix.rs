@@ -1,8 +1,8 @@
-//! Unix sockets: waits without an event, and time limits; on both drivers.
+//! Unix and UDP sockets: waits without an event, time limits, and drops after them; on both drivers.
 #![allow(clippy::unwrap_used)]
 
 use ringloop::embed::sys::socket;
-use ringloop_coro::net::{UnixDatagram, UnixListener, UnixStream};
+use ringloop_coro::net::{UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use ringloop_coro::{sleep, spawn, spawn_local};
 use ringloop_testing::coro::on_both;
 use std::cell::Cell;
@@ -122,5 +122,31 @@ fn read_timeout_covers_all_wakes_of_a_read() {
         is_over.set(true);
         let counts = reading.into_iter().map(|reading| reading.join().unwrap());
         assert!(counts.sum::<u32>() > 0);
+    });
+}
+
+#[test]
+fn socket_whose_wait_has_timed_out_is_closed_with_its_drop() {
+    on_both(|| {
+        let limit = Some(Duration::from_millis(2));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        socket.set_read_timeout(limit).unwrap();
+        assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(socket);
+        std::net::UdpSocket::bind(address).unwrap();
+
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        ours.set_read_timeout(limit).unwrap();
+        assert_eq!(ours.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(ours);
+        assert_eq!(theirs.send(b"x").unwrap_err().kind(), ErrorKind::ConnectionRefused);
+
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(limit).unwrap();
+        assert_eq!(ours.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(ours);
+        theirs.set_nonblocking(true).unwrap();
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
     });
 }

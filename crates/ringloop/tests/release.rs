@@ -5,12 +5,12 @@
 use ringloop::embed::op::{Poll, Request};
 use ringloop::embed::sys::file;
 use ringloop::embed::sys::interest::Interest;
-use ringloop::{fs, net, time};
+use ringloop::{fs, future, net, time};
 use ringloop_testing::PATIENCE;
 use ringloop_testing::engine::{in_runtimes, on_both};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::task::Poll as Progress;
@@ -66,6 +66,74 @@ fn forget_now_releases_the_file() {
             drop(ours);
             assert!(sees_the_end(theirs), "armed: {is_armed}");
         }
+    });
+}
+
+/// Ends after a moment without a result.
+async fn brief(work: impl Future) {
+    assert!(time::timeout(Duration::from_millis(2), work).await.is_err());
+}
+
+#[test]
+fn socket_is_closed_with_its_drop_although_an_operation_was_just_cancelled() {
+    in_runtimes(|runtime| {
+        runtime
+            .block_on(async {
+                for is_twice in [false, true] {
+                    let udp = net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+                    let address = udp.local_addr().unwrap();
+                    brief(udp.recv(Vec::with_capacity(8))).await;
+                    if is_twice {
+                        brief(future::join(
+                            udp.recv(Vec::with_capacity(8)),
+                            udp.peek(Vec::with_capacity(8)),
+                        ))
+                        .await;
+                    }
+                    drop(udp);
+                    std::net::UdpSocket::bind(address).unwrap();
+
+                    let listener = net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                    let address = listener.local_addr().unwrap();
+                    let mut incoming = listener.incoming();
+                    brief(incoming.next()).await;
+                    if is_twice {
+                        brief(incoming.next()).await;
+                    }
+                    drop(incoming);
+                    drop(listener);
+                    assert!(std::net::TcpStream::connect(address).is_err());
+
+                    let (ours, theirs) = UnixStream::pair().unwrap();
+                    theirs.set_nonblocking(true).unwrap();
+                    ours.set_nonblocking(true).unwrap();
+                    let ours = net::UnixStream::from(OwnedFd::from(ours));
+                    brief(ours.read(Vec::with_capacity(8))).await;
+                    if is_twice {
+                        ours.cancel();
+                    }
+                    drop(ours);
+                    assert!(sees_the_end(theirs));
+                }
+            })
+            .unwrap();
+    });
+}
+
+#[test]
+fn descriptor_of_the_owner_is_closed_with_its_drop_although_its_poll_was_just_cancelled() {
+    in_runtimes(|runtime| {
+        runtime
+            .block_on(async {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                theirs.set_nonblocking(true).unwrap();
+                let mut readiness = net::Readiness::new(ours.as_fd(), net::Interest::READ);
+                brief(readiness.next()).await;
+                drop(readiness);
+                drop(ours);
+                assert!(sees_the_end(theirs));
+            })
+            .unwrap();
     });
 }
 

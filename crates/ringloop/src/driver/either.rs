@@ -246,7 +246,7 @@ impl Driver {
     /// Announces that `fd`, whose operations have all ended or been cancelled, is about to be
     /// closed other than by an operation. Otherwise the driver may mistake the next descriptor of
     /// that number for this one. Costs a system call if `fd` was waited for (readiness), or if an
-    /// entry that names it has not been submitted (ring).
+    /// entry that names it, or the cancel of an operation on it, has not been submitted (ring).
     ///
     /// Blocks while a thread, or an operation behind another one in a link, may still name `fd`,
     /// for [`crate::limits::DRAIN_TIMEOUT_MS`] at most; [`Driver::close`] does not block.

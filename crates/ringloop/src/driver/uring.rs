@@ -76,6 +76,8 @@ pub struct UringDriver {
     refused_polls: Vec<Key>,
     /// When to try them again, and the wake's; 0 if none was refused.
     retry_at_ns: u64,
+    /// Operations whose cancels the kernel may not have carried out: they hold their files open.
+    cancelling: Vec<Key>,
     /// Cancelled operations of links, which may not have begun yet.
     late_cancels: Vec<Key>,
     /// One of them may have begun since its cancel was sent.
@@ -124,6 +126,7 @@ impl UringDriver {
             rearm_later: Vec::new(),
             refused_polls: Vec::new(),
             retry_at_ns: 0,
+            cancelling: Vec::new(),
             late_cancels: Vec::new(),
             may_have_begun: false,
             late: LateLookups::default(),
@@ -278,6 +281,10 @@ impl UringDriver {
     fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
         let entered = self.ring.enter(want, timeout);
         self.forget_submitted();
+        // A thread of the kernel that polls carries them out soon, and some may always be left.
+        if self.ring.polls() || (self.ring.pending() == 0 && self.backlog.is_empty()) {
+            self.cancelling.clear();
+        }
         if want > 0 && self.ring.pending() > 0 && self.ring.ready() == 0 && !self.ring.polls() {
             // It has not waited: without memory it takes no entry, and returns at once.
             thread::sleep(timeout.map_or(RETRY_AFTER, |timeout| timeout.min(RETRY_AFTER)));

@@ -23,6 +23,7 @@ impl UringDriver {
             return;
         }
         slot.set(flag::CANCELLED);
+        self.cancelling.push(key);
         if slot.is(flag::LINKED) {
             self.late_cancels.push(key);
             // It may be about to begin.
@@ -47,6 +48,7 @@ impl UringDriver {
             };
             if is_found_by_file(slot) {
                 slot.set(flag::CANCELLED);
+                self.cancelling.push(*key);
                 is_armed = true;
             } else {
                 self.cancel(*key);

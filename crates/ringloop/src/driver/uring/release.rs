@@ -7,17 +7,20 @@ use crate::limits;
 use crate::op::Key;
 use crate::sys::clock;
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 impl UringDriver {
     /// See [`crate::driver::Driver::close`].
     pub(in crate::driver) fn close(&mut self, fd: OwnedFd) {
         self.hand_over_named(fd.as_raw_fd());
+        self.finish_cancels(fd.as_raw_fd());
         self.late.close(&mut self.table, fd);
     }
 
     /// See [`crate::driver::Driver::release`]: the number may be another file's after this.
     pub(in crate::driver) fn release(&mut self, fd: RawFd) {
         self.hand_over_named(fd);
+        self.finish_cancels(fd);
         let deadline_ns = clock::monotonic_ns() + limits::DRAIN_TIMEOUT_MS * 1_000_000;
         let mut ended_count = 0;
         while self.is_named_late(fd) && clock::monotonic_ns() < deadline_ns {
@@ -30,6 +33,19 @@ impl UringDriver {
             if waiting_count >= room || self.enter(waiting_count + 1, Some(DRAIN_STEP)).is_err() {
                 return;
             }
+        }
+    }
+
+    /// Has the kernel carry out the cancels of what names the descriptor: closing it then closes the
+    /// file, frees its address and shows the end to its peer.
+    fn finish_cancels(&mut self, fd: RawFd) {
+        let table = &mut self.table;
+        let holds_file = self.cancelling.iter().any(|key| {
+            table.slot(*key).is_some_and(|slot| slot.phase == Phase::Armed && slot.names(fd))
+        });
+        if holds_file && self.bound.is_some() {
+            // An error here occurs again, and is reported, at the next wait.
+            drop(self.enter(0, Some(Duration::ZERO)));
         }
     }
 
