@@ -480,6 +480,24 @@ def test_a_cancelled_send_frees_buffer_and_socket(loop: Loop, run: Any, pair: Pa
     run(main())
 
 
+def test_a_failed_send_has_returned_its_buffer(loop: Loop, run: Any, pair: Pair) -> None:
+    """While its exception is handled, which refers to the frames of the call."""
+
+    async def main() -> None:
+        fill(pair[1])
+        data = bytearray(b"x" * 100)
+        sending = await started(loop.sock_sendall(pair[1], data))
+        with pytest.raises(BufferError):
+            data.extend(b"more")
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError) as failure:
+            await sending
+        data.extend(b"more")
+        assert failure.value.__traceback__ is not None
+
+    run(main())
+
+
 @pytest.mark.one_thread("counts on the numbers of new descriptors")
 def test_a_cancelled_operation_stops_watching(loop: Loop, run: Any, pair: Pair) -> None:
     """Another socket may reuse the descriptor's number immediately."""

@@ -34,6 +34,9 @@ pub(super) trait Work: 'static {
     fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
         poll(fd, Interest::READ)
     }
+    /// The operation has ended: returns what its caller may not change or resize meanwhile. An
+    /// exception keeps the operation, through its traceback.
+    fn release(&self) {}
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited;
 }
 
@@ -62,7 +65,7 @@ fn define(type_: &mut Definition<Operation>) {
     members!(type_, Operation;
         wait() => wait, "Return a future that is done once the socket is ready.";
         attempt() => attempt, "Return the result, or the operation itself where it has to wait again.";
-        end() => disarm, "Stop waiting.";
+        end() => end, "Stop waiting, and return the caller's buffer.";
         _resolve() => resolve, "Wake the coroutine.";
     );
 }
@@ -157,6 +160,11 @@ fn attempt(this: Operation_<'_, '_>) -> PyResult<Obj> {
     let socket = this.socket.get_or_none(this.py());
     let result = this.work.attempt(&socket)?;
     Ok(result.unwrap_or_else(|| Obj::from_borrowed(this.object())))
+}
+
+fn end(this: Operation_<'_, '_>) -> PyResult<()> {
+    this.work.release();
+    disarm(this)
 }
 
 impl Completes for Operation {

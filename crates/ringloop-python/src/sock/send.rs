@@ -12,12 +12,12 @@ use ringloop::embed::sys::interest::Interest;
 use super::operation::{self, Loop, Work};
 use crate::error;
 use crate::event_loop::poll;
-use crate::ffi::{self, Argument, Obj, Visited, Visitor, intern};
+use crate::ffi::{self, Argument, Obj, ObjCell, Visited, Visitor, intern};
 
 /// Bytes to send completely.
 struct SendAll {
-    /// A `memoryview`, so that its owner cannot resize it meanwhile.
-    data: Obj,
+    /// A `memoryview`, so that its owner cannot resize it meanwhile; empty after the end.
+    data: ObjCell,
     sent: Cell<usize>,
 }
 
@@ -33,7 +33,10 @@ pub fn sendall(
         Progress::All => return Ok(py.None().into_bound(py).into()),
         Progress::Part(sent) => sent,
     };
-    let work = SendAll { data: PyMemoryView::from(&data)?.into(), sent: Cell::new(sent) };
+    let work = SendAll {
+        data: ObjCell::new(Some(PyMemoryView::from(&data)?.into())),
+        sent: Cell::new(sent),
+    };
     operation::suspend(loop_, socket, work)
 }
 
@@ -48,7 +51,7 @@ enum Progress {
 impl Work for SendAll {
     fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>> {
         let py = socket.py();
-        match send_once(socket, self.data.bind(py), self.sent.get())? {
+        match send_once(socket, &self.data.get_or_none(py), self.sent.get())? {
             Progress::All => Ok(Some(py.None().into_bound(py).into())),
             Progress::Part(count) => {
                 self.sent.set(self.sent.get() + count);
@@ -61,8 +64,12 @@ impl Work for SendAll {
         poll(fd, Interest::WRITE)
     }
 
+    fn release(&self) {
+        drop(self.data.take());
+    }
+
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
-        visitor.visit(&self.data)
+        self.data.visit(visitor)
     }
 }
 
