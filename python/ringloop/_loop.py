@@ -96,8 +96,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         self._unix_server_sockets: dict[Any, int] = {}
         # Transports of sockets that do their own I/O, by descriptor; asyncio's classes write it.
         self._transports: WeakValueDictionary[int, Any] = WeakValueDictionary()
-        # Descriptors of transports that hold still for `sendfile`.
-        self._lent_descriptors: set[int] = set()
+        # Descriptors of transports that hold still for `sendfile`, with its future once it waits.
+        self._lent_descriptors: dict[int, Any] = {}
         # Sockets that a user has brought for endpoints in the making, by `id`.
         self._lent_sockets: set[int] = set()
         self._resolver = _dns.Resolver()

@@ -75,11 +75,21 @@ def sendfile_step(loop: Loop, done: asyncio.Future[int], *state: Any) -> None:
 
     If the kernel cannot watch the socket for writing, that ends it: asyncio's waits forever.
     """
+    if (fd := state[1].fileno()) in loop._lent_descriptors:
+        loop._lent_descriptors[fd] = done
     try:
         _system.UnixLoop._sock_sendfile_native_impl(loop, done, *state)
     except OSError as error:
         if not done.done():
             done.set_exception(error)
+
+
+def end_sendfile(loop: Loop, fd: int, error: Exception) -> None:
+    """End the file that is sent on a transport that is lost; asyncio's waits for ever."""
+    loop._remove_writer(fd)
+    done = loop._lent_descriptors.get(fd)
+    if done is not None and not done.done():
+        done.set_exception(error)
 
 
 async def sendfile_native(loop: Loop, transport: Any, file: Any, offset: int, count: int) -> int:
@@ -88,12 +98,12 @@ async def sendfile_native(loop: Loop, transport: Any, file: Any, offset: int, co
     resume_reading = transport.is_reading()
     transport.pause_reading()
     await transport._make_empty_waiter()
-    loop._lent_descriptors.add(fd)
+    loop._lent_descriptors[fd] = None
     try:
         sent: int = await loop.sock_sendfile(transport._sock, file, offset, count, fallback=False)
         return sent
     finally:
-        loop._lent_descriptors.discard(fd)
+        loop._lent_descriptors.pop(fd, None)
         transport._reset_empty_waiter()
         if resume_reading:
             transport.resume_reading()

@@ -227,6 +227,27 @@ def test_peer_that_closes_during_sendfile_is_an_error(
     run(main())
 
 
+@pytest.mark.parametrize("end", ["close", "abort"])
+@pytest.mark.parametrize("source", ["file", "fallback"])
+def test_transport_that_is_closed_ends_its_sendfile(
+    loop_name: str, loop: Loop, run: Any, file: IO[bytes], source: str, end: str
+) -> None:
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio's call waits for ever, or fails with an error of its own")
+
+    async def main() -> None:
+        async with connection(loop) as (transport, protocol, peer):
+            content: Any = file if source == "file" else io.BytesIO(CONTENT)
+            sending = asyncio.ensure_future(loop.sendfile(transport, content))
+            await drain(loop, peer, 1000)
+            getattr(transport, end)()
+            with pytest.raises(ConnectionError):
+                await support.within(sending)
+            await protocol.until_lost()
+
+    run(main())
+
+
 def test_cancelled_sendfile_releases_the_socket(loop: Loop, run: Any, file: IO[bytes]) -> None:
     async def main() -> None:
         left, right = socket.socketpair()

@@ -65,11 +65,14 @@ pub(super) fn lost(this: Stream_<'_, '_>) -> PyResult<()> {
         return Ok(());
     }
     let py = this.py();
-    // A poll of the file's sender would keep the socket open.
-    this.base
-        .core(py)?
-        .call_method1(intern!(py, "_remove_writer"), (Fallible(this.socket.original_fd()),))?;
-    failed(this, &PyConnectionError::raise("Connection is closed by peer"))
+    let error = PyConnectionError::raise("Connection is closed by peer");
+    // A poll of the file's sender would keep the socket open, and never end.
+    imported!(py, PyAny, "ringloop._sock", "end_sendfile")?.call1((
+        this.base.core(py)?,
+        Fallible(this.socket.original_fd()),
+        error.value(py),
+    ))?;
+    failed(this, &error)
 }
 
 /// A member of `asyncio.constants._SendfileMode`: how `loop.sendfile` starts.
