@@ -67,9 +67,7 @@ class Server(base_events.Server):
             super()._start_serving()  # type: ignore[misc]
         except BaseException:
             serving._serving = False
-            for sock in serving._sockets:
-                if (listener := serving._loop._listeners.pop(sock, None)) is not None:
-                    listener.stop()
+            _leave_sockets(self)
             raise
 
     # One argument since 3.12.1: the transport.
@@ -128,6 +126,13 @@ def settle(server: Any) -> None:
                 serving.resume()
 
 
+def _leave_sockets(server: Any) -> None:
+    """Accept no more on the server's sockets, which stay open."""
+    for sock in server._sockets:
+        if (listener := server._loop._listeners.pop(sock, None)) is not None:
+            listener.stop()
+
+
 def _check_open(server: Any) -> None:
     if server._sockets is None:
         raise RuntimeError(f"server {server!r} is closed: it no longer accepts connections")
@@ -162,12 +167,15 @@ async def create(
     if start_serving:
         try:
             server._start_serving()
+            # As asyncio does: one turn, in which the listeners begin.
+            await tasks.sleep(0)
         except BaseException:
-            # A socket that the caller has brought stays the caller's.
+            # Cancelled, too: the caller has no server to close. A socket that the caller has brought
+            # stays the caller's.
             if options["sock"] is None:
                 server.close()
+            else:
+                _leave_sockets(server)
             raise
-        # As asyncio does: one turn, in which the listeners begin.
-        await tasks.sleep(0)
     made: Server = server
     return made

@@ -189,6 +189,38 @@ def test_close_ends_serve_forever(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_server_cancelled_while_it_starts_does_not_listen(
+    loop_name: str, run: Run, given: bool
+) -> None:
+    """The caller has no server to close; a socket that was given stays open."""
+    if loop_name == support.ORACLE:
+        pytest.skip("asyncio's goes on to serve")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            options: dict[str, Any] = {"sock": sock} if given else {"host": "127.0.0.1", "port": 0}
+            before = set(loop._listeners)  # type: ignore[attr-defined]
+            starting = asyncio.ensure_future(loop.create_server(asyncio.Protocol, **options))
+            made: set[Any] = set()
+            # The turn in which it listens is the last before it returns.
+            while not made:
+                await asyncio.sleep(0)
+                made = set(loop._listeners) - before  # type: ignore[attr-defined]
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+            assert set(loop._listeners) == before  # type: ignore[attr-defined]
+            assert [listening.fileno() == -1 for listening in made] == [not given]
+            if given:
+                async with await loop.create_server(asyncio.Protocol, sock=sock):
+                    socket.create_connection(sock.getsockname()).close()
+
+    run(main())
+
+
 def test_close_from_one_of_its_protocols(run: Run) -> None:
     async def main() -> None:
         servers: list[asyncio.Server] = []
