@@ -306,3 +306,23 @@ def test_many_connections_come_and_go(loop: Loop, run: Any, path: str) -> None:
         await ended(server)
 
     run(main())
+
+
+@pytest.mark.parametrize("received", [0, 1000])
+def test_peer_that_closes_with_unread_data_is_a_reset(loop: Loop, run: Any, received: int) -> None:
+    """To a writer that waits for it, too, though its own call gets only EPIPE."""
+
+    async def main() -> None:
+        left, right = socket.socketpair()
+        protocol = Recorder()
+        transport, _ = await loop.create_unix_connection(lambda: protocol, sock=left)
+        with right:
+            transport.write(b"x" * (4 << 20))
+            await support.wait_until(lambda: "pause_writing" in protocol.events, "a pause")
+            if received:
+                right.recv(received)
+                await asyncio.sleep(0)
+        await protocol.until_lost()
+        assert isinstance(protocol.reason, ConnectionResetError)
+
+    run(main())

@@ -27,8 +27,8 @@ use ringloop::embed::sys::libc;
 use ringloop::embed::{Event, Kind, PoolBuffer};
 
 use super::buffered::{deliver_into_protocol, receive_into_protocol};
-use super::native;
 use super::state::{Delivery, End, Held, Mode, Receiver, Role, Stream, Stream_};
+use super::{native, write};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
@@ -116,7 +116,7 @@ fn arm(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-fn disarm(this: Stream_<'_, '_>) -> PyResult<()> {
+pub(super) fn disarm(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::disarm(this, &this.read.armed)
 }
 
@@ -152,10 +152,11 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     };
     if !completion.more {
         // A change of mode, or a pause that was resumed.
+        let failed = write::report_failure(this);
         let again = if holds(this) { Ok(()) } else { arm(this) };
         let closed = socket::close_if_lost(this);
         let rested = socket::rest_if_idle(this);
-        return handled.and(again).and(closed).and(rested);
+        return handled.and(failed).and(again).and(closed).and(rested);
     }
     handled
 }
@@ -255,6 +256,30 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Whether an operation in flight may have taken bytes; a poll takes none.
+pub(super) fn is_receiving(this: Stream_<'_, '_>) -> bool {
+    let polls = this.read.mode.get() == Mode::Ready;
+    match this.read.armed.get() {
+        Armed::Nothing => false,
+        Armed::Running(_) => !polls,
+        Armed::Stopping(_) => true,
+    }
+}
+
+/// A send has failed: delivers what arrived before.
+pub(super) fn read_last(this: Stream_<'_, '_>) -> PyResult<()> {
+    if this.read.wish.get() == Wish::Read && !holds(this) { ready(this) } else { Ok(()) }
+}
+
+/// The reset that a receive in flight has reported, if its event is pending.
+pub(super) fn pending_reset(this: Stream_<'_, '_>) -> PyResult<Option<i32>> {
+    let Some(key) = this.read.key() else {
+        return Ok(None);
+    };
+    let result = this.base.driver(this.py(), |driver| driver.peek(key))?;
+    Ok(result.filter(|result| *result == -libc::ECONNRESET).map(i32::wrapping_neg))
+}
+
 /// Receives into a new object; `None`: that failed, and the connection has ended.
 fn receive_and_deliver(this: Stream_<'_, '_>, asked: usize) -> PyResult<Option<io::Result<usize>>> {
     let bytes = match ffi::receive_bytes(this.py(), this.socket.fd(this.py()), asked) {
@@ -347,6 +372,10 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
 
 /// End of the stream; held like bytes while reading is paused.
 fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
+    let end = match end {
+        End::Eof if write::took_reset(this)? => End::Failed(libc::ECONNRESET),
+        end => end,
+    };
     match this.read.wish.get() {
         Wish::Stop => return Ok(()),
         Wish::Read if !holds(this) => {}

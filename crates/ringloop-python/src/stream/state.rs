@@ -237,6 +237,10 @@ pub(super) struct WriteSide {
     pub eof: Cell<bool>,
     /// The result of a send in flight is ignored.
     pub discarded: Cell<bool>,
+    /// A send failed, and a receive in flight is to end before the connection does.
+    pub failure: Cell<Option<i32>>,
+    /// A send failed with `ECONNRESET`.
+    pub took_reset: Cell<bool>,
 }
 
 impl WriteSide {

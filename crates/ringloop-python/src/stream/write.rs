@@ -25,8 +25,8 @@ use ringloop::embed::sys::libc;
 use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Kind};
 
-use super::sendfile;
 use super::state::{Role, SendOp, Stream, Stream_};
+use super::{read, sendfile};
 use crate::error;
 use crate::event_loop::poll;
 use crate::ffi::{Fallible, Raise as _, intern};
@@ -129,7 +129,7 @@ pub(super) fn enqueue(this: Stream_<'_, '_>, bufs: impl Iterator<Item = SendBuf>
 pub(super) fn flush(this: Stream_<'_, '_>) -> PyResult<()> {
     this.socket.turn_ended();
     this.socket.gathering.turn_ended();
-    if this.write.armed() {
+    if this.write.armed() || this.write.failure.get().is_some() {
         return Ok(());
     }
     if this.write.is_empty() {
@@ -184,13 +184,24 @@ fn submit(this: Stream_<'_, '_>) -> PyResult<()> {
 
 /// Tries send(2) until everything is sent or the socket is full; then the engine takes over.
 fn send_now(this: Stream_<'_, '_>) -> PyResult<()> {
+    match send_or_wait(this)? {
+        Some(errno) => failed(this, errno),
+        None => Ok(()),
+    }
+}
+
+/// As [`send_now`]; returns the errno of a failure.
+fn send_or_wait(this: Stream_<'_, '_>) -> PyResult<Option<i32>> {
     match send_queue(this) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => match this.kind {
-            Kind::Uring => submit(this),
-            Kind::Epoll => wait_writable(this),
-        },
-        Err(error) => failed(this, error.raw_os_error().unwrap_or(libc::EIO)),
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            match this.kind {
+                Kind::Uring => submit(this)?,
+                Kind::Epoll => wait_writable(this)?,
+            }
+            Ok(None)
+        }
+        Err(error) => Ok(Some(error.raw_os_error().unwrap_or(libc::EIO))),
     }
 }
 
@@ -250,7 +261,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     }
     if result < 0 {
         drop(event);
-        return failed(this, -result);
+        return failed_in_turn(this, -result);
     }
     this.base.owner.sent(result as usize);
     let sending = this.write.sending_bytes.replace(0);
@@ -292,8 +303,10 @@ pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         this.base.driver(this.py(), |driver| driver.forget(key))?;
         this.write.armed.set(SendOp::Nothing);
     }
-    send_now(this)?;
-    progressed(this)
+    match send_or_wait(this)? {
+        Some(errno) => failed_in_turn(this, errno),
+        None => progressed(this),
+    }
 }
 
 /// After a send: resumes the protocol, continues, or does what waited for an empty queue.
@@ -387,10 +400,52 @@ pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     }
 }
 
+/// A send failed in the loop, not in a call of the application. The peer may have answered before it
+/// closed, and asyncio reads before it writes: so does this, after a receive in flight has ended.
+fn failed_in_turn(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
+    if !matches!(errno, libc::EPIPE | libc::ECONNRESET) {
+        return failed(this, errno);
+    }
+    this.write.took_reset.set(errno == libc::ECONNRESET);
+    let started = read::start(this);
+    if read::is_receiving(this) {
+        this.write.failure.set(Some(errno));
+        return started.and(read::disarm(this));
+    }
+    started.and(read_and_fail(this, errno))
+}
+
+/// The receive that a failure waited for has ended.
+pub(super) fn report_failure(this: Stream_<'_, '_>) -> PyResult<()> {
+    match this.write.failure.take() {
+        Some(errno) => read_and_fail(this, errno),
+        None => Ok(()),
+    }
+}
+
+fn read_and_fail(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
+    let read = read::read_last(this);
+    let ended = if this.base.is_lost() { Ok(()) } else { failed(this, errno) };
+    read.and(ended)
+}
+
+/// Whether a send has taken the kernel's report of a reset, which it makes once: a receive sees only
+/// EOF then.
+pub(super) fn took_reset(this: Stream_<'_, '_>) -> PyResult<bool> {
+    let SendOp::Sending(key) = this.write.armed.get() else {
+        return Ok(this.write.took_reset.get());
+    };
+    let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
+    Ok(sent == Some(-libc::ECONNRESET))
+}
+
 fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
-    // The kernel reports a reset once; if a paused reader has it, a write gets only EPIPE.
-    let errno = this.read.held_errno().unwrap_or(errno);
-    let error = error::from_errno(errno);
+    // If the reading side has taken that report, a send gets only EPIPE.
+    let reset = match this.read.held_errno() {
+        None if errno == libc::EPIPE => read::pending_reset(this)?,
+        held => held,
+    };
+    let error = error::from_errno(reset.unwrap_or(errno));
     sendfile::failed(this, &error)?;
     write_failed(this, error)
 }
