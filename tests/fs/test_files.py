@@ -397,3 +397,77 @@ def test_cancelled_open_leaves_no_descriptor(run: Run, tmp_path: Path) -> None:
         await wait_until(lambda: str(path) not in open_descriptors().values())
 
     run(main())
+
+
+@pytest.mark.parametrize("mode", ["wb", "w"])
+def test_cancelled_writes_have_taken_their_bytes_in_order(
+    mode: str, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "f"
+
+    async def main() -> None:
+        expected = ""
+        async with fs.open(path, mode, buffering=16) as file:
+            for number in range(100):
+                text = f"{number} " * (1 + number % 30)
+                expected += text
+                writing = asyncio.ensure_future(file.write(text if mode == "w" else text.encode()))
+                # It has begun, and most often waits for the write before it.
+                for _ in range(1 + number % 3):
+                    await asyncio.sleep(0)
+                writing.cancel()
+                await asyncio.wait([writing])
+        assert path.read_text() == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["rb", "r"])
+def test_reads_and_seeks_of_tasks_take_turns_in_order(mode: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(bytes(65 + number % 26 for number in range(300_000)))
+
+    async def main() -> None:
+        async with fs.open(path, mode, buffering=1000) as file:
+            calls = [(file.read, 100_000), (file.seek, 0), (file.read, 200_000), (file.seek, 7)]
+            found = await asyncio.gather(*[call(count) for call, count in [*calls, *calls]])
+        whole = path.read_bytes() if mode == "rb" else path.read_text()
+        assert found[:4] == [whole[:100_000], 0, whole[:200_000], 7]
+        assert found[4:] == [whole[7:100_007], 0, whole[:200_000], 7]
+
+    run(main())
+
+
+def test_buffer_that_cannot_be_written_takes_no_bytes(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"abc")
+
+    async def main() -> None:
+        async with fs.open(path, "rb") as file:
+            for read in (file.readinto, file.readinto1):
+                with pytest.raises(TypeError, match="read-write"):
+                    await read(b"xx")
+            assert await file.read() == b"abc"
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["r", "rb"])
+def test_arguments_of_methods_are_refused_as_by_io(mode: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"abc")
+
+    async def main() -> None:
+        file = await fs.open(path, mode)
+        for read in (file.read, file.readline, file.readlines):
+            with pytest.raises(TypeError):
+                await read("x")
+        with pytest.raises(TypeError):
+            await file.readlines(1.5)
+        await file.close()
+        with pytest.raises(ValueError, match="closed"):
+            await file.writelines([])
+        with pytest.raises(TypeError, match="newline"):
+            await fs.open(path, newline=5)  # type: ignore[arg-type]
+
+    run(main())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import operator
 import os
 from typing import TYPE_CHECKING, Any, Self
 
@@ -172,14 +173,14 @@ class BinaryFile(BufferedFile):
 
     async def readinto(self, buffer: Any, /) -> int:
         """Read into a writable buffer until it is full or the file ends; the count."""
-        with memoryview(buffer) as whole, whole.cast("B") as view:
+        with _writable(buffer) as whole, whole.cast("B") as view:
             data = await self.read(len(view))
             view[: len(data)] = data
             return len(data)
 
     async def readinto1(self, buffer: Any, /) -> int:
         """Read into a writable buffer by at most one operation; the count."""
-        with memoryview(buffer) as whole, whole.cast("B") as view:
+        with _writable(buffer) as whole, whole.cast("B") as view:
             data = await self.read1(len(view))
             view[: len(data)] = data
             return len(data)
@@ -207,12 +208,13 @@ class BinaryFile(BufferedFile):
 
     async def readlines(self, hint: int | None = -1, /) -> list[bytes]:
         """Read lines, all or until they have `hint` bytes."""
+        hint = -1 if hint is None else operator.index(hint)
         lines = []
         total = 0
         while line := await self.readline():
             lines.append(line)
             total += len(line)
-            if hint is not None and 0 < hint < total:
+            if 0 < hint < total:
                 break
         return lines
 
@@ -246,20 +248,20 @@ class BinaryFile(BufferedFile):
             with memoryview(data) as view:
                 data = view.tobytes()
         if self._held:
-            await self._wait_turn()
-            try:
-                self._check_writes()
-                self._put(data)
-            finally:
-                self._end_turn()
+            await self._put_in_turn(lambda: self._put_checked(data))
         else:
             self._put(data)
         if self._out_len >= self._size:
             await self._drain()
         return len(data)
 
+    def _put_checked(self, data: bytes) -> None:
+        self._check_writes()
+        self._put(data)
+
     async def writelines(self, lines: Iterable[Any], /) -> None:
         """Write each of some bytes-like objects."""
+        self._check()
         for line in lines:
             await self.write(line)
 
@@ -337,9 +339,13 @@ class BinaryFile(BufferedFile):
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to `offset` bytes from the start, the position (1) or the end (2); the new position."""
         self._check()
-        if self._out or self._held:
-            await self._drain()
-        return self._move(offset, whence)
+        if not self._out and not self._held:
+            return self._move(offset, whence)
+        await self._wait_turn_to_read()
+        try:
+            return self._move(offset, whence)
+        finally:
+            self._end_turn()
 
     # The end.
 
@@ -398,3 +404,12 @@ class BinaryFile(BufferedFile):
             sent = await _sendfile.send(raw, target, start, count)
         self._move(start + sent, os.SEEK_SET)
         return sent
+
+
+def _writable(buffer: Any) -> memoryview:
+    """View a buffer; what is read would be lost where it cannot be written."""
+    view = memoryview(buffer)
+    if view.readonly:
+        kind = type(buffer).__name__
+        raise TypeError(f"a read-write bytes-like object is required, not {kind!r}")
+    return view

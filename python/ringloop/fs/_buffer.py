@@ -24,11 +24,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ringloop.fs._backend import OWN_POSITION, POLLED, backend, read_cached
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from ringloop.fs._mode import Mode
 
 T = TypeVar("T")
+
+# Of an operation that waits for its turn; a write is carried out then, also where its caller is gone.
+_Waiter = tuple["asyncio.Future[Any]", "Callable[[], Any] | None"]
 
 # Read-ahead, and bytes to be written, of a file whose `buffering` is not given. A piece of this size
 # is copied in about 10 µs, and costs one operation.
@@ -57,7 +60,7 @@ class BufferedFile:
     _error: BaseException | None = None
     # An operation has its turn; others wait.
     _held = False
-    _waiters: collections.deque[asyncio.Future[None]] | None = None
+    _waiters: collections.deque[_Waiter] | None = None
     # 0: the file has positions. Else what stands for one.
     _stream = 0
 
@@ -102,24 +105,34 @@ class BufferedFile:
             self._stream = OWN_POSITION
         return start
 
-    # Turns: one operation at a time.
+    # Turns: one operation at a time, in the order of the calls.
 
     async def _wait_turn(self) -> None:
         """Wait until no other operation has its turn, and take it."""
-        while self._held:
-            if self._waiters is None:
-                self._waiters = collections.deque()
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except BaseException:
-                with contextlib.suppress(ValueError):
-                    self._waiters.remove(waiter)
-                # It may have been this one's turn.
-                self._wake_next_if_free()
-                raise
-        self._held = True
+        if not self._held:
+            self._held = True
+            return
+        waiter = self._queue(None)
+        try:
+            await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                self._end_turn()
+            else:
+                waiter.cancel()
+            raise
+
+    async def _put_in_turn(self, put: Callable[[], T]) -> T:
+        """Call what puts bytes at their turn; a cancel of the caller does not take that back."""
+        waiter: asyncio.Future[T] = self._queue(put)
+        return await waiter
+
+    def _queue(self, put: Callable[[], Any] | None) -> asyncio.Future[Any]:
+        if self._waiters is None:
+            self._waiters = collections.deque()
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append((waiter, put))
+        return waiter
 
     async def _wait_turn_to_read(self) -> None:
         """Take the turn with nothing to be written that the reader has to see."""
@@ -138,16 +151,27 @@ class BufferedFile:
         self._ended = False
 
     def _end_turn(self) -> None:
-        self._held = False
-        if self._waiters:
-            self._wake_next_if_free()
-
-    def _wake_next_if_free(self) -> None:
-        while self._waiters and not self._held:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
+        """Give the turn to the next operation that waits for it."""
+        while self._waiters:
+            waiter, put = self._waiters.popleft()
+            if put is not None:
+                self._put_now(waiter, put)
+            elif not waiter.done():
                 waiter.set_result(None)
                 return
+        self._held = False
+
+    def _put_now(self, waiter: asyncio.Future[Any], put: Callable[[], Any]) -> None:
+        try:
+            result = put()
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            if waiter.done():
+                self._error = error
+            else:
+                waiter.set_exception(error)
+        else:
+            if not waiter.done():
+                waiter.set_result(result)
 
     # What it is, and what it allows.
 

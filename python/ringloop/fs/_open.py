@@ -223,6 +223,8 @@ def _check(
     if mode.text:
         if buffering == 0:
             raise ValueError("can't have unbuffered text I/O")
+        if newline is not None and not isinstance(newline, str):
+            raise TypeError(f"newline must be str or None, not {type(newline).__name__}")
         if newline not in {None, "", "\n", "\r", "\r\n"}:
             raise ValueError(f"illegal newline value: {newline!r}")
         return

@@ -4,14 +4,17 @@ Owns: an `io.TextIOWrapper` over what the binary file has in memory. So decoding
 and the cookies of `tell` are those of `open`, and none of its calls waits: before one reads, the
 bytes that it will ask for are read ahead; after one writes, what it handed on is written. Only where
 an encoding needs more bytes than could be foreseen (one with escape sequences) does a call read a
-piece by itself.
+piece by itself. A file without positions is read by `_characters` instead.
 """
 
 from __future__ import annotations
 
 import io
+import operator
 import os
 from typing import TYPE_CHECKING, Any, Final, Self
+
+from ringloop.fs._characters import Characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -121,6 +124,9 @@ class TextFile:
         # A lone "\r" at the end of what was read may be half of "\r\n".
         self._looks_behind = newline is None or newline == ""
         self._has_written = False
+        self._characters: Characters | None = None
+        if file._mode.reads and not file._is_seekable():
+            self._characters = Characters(self._text.encoding, self._text.errors, newline)
 
     # What needs no waiting.
 
@@ -157,7 +163,7 @@ class TextFile:
     @property
     def newlines(self) -> Any:
         """The kinds of line ends read so far, or None."""
-        return self._text.newlines
+        return (self._text if self._characters is None else self._characters).newlines
 
     @property
     def line_buffering(self) -> bool:
@@ -207,10 +213,12 @@ class TextFile:
     async def read(self, size: int | None = -1, /) -> str:
         """Read `size` characters, fewer at the end; the rest where it is negative or None."""
         self._file._check_reads()
-        await self._hand_on()
-        await self._file._wait_turn_to_read()
+        size = -1 if size is None else operator.index(size)
+        await self._wait_turn_to_read()
         try:
-            if size is None or size < 0:
+            if self._characters is not None:
+                return await self._read_characters(self._characters, size)
+            if size < 0:
                 while await self._file._fill(self._file._left_from(self._file._next_read()) + 1):
                     pass
                 return self._text.read()
@@ -226,6 +234,30 @@ class TextFile:
         finally:
             self._file._end_turn()
 
+    async def _wait_turn_to_read(self) -> None:
+        """Take the turn with nothing to be written, nor encoded, that the reader has to see."""
+        while True:
+            await self._hand_on()
+            await self._file._wait_turn_to_read()
+            if not self._has_written:
+                return
+            self._file._end_turn()
+
+    async def _read_characters(self, characters: Characters, size: int) -> str:
+        while size < 0 or len(characters) < size:
+            if not await self._decode(characters):
+                break
+        return characters.take(size)
+
+    async def _decode(self, characters: Characters) -> int:
+        """Decode what comes next; the count of bytes, 0 at the end."""
+        file = self._file
+        if not file._ahead():
+            await file._fill(max(file._size, CHUNK_BYTES))
+        data = file._take(file._ahead())
+        characters.add(data)
+        return len(data)
+
     async def _ahead_by(self, count: int) -> None:
         """Read ahead until there are `count` bytes, or the file has ended."""
         file = self._file
@@ -237,12 +269,21 @@ class TextFile:
         """Read a line with its end, or up to `size` characters of it."""
         file = self._file
         file._check_reads()
-        limit = -1 if size is None else size
-        if not self._has_written and not file._held and self._has_line(0):
-            return self._text.readline(limit)
-        await self._hand_on()
-        await file._wait_turn_to_read()
+        limit = -1 if size is None else operator.index(size)
+        characters = self._characters
+        if not self._has_written and not file._held:
+            if characters is not None:
+                if (line := characters.take_line(limit)) is not None:
+                    return line
+            elif self._has_line(0):
+                return self._text.readline(limit)
+        await self._wait_turn_to_read()
         try:
+            if characters is not None:
+                while (line := characters.take_line(limit)) is None:
+                    if not await self._decode(characters):
+                        return characters.take_line(limit) or characters.take(limit)
+                return line
             await self._ahead_by_line(limit)
             return self._text.readline(limit)
         finally:
@@ -272,12 +313,13 @@ class TextFile:
 
     async def readlines(self, hint: int | None = -1, /) -> list[str]:
         """Read lines, all or until they have `hint` characters."""
+        hint = -1 if hint is None else operator.index(hint)
         lines = []
         total = 0
         while line := await self.readline():
             lines.append(line)
             total += len(line)
-            if hint is not None and 0 < hint < total:
+            if 0 < hint < total:
                 break
         return lines
 
@@ -296,21 +338,29 @@ class TextFile:
         file = self._file
         file._check_writes()
         if file._held:
-            await file._wait_turn()
-            try:
-                file._check_writes()
-                count = self._text.write(text)
-            finally:
-                file._end_turn()
+            count = await file._put_in_turn(lambda: self._put_through(text))
         else:
-            count = self._text.write(text)
-        self._has_written = True
+            count = self._put(text)
         if file._flush_wanted or file._out_len >= max(file._size, 1):
             await file._drain()
         return count
 
+    def _put(self, text: str) -> int:
+        self._file._check_writes()
+        count = self._text.write(text)
+        self._has_written = True
+        return count
+
+    def _put_through(self, text: str) -> int:
+        """Hand it on, too: the next operation may wait for its turn already."""
+        count = self._put(text)
+        self._text.flush()
+        self._has_written = False
+        return count
+
     async def writelines(self, lines: Iterable[str], /) -> None:
         """Write each of some texts."""
+        self._file._check()
         for line in lines:
             await self.write(line)
 
@@ -347,8 +397,7 @@ class TextFile:
     async def tell(self) -> int:
         """Give a number for `seek`, which means nothing else."""
         self._file._check()
-        await self._hand_on()
-        await self._file._wait_turn()
+        await self._wait_turn_to_read()
         try:
             return self._text.tell()
         finally:
@@ -358,12 +407,8 @@ class TextFile:
         """Move to where `tell` gave `cookie`, to the start (0), or to the end (0, 2)."""
         file = self._file
         file._check()
-        await self._hand_on()
-        if file._out:
-            await file._drain()
-        await file._wait_turn()
+        await self._wait_turn_to_read()
         try:
-            file._check()
             feed = (cookie >> _COOKIE_FEED_SHIFT) & _COOKIE_FEED if cookie > 0 else 0
             if whence == os.SEEK_SET and feed and file._mode.reads:
                 # It decodes from a place before.

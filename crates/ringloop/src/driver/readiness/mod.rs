@@ -580,9 +580,12 @@ impl ReadinessDriver {
         let Some(slot) = self.table.slot(key) else {
             return;
         };
-        // The owner of what is polled, spliced or teed may close it at once, and does not tell.
+        // The owner of what is polled, spliced, teed, or read as a file, may close it at once, and does not tell.
         let is_anothers = slot.shape() == Shape::Level
-            || matches!(slot.request(), Some(Request::Splice(_) | Request::Tee(_)));
+            || matches!(
+                slot.request(),
+                Some(Request::Splice(_) | Request::Tee(_) | Request::Read(_) | Request::Write(_))
+            );
         let Some(Need::Ready(fd, _)) = need else {
             return;
         };
