@@ -110,3 +110,15 @@ def test_peer_without_datagram_support(run: Run, certificates: Certificates) -> 
                 await client.send_datagram(b"x")
 
     run(main())
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "WAIT", None, True])
+def test_policies_that_there_are_not(policy: Any, run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, _):
+            with pytest.raises(ValueError, match=r"policy is .*'drop_oldest'"):
+                await client.send_datagram(b"x", policy)
+            with pytest.raises(ValueError, match=r"policy is .*'drop_oldest'"):
+                await client.send_datagrams([b"x"], policy)
+
+    run(main())

@@ -9,6 +9,7 @@ import ssl
 import time
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -202,6 +203,9 @@ def test_exception_of_a_number_is_passed_on() -> None:
         ("preferred_address", 5),
         ("preferred_address", "::1"),
         ("token_secret", 5),
+        ("token_secret", "text"),
+        ("system_roots", "no"),
+        ("system_roots", 0),
         ("client_auth", 5),
         ("ca_file", 5),
         ("sessions", 5),
@@ -221,6 +225,7 @@ def test_values_of_other_types_are_refused_by_name(
         ("versions", 1),
         ("versions", ["one"]),
         ("reset_secret", "text"),
+        ("reset_secret", [1, 2]),
         ("connection_id", 5),
         ("worker", 5),
         ("server", 5),
@@ -387,3 +392,38 @@ def test_tiny_window_does_not_spin(run: Run, certificates: Certificates) -> None
             assert time.process_time() - began < 0.2
 
     run(main())
+
+
+def test_secrets_that_anyone_can_guess_are_refused(certificates: Certificates) -> None:
+    for empty in (b"", bytearray(), memoryview(b"")):
+        with pytest.raises(quic.ConfigurationError, match="token_secret is empty"):
+            server_config(certificates, token_secret=empty)
+        with pytest.raises(quic.ConfigurationError, match="reset_secret is empty"):
+            native.Endpoint(reset_secret=empty)
+
+
+def test_client_that_is_to_trust_nobody_is_refused(certificates: Certificates) -> None:
+    with pytest.raises(quic.ConfigurationError, match="system_roots=False"):
+        native.ClientConfig(system_roots=False)
+    with pytest.raises(quic.ConfigurationError, match="ca_data has no certificate"):
+        native.ClientConfig(ca_data=[])
+    with pytest.raises(quic.ConfigurationError, match="ca_file="):
+        server_config(certificates, client_auth="required", system_roots=False)
+    native.ClientConfig(system_roots=False, verify=False)
+    native.ClientConfig(system_roots=False, ca_file=certificates.authority)
+    server_config(certificates, system_roots=False)
+
+
+def test_password_needs_a_key_and_a_type(certificates: Certificates) -> None:
+    with pytest.raises(quic.ConfigurationError, match="password= needs the key"):
+        native.ClientConfig(password="secret")
+    pytest.importorskip("cryptography")
+    for wrong in (0, 1.5, [], {}, False):
+        with pytest.raises(TypeError, match="password is bytes"):
+            server_config(certificates, password=wrong)
+
+
+def test_material_may_be_a_view(certificates: Certificates) -> None:
+    certificate, key = (Path(path).read_bytes() for path in certificates.issue())
+    native.ServerConfig(certificate=memoryview(certificate), private_key=memoryview(key))
+    native.ClientConfig(ca_data=memoryview(Path(certificates.authority).read_bytes()))

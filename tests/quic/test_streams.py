@@ -619,3 +619,47 @@ def test_transfer_through_a_bad_network(
                     assert await within(stream.read_to_end(), 30) == data, relay.seed
 
     run(main())
+
+
+async def _fed(client: quic.Connection, server: quic.Connection, data: bytes) -> quic.Stream:
+    out = await client.open_stream(unidirectional=True)
+    await within(out.send(data))
+    out.finish()
+    return await within(server.accept_stream(unidirectional=True))
+
+
+def test_first_of_several_separators_counts(run: Run, certificates: Certificates) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            stream = await _fed(client, server, b"one;two\r\nthree\nrest")
+            for separators, expected in [
+                ((b"\r\n", b";"), b"one;"),
+                ((b"\n", b"\r\n"), b"two\r\n"),
+                ((b"ee\n", b"\n", b"e\n"), b"three\n"),
+            ]:
+                assert await within(stream.readuntil(separators)) == expected
+            for wrong in ((), (b"a", b"")):
+                with pytest.raises(ValueError, match="Separator should"):
+                    await stream.readuntil(wrong)
+            with pytest.raises(asyncio.IncompleteReadError) as ended:
+                await within(stream.readuntil((b"\n", b"xyz")))
+            assert ended.value.partial == b"rest"
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [(1 << 16) + 1, 100_000, 200_000])
+def test_lines_are_as_long_as_those_of_asyncios_reader(
+    size: int, run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates) as (client, server):
+            data = b"x" * (1 << 16) + b"\n" + b"y" * size + b"\n"
+            stream = await _fed(client, server, data)
+            assert len(await within(stream.readline())) == (1 << 16) + 1
+            with pytest.raises(asyncio.LimitOverrunError):
+                await within(stream.readuntil(b"\n"))
+            assert len(await within(stream.readexactly(size))) == size
+            assert await within(stream.readline()) == b"\n"
+
+    run(main())

@@ -238,6 +238,11 @@ impl Roots {
         Self { store: RootCertStore::empty(), named: Vec::new() }
     }
 
+    /// True if there are no authorities.
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
     /// The system's authorities (`SSL_CERT_FILE` and `SSL_CERT_DIR` if set).
     ///
     /// # Errors

@@ -148,8 +148,9 @@ def head(
         (b":path", path.encode()),
         *encoded(headers),
     ]
-    if isinstance(body, (bytes, bytearray)) and not _has_length(fields):
-        fields.append((b"content-length", b"%d" % len(body)))
+    if isinstance(body, (bytes, bytearray, memoryview)) and not _has_length(fields):
+        length = body.nbytes if isinstance(body, memoryview) else len(body)
+        fields.append((b"content-length", b"%d" % length))
     if priority is not None:
         fields.append((b"priority", str(priority).encode()))
     return fields

@@ -6,6 +6,7 @@ bytes or room are there.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -13,8 +14,6 @@ from ringloop._native import h3 as _h3
 from ringloop.quic.errors import StreamClosedError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ringloop.h3._priority import Priority
     from ringloop.quic._connection import Connection
 
@@ -28,6 +27,7 @@ Fields: TypeAlias = Mapping[str, _Text] | Iterable[tuple[_Text, _Text]]
 
 _READ_BYTES = 1 << 16
 _REQUEST_CANCELLED = 0x10C
+_INTERIM = range(100, 200)
 
 
 def encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
@@ -54,23 +54,38 @@ class Exchange(_h3.Exchange):
 
     # What ended the exchange here, where that was no call of the program's.
     _failure: Exception | None = None
+    # Of the body: taken by a read to its end that was cancelled.
+    _left = b""
 
     async def read(self, n: int = -1) -> bytes:
         """Take what has come of the body, at most `n` bytes; b"" is the end.
 
-        Without `n`: all of it up to the end.
+        Without `n`: all of it up to the end. Cancelled, it has taken nothing.
         """
         if n < 0:
-            return b"".join([piece async for piece in self.chunks()])
+            return await self._read_rest()
+        if self._left and n:
+            data, self._left = self._left[:n], self._left[n:]
+            return data
         try:
-            while (data := self._take(n)) is None:
+            while (taken := self._take(n)) is None:
                 await self._read_waiter()
         except StreamClosedError:
             if self._failure is None:
                 raise
         else:
-            return data
+            return taken
         raise self._failure
+
+    async def _read_rest(self) -> bytes:
+        pieces = []
+        try:
+            while data := await self.read(_READ_BYTES):
+                pieces.append(data)
+        except asyncio.CancelledError:
+            self._left = b"".join(pieces)
+            raise
+        return b"".join(pieces)
 
     async def chunks(self, n: int = _READ_BYTES) -> AsyncIterator[bytes]:
         """Give what comes of the body, in pieces of at most `n` bytes, up to the end."""
@@ -112,7 +127,9 @@ class Request(Exchange):
     has_responded = False
 
     async def respond(self, status: int = 200, headers: Fields = (), body: _Data = b"") -> None:
-        """Send a whole response."""
+        """Send a whole response; interim ones (1xx) go by `start`."""
+        if status in _INTERIM:
+            raise ValueError(f"status is {status}, of an interim response: give it to start()")
         self.start(status, headers, end=not body)
         if body:
             await self.send(body, end=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from ringloop._native import quic as _quic
 from ringloop.quic._stream import Stream
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Policy"]
 
 Policy: TypeAlias = Literal["wait", "drop_oldest", "drop_new"]
+
+_POLICIES = get_args(Policy)
 
 
 class Connection(_quic.Connection):
@@ -109,7 +111,7 @@ class Connection(_quic.Connection):
         room, `drop_new`: this one is dropped. One that has not left after `expires` seconds, the wait
         included, is dropped; `stats()` counts those.
         """
-        drop_oldest = policy == "drop_oldest"
+        drop_oldest = _drops_oldest(policy)
         if super().send_datagram(data, drop_oldest, expires):
             return True
         if policy != "wait":
@@ -138,10 +140,11 @@ class Connection(_quic.Connection):
 
         With `drop_new` the rest is dropped once there is no room.
         """
+        drop_oldest = _drops_oldest(policy)
         rest = list(datagrams)
         total = len(rest)
         while rest:
-            count = super().send_datagrams(rest, policy == "drop_oldest")
+            count = super().send_datagrams(rest, drop_oldest)
             del rest[:count]
             if not rest or policy != "wait":
                 break
@@ -248,3 +251,9 @@ class Connection(_quic.Connection):
         if self.is_closed:
             return f"<Connection closed: {self.error}>"
         return f"<Connection {self._key} with {self.remote_address}>"
+
+
+def _drops_oldest(policy: str) -> bool:
+    if policy not in _POLICIES:
+        raise ValueError(f"policy is {policy!r}: give one of {', '.join(map(repr, _POLICIES))}")
+    return policy == "drop_oldest"

@@ -48,6 +48,10 @@ def decrypted(key: bytes, password: Password) -> bytes:
         ) from None
     if callable(password):
         password = password()
+    given: Any = password
+    if not isinstance(given, str | bytes | bytearray):
+        kind = type(given).__name__
+        raise TypeError(f"password is bytes, text, or a function that returns them: not {kind}")
     secret = (password.encode() if isinstance(password, str) else password) or None
     is_pem = b"-----BEGIN" in key
     load = serialization.load_pem_private_key if is_pem else serialization.load_der_private_key

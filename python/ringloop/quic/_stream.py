@@ -119,16 +119,23 @@ class Stream(_quic.Stream):
                 raise asyncio.IncompleteReadError(self._take_left(len(left)), n)
         return self._take_left(n)
 
-    async def readuntil(self, separator: bytes = b"\n") -> bytes:
-        """Take everything up to a separator, with it; its errors are those of asyncio's reader."""
-        if not separator:
+    async def readuntil(self, separator: bytes | tuple[bytes, ...] = b"\n") -> bytes:
+        """Take everything up to a separator, with it; its errors are those of asyncio's reader.
+
+        Of several separators the one that ends first counts.
+        """
+        separators = separator if isinstance(separator, tuple) else (separator,)
+        if not separators:
+            raise ValueError("Separator should contain at least one element")
+        if not all(separators):
             raise ValueError("Separator should be at least one-byte string")
+        longest = max(map(len, separators))
         left = self._left
         if left is None:
             left = self._left = bytearray()
         searched = 0
-        while (at := left.find(separator, searched)) < 0:
-            searched = max(0, len(left) + 1 - len(separator))
+        while (found := _first_end(left, separators, searched)) is None:
+            searched = max(0, len(left) + 1 - longest)
             if searched > _LIMIT:
                 raise asyncio.LimitOverrunError(
                     "Separator is not found, and chunk exceed the limit", searched
@@ -140,7 +147,12 @@ class Stream(_quic.Stream):
                 left += data
             else:
                 raise asyncio.IncompleteReadError(self._take_left(len(left)), None)
-        return self._take_left(at + len(separator))
+        end, start = found
+        if start > _LIMIT:
+            raise asyncio.LimitOverrunError(
+                "Separator is found, but chunk is longer than limit", start
+            )
+        return self._take_left(end)
 
     async def readline(self) -> bytes:
         """Take a line, or what is left at the end."""
@@ -150,6 +162,9 @@ class Stream(_quic.Stream):
             return error.partial
         except asyncio.LimitOverrunError as error:
             self._take_left(error.consumed)
+            # Its end goes with a line that is too long.
+            if self._left and self._left.startswith(b"\n"):
+                self._take_left(1)
             raise ValueError(error.args[0]) from error
 
     def _take_left(self, n: int) -> bytes:
@@ -275,3 +290,14 @@ class Stream(_quic.Stream):
     def __repr__(self) -> str:
         kind = "bidirectional" if self.is_bidirectional else "unidirectional"
         return f"<Stream {self.id} {kind} of {self.connection!r}>"
+
+
+def _first_end(
+    data: bytearray, separators: tuple[bytes, ...], start: int
+) -> tuple[int, int] | None:
+    """Return where the first separator ends, and where it begins."""
+    if len(separators) == 1:
+        at = data.find(separators[0], start)
+        return None if at < 0 else (at + len(separators[0]), at)
+    places = ((data.find(one, start), len(one)) for one in separators)
+    return min(((at + length, at) for at, length in places if at >= 0), default=None)

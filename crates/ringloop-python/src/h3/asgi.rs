@@ -12,17 +12,13 @@ use ringloop_h3::qpack::Line;
 use ringloop_quic::Bytes;
 
 use super::exchange::Exchange;
-use super::fields::{Pair, fields, fields_of_asgi, lines};
+use super::fields::{HOP_BY_HOP, Pair, fields, fields_of_asgi, lines};
 use crate::ffi::{self, Fallible, Raise as _, intern};
 use crate::quic::Connection;
 use crate::quic::numbers::AtMost;
 
 /// Bytes of a message with a part of the request's body.
 const PART_BYTES: usize = 64 << 10;
-
-/// Fields of one connection of HTTP/1.1 (RFC 9114 §4.2).
-const HOP_BY_HOP: [&[u8]; 5] =
-    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
 /// What an application is to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

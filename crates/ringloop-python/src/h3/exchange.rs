@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -18,7 +18,7 @@ use ringloop_h3::{Code as HttpCode, Priority, StreamError, StreamId as HttpStrea
 use ringloop_quic::session::{Wait, Wake};
 use ringloop_quic::{Bytes, StreamId};
 
-use super::fields::{checked, lines, pairs};
+use super::fields::{Head, checked, checked_section, lines, pairs};
 use super::requests::{ended_by_peer, is_full, refused, with_http};
 use super::scope;
 use crate::ffi::{self, Fallible, IntoObject as _, Raise as _, intern};
@@ -36,6 +36,8 @@ pub struct Exchange {
     has_ended: AtomicBool,
     /// The stream is a session's.
     is_session: AtomicBool,
+    /// Our request or final response was sent: what has no status follows as trailers.
+    has_sent_head: AtomicBool,
 }
 
 #[pymethods]
@@ -250,14 +252,16 @@ impl Exchange {
     /// message. With `end`, nothing follows.
     #[pyo3(signature = (headers, end=false))]
     fn send_headers(&self, py: Python<'_>, headers: &Bound<'_, PyAny>, end: bool) -> PyResult<()> {
-        let fields = checked(headers)?;
+        let fields = checked_section(headers, Head::Response)?;
         let lines: Vec<Line<'_>> = lines(&fields).collect();
         self.send_lines(py, &lines, end)
     }
 
     /// Send the fields behind the body; they end the message.
     fn send_trailers(&self, py: Python<'_>, trailers: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.send_headers(py, trailers, true)
+        let fields = checked(trailers)?;
+        let lines: Vec<Line<'_>> = lines(&fields).collect();
+        self.send_lines(py, &lines, true)
     }
 
     /// Send part of the body, the last one with `end`; to be awaited for room in the send window.
@@ -346,11 +350,12 @@ impl Exchange {
     ) -> PyResult<Self> {
         let stream = StreamId(stream_id);
         let route = &connection.get().route;
-        let received = {
+        let (received, is_client) = {
             let mut state = route.shared.state(py);
             let session = state.sessions.get(route.handle);
             let driver = session.and_then(|session| session.attached.http.as_ref());
-            driver.and_then(|driver| driver.received(stream))
+            let is_client = driver.is_some_and(|driver| driver.is_client());
+            (driver.and_then(|driver| driver.received(stream)), is_client)
         };
         let received = received.ok_or_else(|| {
             PyValueError::raise(format!("no exchange waits on the stream {stream_id}"))
@@ -361,6 +366,7 @@ impl Exchange {
             received,
             has_ended: AtomicBool::new(has_ended),
             is_session: AtomicBool::new(false),
+            has_sent_head: AtomicBool::new(is_client),
         })
     }
 
@@ -460,10 +466,21 @@ impl Exchange {
     }
 
     pub(super) fn send_lines(&self, py: Python<'_>, lines: &[Line<'_>], end: bool) -> PyResult<()> {
+        let status = lines.first().filter(|line| *line.name == *b":status");
+        let has_sent_head = self.has_sent_head.load(Ordering::Relaxed);
+        if !self.has_ended() && has_sent_head == status.is_some() {
+            let text =
+                if has_sent_head { "the final response was sent" } else { "no response was sent" };
+            self.check_open(py)?;
+            return Err(PyRuntimeError::raise(text));
+        }
+        let is_final = status.is_some_and(|status| !status.value.starts_with(b"1"));
         let send = |driver: &mut Driver, stream: HttpStreamId| {
             driver.send_fields(StreamId(stream.0), lines, end)
         };
-        self.send_with(py, end, send).map(drop)
+        self.send_with(py, end, send)?;
+        self.has_sent_head.fetch_or(is_final, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Ends something of the exchange; that it has ended already, or the connection, is no error.

@@ -50,6 +50,28 @@ impl Text<'_> {
     }
 }
 
+impl Text<'_> {
+    /// Leaves out spaces and tabs around it.
+    fn trim(&mut self) -> PyResult<()> {
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+        if self.first().is_some_and(is_space) || self.last().is_some_and(is_space) {
+            let start = self.iter().position(|byte| !is_space(byte)).unwrap_or(self.len());
+            let len = self
+                .iter()
+                .rev()
+                .position(|byte| !is_space(byte))
+                .map_or(0, |behind| self.len() - behind - start);
+            let copy = ffi::try_copy(&self[start..start + len])?;
+            *self = Self::Copied(copy);
+        }
+        Ok(())
+    }
+}
+
+/// Fields of one connection of HTTP/1.1 (RFC 9114 §4.2).
+pub const HOP_BY_HOP: [&[u8]; 5] =
+    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+
 /// A field: its name and value.
 pub type Pair<'py> = [Text<'py>; 2];
 
@@ -113,24 +135,141 @@ pub fn lines<'a>(fields: &'a [Pair<'_>]) -> impl Iterator<Item = Line<'a>> {
     fields.iter().map(|[name, value]| Line::new(name, value))
 }
 
-/// Fields of a message to be sent: names become lower-case (RFC 9114 §4.2), and what could be taken
-/// for the end of a field is rejected (RFC 9110 §5.5).
+/// Fields of a message to be sent, without pseudo-header fields: names become lower-case (RFC 9114 §4.2),
+/// whitespace around values goes (RFC 9110 §5.5), and what no message may have is refused.
 pub fn checked<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
     let mut fields = fields(headers)?;
-    fields.iter_mut().try_for_each(check)?;
+    fields.iter_mut().try_for_each(check_in_message)?;
     Ok(fields)
 }
 
+/// Whose fields follow the pseudo-header fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    Request,
+    Response,
+}
+
+/// The same of a message's head; without pseudo-header fields they are trailers.
+pub fn checked_section<'py>(headers: &Bound<'py, PyAny>, head: Head) -> PyResult<Vec<Pair<'py>>> {
+    let mut fields = fields(headers)?;
+    let is_pseudo = |pair: &&Pair<'_>| pair[0].first() == Some(&b':');
+    let count = fields.iter().take_while(is_pseudo).count();
+    let (pseudo, regular) = fields.split_at_mut(count);
+    regular.iter_mut().try_for_each(check_in_message)?;
+    match head {
+        Head::Request => check_request(pseudo, regular)?,
+        Head::Response if count > 0 => check_status(pseudo)?,
+        Head::Response => {}
+    }
+    Ok(fields)
+}
+
+/// Checks a field that is no pseudo-header field.
 fn check([name, value]: &mut Pair<'_>) -> PyResult<()> {
     name.make_ascii_lowercase()?;
-    let is_name = !name.is_empty() && !any(name, |byte| !byte.is_ascii_graphic());
-    if !is_name || any(value, |byte| matches!(byte, 0 | b'\n' | b'\r')) {
+    value.trim()?;
+    if !is_token(name) || any(value, is_control) {
         let name = String::from_utf8_lossy(name);
         return Err(PyValueError::raise(format!(
-            "{name:?} is no name of a field, or its value has a line break or a zero byte"
+            "{name:?} is no name of a field, or its value has a line break or another control character"
         )));
     }
     Ok(())
+}
+
+/// The same, and that HTTP/3 has it (RFC 9114 §4.2).
+fn check_in_message(field: &mut Pair<'_>) -> PyResult<()> {
+    check(field)?;
+    let [name, value] = field;
+    let is_hop_by_hop = HOP_BY_HOP.contains(&&**name);
+    if is_hop_by_hop || **name == *b"te" && !value.eq_ignore_ascii_case(b"trailers") {
+        let name = String::from_utf8_lossy(name);
+        return Err(PyValueError::raise(format!(
+            "HTTP/3 has no field {name:?}, which is of one connection of HTTP/1.1 (RFC 9114 §4.2): leave it out"
+        )));
+    }
+    Ok(())
+}
+
+/// The pseudo-header fields of a request (RFC 9114 §4.3.1, §4.4; RFC 9220 §3).
+fn check_request(pseudo: &[Pair<'_>], regular: &[Pair<'_>]) -> PyResult<()> {
+    const KNOWN: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":protocol"];
+    let mut found: [Option<&[u8]>; 5] = [None; 5];
+    for [name, value] in pseudo {
+        let known = KNOWN.iter().position(|known| **known == **name);
+        let slot = known.map(|index| &mut found[index]).filter(|slot| slot.is_none());
+        let is_text = !value.is_empty() && !any(value, |byte| byte <= b' ' || byte == 0x7f);
+        let (Some(slot), true) = (slot, is_text) else {
+            return Err(wrong_pseudo(name, value));
+        };
+        *slot = Some(value);
+    }
+    let [method, scheme, authority, path, protocol] = found;
+    let method = method.filter(|method| is_token(method));
+    let method = method.ok_or_else(|| PyValueError::raise("a request needs a :method"))?;
+    let is_web = scheme.is_some_and(|scheme| matches!(scheme, b"https" | b"http"));
+    let is_asterisk = |path: &[u8]| path == b"*" && method == b"OPTIONS";
+    let host = regular.iter().find(|[name, _]| **name == *b"host").map(|[_, value]| &**value);
+    let is_plain_connect = method == b"CONNECT" && protocol.is_none();
+    let wrong = if protocol.is_some() && method != b"CONNECT" {
+        Some("only CONNECT has a :protocol")
+    } else if is_plain_connect && (scheme.is_some() || path.is_some()) {
+        Some("CONNECT has no :scheme and no :path")
+    } else if !is_plain_connect && (scheme.is_none() || path.is_none()) {
+        Some("a request needs a :scheme and a :path")
+    } else if path.is_some_and(|path| path.contains(&b'#')) {
+        Some("a :path has no fragment")
+    } else if is_web && !path.is_some_and(|path| path.starts_with(b"/") || is_asterisk(path)) {
+        Some("a :path begins with '/'")
+    } else if authority.is_none() && host.is_none() {
+        Some("a request needs an :authority, or a field 'host'")
+    } else if authority.zip(host).is_some_and(|(one, other)| !one.eq_ignore_ascii_case(other)) {
+        Some("a field 'host' is the same as :authority (RFC 9114 §4.3.1)")
+    } else {
+        None
+    };
+    wrong.map_or(Ok(()), |wrong| Err(PyValueError::raise(wrong)))
+}
+
+/// The status of a response (RFC 9114 §4.3.2, §4.5).
+fn check_status(pseudo: &[Pair<'_>]) -> PyResult<()> {
+    if let [[name, _], [other, value], ..] = pseudo
+        && **name == *b":status"
+    {
+        return Err(wrong_pseudo(other, value));
+    }
+    let [[name, value], ..] = pseudo else {
+        return Ok(());
+    };
+    if **name != *b":status" {
+        return Err(wrong_pseudo(name, value));
+    }
+    let is_number = value.len() == 3 && value.iter().all(u8::is_ascii_digit);
+    if !is_number || value[0] == b'0' || **value == *b"101" {
+        let value = String::from_utf8_lossy(value);
+        return Err(PyValueError::raise(format!(
+            "status is {value}: give 100 to 999, but not 101, which HTTP/3 has not"
+        )));
+    }
+    Ok(())
+}
+
+fn wrong_pseudo(name: &[u8], value: &[u8]) -> PyErr {
+    let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+    PyValueError::raise(format!(
+        "the pseudo-header field {name:?} is not for this, twice, or {value:?} is no value of it"
+    ))
+}
+
+/// A token (RFC 9110 §5.6.2).
+fn is_token(name: &[u8]) -> bool {
+    let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.iter().copied().all(is_char)
+}
+
+fn is_control(byte: u8) -> bool {
+    byte < b' ' && byte != b'\t' || byte == 0x7f
 }
 
 /// As `Iterator::any`, without an early end: many bytes are compared at once.

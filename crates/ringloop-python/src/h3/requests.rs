@@ -8,7 +8,7 @@ use ringloop_quic::error::StreamError as QuicStreamError;
 use ringloop_quic::session::{Phase, Wake};
 use ringloop_quic::{Direction, StreamId};
 
-use super::fields::{checked, lines};
+use super::fields::{Head, checked_section, lines};
 use crate::ffi::{self, Fallible, Raise as _};
 use crate::quic::http::Driver;
 use crate::quic::{Connection, Route, State, errors, exception};
@@ -38,7 +38,7 @@ pub fn open_exchange(
     end: bool,
 ) -> PyResult<Fallible<Option<u64>>> {
     ffi::spare()?;
-    let fields = checked(headers)?;
+    let fields = checked_section(headers, Head::Request)?;
     let lines: Vec<Line<'_>> = lines(&fields).collect();
     let route = &connection.get().route;
     let mut woken = Vec::new();

@@ -21,7 +21,7 @@ use super::errors;
 use super::exception;
 use super::keylog::{self, Listener};
 use super::keywords::Keywords;
-use super::material::{self, Key, bytes, certificate, private_key, roots};
+use super::material::{self, Key, bytes, certificate, private_key, roots, secret};
 use super::memory::{Memory, Store};
 use super::traces::Traces;
 use crate::error;
@@ -77,6 +77,11 @@ impl ClientConfig {
         let roots = roots(py, keywords)?;
         let mut tls = match (verifies, roots) {
             (false, _) => ClientTls::without_verification(),
+            (true, Some(roots)) if roots.is_empty() => {
+                let text = "system_roots=False leaves no authority to trust: \
+                            give ca_file=, ca_path= or ca_data=";
+                return Err(exception::configuration(py, text.to_owned()));
+            }
             (true, Some(roots)) => ClientTls::with_roots(roots),
             (true, None) => ClientTls::new().map_err(refused)?,
         };
@@ -173,8 +178,7 @@ impl ServerConfig {
             let (v4, v6) = keywords.named("preferred_address", made)?;
             inner = inner.preferred_address(v4, v6);
         }
-        if let Some(secret) = keywords.take_some("token_secret")? {
-            let secret = keywords.named("token_secret", bytes(&secret))?;
+        if let Some(secret) = secret(keywords, "token_secret")? {
             inner = inner.token_secret(&secret);
         }
         let lifetimes = Duration::from_secs(1)..=limits::TIME_MAX;
@@ -225,7 +229,7 @@ fn server_certificates(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Cert
 
 fn clients(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Clients> {
     let wanted: String = keywords.take_or("client_auth", "none".to_owned())?;
-    let roots = roots(py, keywords)?;
+    let roots = roots(py, keywords)?.filter(|roots| !roots.is_empty());
     // Not the system's authorities, which would admit every holder of a web server's certificate.
     let known = || {
         roots.ok_or_else(|| {

@@ -25,6 +25,7 @@ use super::errors;
 use super::keylog::Listeners;
 use super::keywords::Keywords;
 use super::loop_::{LoopSide, Methods};
+use super::material::secret;
 use super::numbers::Code;
 use super::shared::Shared;
 use super::socket::{Settings, Socket};
@@ -559,8 +560,7 @@ fn endpoint_config(
         let made = config.connection_id_len(len);
         config = made.map_err(|error| errors::config(py, error))?;
     }
-    if let Some(secret) = keywords.take_some("reset_secret")? {
-        let secret = keywords.named("reset_secret", secret.extract::<Vec<u8>>())?;
+    if let Some(secret) = secret(keywords, "reset_secret")? {
         config = config.reset_secret(&secret);
     }
     // Use its ids, not those derived from the secret.

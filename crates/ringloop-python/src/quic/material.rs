@@ -26,13 +26,11 @@ pub fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>>
     let directory = keywords.take_path("ca_path")?;
     let data = keywords.take_some("ca_data")?;
     let is_silent = file.is_none() && directory.is_none() && data.is_none();
-    let system = match keywords.take_some("system_roots")? {
-        Some(value) => value.is_truthy()?,
-        None => false,
-    };
-    if is_silent && !system {
+    let system: Option<bool> = keywords.take_or("system_roots", None)?;
+    if is_silent && system.is_none() {
         return Ok(None);
     }
+    let system = system == Some(true);
     let mut roots = if system { Roots::system().map_err(refused)? } else { Roots::empty() };
     let refused = |name| move |error| errors::config_of(py, name, error);
     if let Some(file) = file {
@@ -42,7 +40,12 @@ pub fn roots(py: Python<'_>, keywords: &Keywords<'_>) -> PyResult<Option<Roots>>
         roots = roots.add_directory(directory).map_err(refused("ca_path"))?;
     }
     if let Some(data) = data {
-        for data in parts("ca_data", &data)? {
+        let parts = parts("ca_data", &data)?;
+        if parts.is_empty() {
+            let text = "ca_data has no certificate: give one or more, or None";
+            return Err(exception::configuration(py, text.to_owned()));
+        }
+        for data in parts {
             roots = add_root(roots, data).map_err(refused("ca_data"))?;
         }
     }
@@ -75,11 +78,33 @@ pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     memory.call_method0(intern!(object.py(), "tobytes"))?.extract()
 }
 
+/// A secret that others must not guess: bytes, at least one.
+pub fn secret(keywords: &Keywords<'_>, name: &str) -> PyResult<Option<Vec<u8>>> {
+    let Some(given) = keywords.take_some(name)? else {
+        return Ok(None);
+    };
+    let made = if given.is_instance_of::<PyString>() {
+        Err(PyTypeError::raise("a bytes-like object is required, not 'str'"))
+    } else {
+        bytes(&given)
+    };
+    let secret = keywords.named(name, made)?;
+    if secret.is_empty() {
+        let text =
+            format!("{name} is empty, which anyone can guess: give 32 random bytes, or None");
+        return Err(exception::configuration(given.py(), text));
+    }
+    Ok(Some(secret))
+}
+
 /// The forms of argument `name`, a certificate or a key: bytes, several of them, a file's path, or
 /// `cryptography`'s objects.
 fn parts(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     if object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>() {
         return Ok(vec![object.extract()?]);
+    }
+    if object.is_instance_of::<PyMemoryView>() {
+        return Ok(vec![bytes(object)?]);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         let parts = object.try_iter()?;
@@ -165,7 +190,10 @@ pub fn certificate(chain: Option<Bound<'_, PyAny>>, key: Key<'_>) -> PyResult<Op
                 key.py(),
                 "private_key= needs the certificate that it belongs to: certificate=".to_owned(),
             )),
-            None => Ok(None),
+            None => key.password.map_or(Ok(None), |password| {
+                let text = "password= needs the key that it opens: private_key=";
+                Err(exception::configuration(password.py(), text.to_owned()))
+            }),
         };
     };
     let py = chain.py();

@@ -107,6 +107,11 @@ impl Driver {
         }
     }
 
+    /// Whether requests are ours.
+    pub fn is_client(&self) -> bool {
+        self.role == Role::Client
+    }
+
     /// Whether a stream is HTTP/3's.
     pub(super) fn reads(&self, stream: StreamId) -> bool {
         match stream.direction() {
