@@ -245,7 +245,7 @@ def test_driver_and_features(run: Run, loop_name: str) -> None:
     assert found.driver == loop_name.removeprefix("ringloop-")
     assert found.driver_reason
     assert bool(found.ring_features) == (found.driver == "uring")
-    assert not any("in place of io_uring" in reason for reason in found.fallbacks)
+    assert not any("instead of io_uring" in reason for reason in found.fallbacks)
     assert found.thread == threading.current_thread().name
 
 

@@ -4,7 +4,7 @@
         async for line in f:
             print(line, end="")
 
-The shape is aiofiles': `open` gives files whose methods are coroutines. There are also whole files by
+The shape is aiofiles': `open` gives files whose methods are coroutines. There are also whole files in
 one await (`read_bytes` …), the functions of `os`, a `Path`, temporary files, and `sendfile`.
 See docs/files.md.
 """

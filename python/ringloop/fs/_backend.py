@@ -1,8 +1,8 @@
 """Operations on descriptors and names: the loop's own on ringloop, a bounded pool elsewhere.
 
 Owns: the choice between the two, which have the same methods, results and errors, and the pool.
-Called by every module of the package. A position of -1 is the descriptor's own, -2 that of one that
-is polled (pipes, sockets, terminals).
+Called by every module of the package. A position of -1 is the descriptor's own, -2 stands for a polled
+descriptor (pipes, sockets, terminals).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AT_FDCWD: Final = -100
 
 
 class Backend(Protocol):
-    """What files are made of. Names are what `os.fsencode` gives; errors have no file name yet."""
+    """The operations behind files. Names are those of `os.fsencode`; errors have no file name yet."""
 
     # Descriptor, type and size.
     async def open(self, path: bytes, flags: int, mode: int) -> tuple[int, int, int]: ...
@@ -68,9 +68,9 @@ async def call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 class Pool:
-    """The same by the standard library, on the running loop's default executor.
+    """The same with the standard library, on the running loop's default executor.
 
-    A call that has begun cannot be stopped; its result is dropped where the caller was cancelled.
+    A call that has begun cannot be stopped; its result is dropped if the caller was cancelled.
     """
 
     async def open(self, path: bytes, flags: int, mode: int) -> tuple[int, int, int]:
@@ -131,9 +131,9 @@ _POOL: Final = Pool()
 
 
 def backend() -> Backend:
-    """Give the backend of the running loop.
+    """Return the backend of the running loop.
 
-    Raises `RuntimeError` where none runs.
+    Raises `RuntimeError` if none runs.
     """
     loop = asyncio.get_running_loop()
     return Ring(loop) if isinstance(loop, LoopCore) else _POOL
@@ -157,7 +157,7 @@ async def _in_pool_to_the_end(
 
 
 def read_cached(fd: int, size: int, position: int) -> bytes | None:
-    """Read what is in memory, all of `size` or up to the file's end; None where it might wait."""
+    """Read cached data, all of `size` or up to the file's end; None if that might wait."""
     if not hasattr(os, "RWF_NOWAIT"):
         return None
     buffer = bytearray(size)

@@ -1,7 +1,7 @@
 """`BinaryFile`: a file of bytes, with the methods of `io.BufferedRandom` as coroutines.
 
 Owns: what users call. Called by `_open`, `_text` (a text file is one of `io`'s on top of these
-bytes) and `_temporary`. What it moves bytes with is in `_buffer`.
+bytes) and `_temporary`. `_buffer` moves the bytes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class BinaryFile(BufferedFile):
     # What needs no waiting.
 
     def fileno(self) -> int:
-        """Give the descriptor, which now stands at this file's position."""
+        """Return the descriptor, moved to this file's position."""
         self._check()
         if not self._stream and not self._mode.appends:
             os.lseek(self._fd, self._position, os.SEEK_SET)
         return self._fd
 
     def readable(self) -> bool:
-        """Say whether it can be read."""
+        """Return whether it can be read."""
         self._check()
         return self._mode.reads
 
     def detach(self) -> io.FileIO:
-        """Give the descriptor to a file of `io`, without a buffer; this one is of no use any more.
+        """Hand the descriptor to an unbuffered file of `io`; this one becomes unusable.
 
-        Call `flush()` before: raises `ValueError` where bytes wait to be written.
+        Call `flush()` first: raises `ValueError` if bytes wait to be written.
         """
         fd = self._give_away()
         return io.FileIO(fd, self._mode.plain, closefd=self._closefd)
@@ -54,22 +54,22 @@ class BinaryFile(BufferedFile):
         return self
 
     async def isatty(self) -> bool:
-        """Say whether it is a terminal."""
+        """Return whether it is a terminal."""
         self._check()
         return os.isatty(self._fd)
 
     async def seekable(self) -> bool:
-        """Say whether it has positions."""
+        """Return whether it is seekable."""
         self._check()
         return self._is_seekable()
 
     async def writable(self) -> bool:
-        """Say whether it can be written."""
+        """Return whether it can be written."""
         self._check()
         return self._mode.writes
 
     async def tell(self) -> int:
-        """Give the position."""
+        """Return the position."""
         self._check()
         self._check_positions()
         return self._position
@@ -77,7 +77,7 @@ class BinaryFile(BufferedFile):
     # Reading.
 
     async def read(self, size: int | None = -1, /) -> bytes:
-        """Read `size` bytes, fewer at the end of the file; the rest where it is negative or None."""
+        """Read `size` bytes, fewer at the end of the file; the rest if it is negative or None."""
         if size is None:
             size = -1
         self._check_reads()
@@ -148,7 +148,7 @@ class BinaryFile(BufferedFile):
         return data
 
     async def read1(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes by at most one operation."""
+        """Read up to `size` bytes with at most one operation."""
         self._check_reads()
         await self._wait_turn_to_read()
         try:
@@ -161,7 +161,7 @@ class BinaryFile(BufferedFile):
             self._end_turn()
 
     async def peek(self, _size: int = 0, /) -> bytes:
-        """Give bytes that the next read returns, without moving; at least one unless the file ends."""
+        """Return bytes that the next read returns, without moving; at least one unless the file ends."""
         self._check_reads()
         await self._wait_turn_to_read()
         try:
@@ -172,14 +172,14 @@ class BinaryFile(BufferedFile):
             self._end_turn()
 
     async def readinto(self, buffer: Any, /) -> int:
-        """Read into a writable buffer until it is full or the file ends; the count."""
+        """Read into a writable buffer until it is full or the file ends; return the count."""
         with _writable(buffer) as whole, whole.cast("B") as view:
             data = await self.read(len(view))
             view[: len(data)] = data
             return len(data)
 
     async def readinto1(self, buffer: Any, /) -> int:
-        """Read into a writable buffer by at most one operation; the count."""
+        """Read into a writable buffer with at most one operation; return the count."""
         with _writable(buffer) as whole, whole.cast("B") as view:
             data = await self.read1(len(view))
             view[: len(data)] = data
@@ -207,7 +207,7 @@ class BinaryFile(BufferedFile):
             self._end_turn()
 
     async def readlines(self, hint: int | None = -1, /) -> list[bytes]:
-        """Read lines, all or until they have `hint` bytes."""
+        """Read lines: all, or until they total `hint` bytes."""
         hint = -1 if hint is None else operator.index(hint)
         lines = []
         total = 0
@@ -227,7 +227,7 @@ class BinaryFile(BufferedFile):
         raise StopAsyncIteration
 
     async def pread(self, size: int, offset: int, /) -> bytes:
-        """Read up to `size` bytes at `offset`; the position stays, and many may run at once."""
+        """Read up to `size` bytes at `offset`; the position stays the same; many may run at once."""
         self._check_reads()
         if self._out:
             await self.flush()
@@ -240,7 +240,7 @@ class BinaryFile(BufferedFile):
     # Writing.
 
     async def write(self, data: Any, /) -> int:
-        """Take all of a bytes-like object, to be written when the buffer is full; the count of bytes."""
+        """Buffer all of a bytes-like object, written when the buffer is full; return its size."""
         self._check_writes()
         if type(data) is not bytes:
             if isinstance(data, str):
@@ -266,14 +266,14 @@ class BinaryFile(BufferedFile):
             await self.write(line)
 
     async def flush(self) -> None:
-        """Write what waits to be written, to the kernel: see `fsync`."""
+        """Write buffered data to the kernel: see also `fsync`."""
         self._check()
         self._raise_late()
         if self._out or self._held:
             await self._drain()
 
     async def fsync(self, *, datasync: bool = False) -> None:
-        """Write what waits, and return when the file is on disk."""
+        """Write buffered data, and return when the file is on disk."""
         self._check()
         self._raise_late()
         await self._to_the_end(self._locked_sync(datasync))
@@ -287,9 +287,9 @@ class BinaryFile(BufferedFile):
             self._end_turn()
 
     async def pwrite(self, data: Any, offset: int, /) -> int:
-        """Write all of a bytes-like object at `offset`; the position stays.
+        """Write all of a bytes-like object at `offset`; the position does not change.
 
-        In a file opened to append it goes to the end: pwrite(2) on Linux.
+        In a file opened to append it is written to the end: pwrite(2) on Linux.
         """
         self._check_writes()
         if offset < 0:
@@ -312,7 +312,7 @@ class BinaryFile(BufferedFile):
             self._end_turn()
 
     async def truncate(self, size: int | None = None, /) -> int:
-        """Cut or extend the file to `size` bytes, by default to the position; the size."""
+        """Truncate or extend the file to `size` bytes, by default to the position; return the size."""
         self._check()
         if not self._mode.writes:
             raise io.UnsupportedOperation("truncate")
@@ -337,7 +337,7 @@ class BinaryFile(BufferedFile):
     # The position.
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to `offset` bytes from the start, the position (1) or the end (2); the new position."""
+        """Move to `offset` from the start, the position (1) or the end (2); return the new position."""
         self._check()
         if not self._out and not self._held:
             return self._move(offset, whence)
@@ -350,7 +350,7 @@ class BinaryFile(BufferedFile):
     # The end.
 
     async def close(self) -> None:
-        """Write what waits, and close. The file is closed also where that fails or is cancelled."""
+        """Write buffered data, and close. The file is closed even if that fails or is cancelled."""
         if self._detached:
             self._check()
         if self._fd < 0:
@@ -394,7 +394,7 @@ class BinaryFile(BufferedFile):
     ) -> int:
         """Send the file from `offset`, by default the position, to a transport, writer or socket.
 
-        Returns the count of bytes; the position is behind them. See `ringloop.fs.sendfile`.
+        Returns the count of bytes; the position is after them. See `ringloop.fs.sendfile`.
         """
         self._check_reads()
         await self.flush()

@@ -1,12 +1,11 @@
-"""What a file of `ringloop.fs` has in memory: its position, its read-ahead, and bytes to be written.
+"""In-memory state of a file of `ringloop.fs`: its position, its read-ahead, and bytes to be written.
 
-Owns: the descriptor, the turns of tasks that share the file, and the moves of bytes between its
-memory and the kernel. `_binary` puts the methods that users call on top of it, and `_text` reads and
-writes through it.
+Owns: the descriptor, the turns of tasks that share the file, and moving bytes between its memory and
+the kernel. `_binary` adds the methods that users call, and `_text` reads and writes through it.
 
-The position is the file object's, not the descriptor's: every operation names the place. So a read
-that is cancelled has not moved it. What changes the file (a flush, `truncate`, `close` …) is a task
-of its own that goes on to its end when its caller is cancelled; the next operation waits for it.
+The position belongs to the file object, not the descriptor: every operation passes its offset. So a
+cancelled read has not moved it. Whatever changes the file (a flush, `truncate`, `close` …) is a separate
+task that completes even if its caller is cancelled; the next operation waits for it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 class BufferedFile:
-    """The part of a file that users do not call."""
+    """The internal part of a file."""
 
     # Until it is made, and after it was closed.
     _fd = -1
@@ -76,7 +75,7 @@ class BufferedFile:
     ) -> None:
         """Make the file of a descriptor.
 
-        `found` is the type and the size of a file that was just opened by its name.
+        `found` is the type and the size of a file just opened by name.
         """
         self._closefd = closefd
         self._name = name
@@ -177,12 +176,12 @@ class BufferedFile:
 
     @property
     def name(self) -> Any:
-        """What the file was opened by: a path, or a descriptor."""
+        """The path or descriptor that the file was opened with."""
         return self._name
 
     @property
     def mode(self) -> str:
-        """The mode, as the standard library's files tell it."""
+        """The mode, as the standard library's files report it."""
         return self._mode.told
 
     @property

@@ -32,14 +32,14 @@ class Mode:
 
     @property
     def plain(self) -> str:
-        """The mode of a file of `io` for a descriptor that is open like this."""
+        """The mode of an `io` file for a descriptor opened like this."""
         one_way = "wb" if self.writes else "rb"
         both = "rb+" if self.reads and self.writes else one_way
         return both.replace("r", "a").replace("w", "a") if self.appends else both
 
     @property
     def told(self) -> str:
-        """What `io.FileIO.mode` is for it."""
+        """The corresponding `io.FileIO.mode`."""
         both = self.reads and self.writes
         if self.exclusive:
             return "xb+" if both else "xb"

@@ -1,4 +1,4 @@
-"""Names of files: what the kernel takes, and what an error tells."""
+"""File names: as the kernel takes them, and as errors report them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def encoded(path: Any) -> bytes:
-    """Give the bytes of a path.
+    """Return the bytes of a path.
 
-    Raises the `TypeError` of `os.fspath`, and `ValueError` for a zero inside.
+    Raises the `TypeError` of `os.fspath`, and `ValueError` for an embedded null byte.
     """
     name = os.fsencode(path)
     if b"\0" in name:
@@ -21,7 +21,7 @@ def encoded(path: Any) -> bytes:
 
 
 class named:  # noqa: N801 - used as a statement
-    """Put the names of a call into its `OSError`, as the standard library does."""
+    """Add a call's file names to its `OSError`, as the standard library does."""
 
     __slots__ = ("_names",)
 

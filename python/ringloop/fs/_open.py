@@ -1,4 +1,4 @@
-"""`open`: opens a file as the built-in does, without stopping the loop."""
+"""`open`: opens a file as the built-in does, without blocking the loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEW_FILE_MODE: Final = 0o666
 
 
 class Opening(Generic[File]):
-    """A file to be opened: `await` it, or use it by `async with`, which also closes the file."""
+    """A file to be opened: `await` it, or use it with `async with`, which also closes the file."""
 
     __slots__ = ("_coroutine", "_obj")
 
@@ -118,13 +118,13 @@ def open(  # noqa: A001
 ) -> Opening[Any]:
     """Open a file: `async with fs.open(path) as f`, or `f = await fs.open(path)`.
 
-    The arguments are those of the built-in `open`. Gives a `TextFile`, or in binary mode a
+    The arguments are those of the built-in `open`. Returns a `TextFile`, or in binary mode a
     `BinaryFile`. `buffering` is the size of the buffer in bytes (64 KiB by default), 0 for none in
-    binary mode, 1 for a flush at each line's end in text mode. `opener(path, flags)` is called in a
+    binary mode, 1 to flush at the end of each line in text mode. `opener(path, flags)` is called in a
     thread of the pool.
 
-    Raises what `open` raises, when it is awaited: `OSError` with errno and file name, and
-    `TypeError` and `ValueError` for arguments that make no sense.
+    When awaited, raises the same as `open`: `OSError` with errno and file name, and
+    `TypeError` and `ValueError` for invalid arguments.
     """
     return Opening(_open(file, mode, buffering, encoding, errors, newline, closefd, opener))
 
@@ -197,7 +197,7 @@ def wrap(
     closefd: bool = True,
     found: tuple[int, int] | None = None,
 ) -> BinaryFile | TextFile:
-    """Make the file of an open descriptor; `found` as `BinaryFile` has it."""
+    """Make the file of an open descriptor; `found` as for `BinaryFile`."""
     parsed = parse(mode)
     size = buffering if buffering > 1 or (buffering == 0 and not parsed.text) else BUFFER_BYTES
     binary = BinaryFile(fd, name, parsed, buffer_size=size, closefd=closefd, found=found)

@@ -1,7 +1,7 @@
 """Functions of `os`, `os.path` and `shutil` as coroutines.
 
-What the ring has an operation for is one there; the rest runs in the pool. Arguments, results and
-errors are those of the function of that name. A call with `dir_fd` runs in the pool, always.
+On the ring, functions with a matching operation use it; the rest runs in the pool. Arguments, results
+and errors are those of the function of that name. A call with `dir_fd` always runs in the pool.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ utime = in_pool(os.utime)
 async def stat(
     path: Name | int, *, dir_fd: int | None = None, follow_symlinks: bool = True
 ) -> os.stat_result:
-    """Give the metadata of a file, by its name or descriptor. On the ring: statx(2)."""
+    """Return the metadata of a file, by its name or descriptor. On the ring: statx(2)."""
     if dir_fd is not None:
         return await call(os.stat, path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     with named(path):
@@ -88,7 +88,7 @@ def _empty(path: Any) -> bytes:
 
 
 async def lstat(path: Name, *, dir_fd: int | None = None) -> os.stat_result:
-    """Give the metadata of a file, of a symbolic link itself."""
+    """Return the metadata of a file, without following a symbolic link."""
     return await stat(path, dir_fd=dir_fd, follow_symlinks=False)
 
 
@@ -174,40 +174,40 @@ async def _mode_of(path: Name | int, *, follow_symlinks: bool = True) -> int:
 
 
 async def exists(path: Name | int) -> bool:
-    """Say whether there is such a file; False for a dangling symbolic link."""
+    """Return whether the file exists; False for a dangling symbolic link."""
     return await _mode_of(path) != 0
 
 
 async def lexists(path: Name) -> bool:
-    """Say whether there is such a name."""
+    """Return whether the name exists."""
     return await _mode_of(path, follow_symlinks=False) != 0
 
 
 async def isfile(path: Name | int) -> bool:
-    """Say whether it is a regular file."""
+    """Return whether it is a regular file."""
     return stat_.S_ISREG(await _mode_of(path))
 
 
 async def isdir(path: Name | int) -> bool:
-    """Say whether it is a directory."""
+    """Return whether it is a directory."""
     return stat_.S_ISDIR(await _mode_of(path))
 
 
 async def islink(path: Name) -> bool:
-    """Say whether it is a symbolic link."""
+    """Return whether it is a symbolic link."""
     return stat_.S_ISLNK(await _mode_of(path, follow_symlinks=False))
 
 
 async def getsize(path: Name | int) -> int:
-    """Give a file's size in bytes."""
+    """Return a file's size in bytes."""
     return (await stat(path)).st_size
 
 
 class scandir:  # noqa: N801 - the name of what it stands in for
-    """Iterate over the entries of a directory: by `async for`, or in an `async with`.
+    """Iterate over the entries of a directory: with `async for`, or in an `async with`.
 
     The entries are those of `os.scandir`, read a few hundred at a time in the pool. Their `stat` may
-    wait for a disk: see `fs.stat`.
+    block on a disk: see `fs.stat`.
     """
 
     def __init__(self, path: Name | int = ".") -> None:
@@ -263,7 +263,7 @@ def _some(entries: Iterator[os.DirEntry[Any]]) -> list[os.DirEntry[Any]]:
 async def walk(
     top: Any, topdown: bool = True, onerror: Any = None, followlinks: bool = False
 ) -> AsyncIterator[tuple[Any, list[Any], list[Any]]]:
-    """Iterate over a tree of directories, as `os.walk` does; a directory is one call in the pool."""
+    """Iterate over a tree of directories, as `os.walk` does, with one call in the pool per directory."""
     steps = os.walk(top, topdown, onerror, followlinks)
     while (step := await call(next, steps, None)) is not None:
         yield step

@@ -173,12 +173,12 @@ class Path:
 
     @classmethod
     async def cwd(cls) -> Self:
-        """Give the working directory."""
+        """Return the working directory."""
         return cls(await call(pathlib.Path.cwd))
 
     @classmethod
     async def home(cls) -> Self:
-        """Give the user's home directory."""
+        """Return the user's home directory."""
         return cls(await call(pathlib.Path.home))
 
     def open(
@@ -203,7 +203,7 @@ class Path:
         return await _whole.read_text(self._path, encoding, errors, newline)
 
     async def write_bytes(self, data: Any, *, durable: bool = False) -> int:
-        """Create or replace the file's contents; the count of bytes."""
+        """Create or replace the file's contents; return the count of bytes."""
         return await _whole.write_bytes(self._path, data, durable=durable)
 
     async def write_text(
@@ -215,35 +215,35 @@ class Path:
         *,
         durable: bool = False,
     ) -> int:
-        """Create or replace the file's contents by a text; the count of characters."""
+        """Create or replace the file's contents with a text; return the count of characters."""
         return await _whole.write_text(self._path, data, encoding, errors, newline, durable=durable)
 
     async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Give the metadata."""
+        """Return the metadata."""
         return await _os.stat(self._path, follow_symlinks=follow_symlinks)
 
     async def lstat(self) -> os.stat_result:
-        """Give the metadata, of a symbolic link itself."""
+        """Return the metadata, without following a symbolic link."""
         return await _os.lstat(self._path)
 
     async def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Say whether there is such a file."""
+        """Return whether the file exists."""
         return await (_os.exists if follow_symlinks else _os.lexists)(self._path)
 
     async def is_dir(self) -> bool:
-        """Say whether it is a directory."""
+        """Return whether it is a directory."""
         return await _os.isdir(self._path)
 
     async def is_file(self) -> bool:
-        """Say whether it is a regular file."""
+        """Return whether it is a regular file."""
         return await _os.isfile(self._path)
 
     async def is_symlink(self) -> bool:
-        """Say whether it is a symbolic link."""
+        """Return whether it is a symbolic link."""
         return await _os.islink(self._path)
 
     async def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make the directory; with `parents` those above too."""
+        """Make the directory; with `parents` also those above."""
         if parents:
             return await call(self._path.mkdir, mode, parents, exist_ok)
         try:
@@ -258,7 +258,7 @@ class Path:
         await _os.rmdir(self._path)
 
     async def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the name."""
+        """Remove the file's name."""
         try:
             await _os.unlink(self._path)
         except FileNotFoundError:
@@ -266,12 +266,12 @@ class Path:
                 raise
 
     async def rename(self, target: Any) -> Path:
-        """Rename the file; its new path."""
+        """Rename the file; return its new path."""
         await _os.rename(self._path, _plain(target))
         return Path(target)
 
     async def replace(self, target: Any) -> Path:
-        """Rename the file, replacing one of that name; its new path."""
+        """Rename the file, replacing one of that name; return its new path."""
         await _os.replace(self._path, _plain(target))
         return Path(target)
 
@@ -284,7 +284,7 @@ class Path:
         await _os.link(_plain(target), self._path)
 
     async def iterdir(self) -> AsyncIterator[Path]:
-        """Iterate over what is in the directory."""
+        """Iterate over the contents of the directory."""
         async with _os.scandir(self._path) as entries:
             async for entry in entries:
                 yield self / entry.name
@@ -294,7 +294,7 @@ class Path:
     ) -> AsyncIterator[Path]:
         """Iterate over the files below that match; see `pathlib.Path.glob`.
 
-        `case_sensitive` (3.12): None for as the system does. `recurse_symlinks` (3.13): `**` follows
+        `case_sensitive` (3.12): None for the system's behaviour. `recurse_symlinks` (3.13): `**` follows
         symbolic links.
         """
         options = _newer(case_sensitive, recurse_symlinks)
@@ -304,7 +304,7 @@ class Path:
     async def rglob(
         self, pattern: str, *, case_sensitive: bool | None = None, recurse_symlinks: bool = False
     ) -> AsyncIterator[Path]:
-        """Iterate over the files below, at any depth, that match; otherwise as `glob`."""
+        """Iterate over the files below, at any depth, that match; otherwise like `glob`."""
         options = _newer(case_sensitive, recurse_symlinks)
         async for path in _each(self._path.rglob, pattern, **options):
             yield path

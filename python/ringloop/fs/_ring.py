@@ -1,7 +1,7 @@
 """The operations of a running ringloop: the kernel's on io_uring, a pool of the engine's on epoll.
 
-Called by `_backend` alone. A method of the loop gives its result at once where the operation has ended,
-else a future of the loop, whose cancelling cancels the operation.
+Called only by `_backend`. A method of the loop returns its result at once if the operation has ended,
+else a future of the loop; cancelling that cancels the operation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Ring:
-    """What `_backend.Backend` says, on one loop."""
+    """`_backend.Backend` on one loop."""
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop

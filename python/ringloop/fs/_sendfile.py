@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def send(raw: io.FileIO, target: Any, offset: int, count: int | None) -> int:
-    """Send to a `socket.socket`, a transport, or a `StreamWriter`; the count of bytes."""
+    """Send to a `socket.socket`, a transport, or a `StreamWriter`; return the count of bytes."""
     loop = asyncio.get_running_loop()
     if isinstance(target, socket.socket):
         return await loop.sock_sendfile(target, raw, offset, count)
@@ -30,8 +30,8 @@ async def sendfile(
 ) -> int:
     """Send the file at `path` to a transport, `StreamWriter` or non-blocking socket.
 
-    It goes by sendfile(2) where the connection can take it, else by reads and writes, as
-    `loop.sendfile` does. Returns how many bytes were sent. Raises the errors of open(2) and of
+    Uses sendfile(2) if the connection supports it, otherwise reads and writes, as
+    `loop.sendfile` does. Returns the number of bytes sent. Raises the errors of open(2) and of
     `loop.sendfile`.
     """
     with await call(io.FileIO, path) as raw:

@@ -1,6 +1,6 @@
 """Temporary files and directories: `tempfile` as coroutines.
 
-`async with fs.TemporaryFile() as f` or `f = await fs.TemporaryFile()`. What `tempfile` does on opening
+`async with fs.TemporaryFile() as f` or `f = await fs.TemporaryFile()`. `tempfile`'s work of opening
 and removing runs in the pool; the files are `ringloop.fs`'s own.
 """
 
@@ -32,7 +32,7 @@ def TemporaryFile(  # noqa: N802 - the names of what they stand in for
     *,
     errors: str | None = None,
 ) -> Opening[Any]:
-    """Open a file without a name, which is gone when it is closed. As `tempfile.TemporaryFile`."""
+    """Open a file without a name, removed when closed. As `tempfile.TemporaryFile`."""
     options = {"encoding": encoding, "newline": newline, "errors": errors}
     return Opening(_temporary_file(mode, buffering, options, suffix, prefix, dir))
 
@@ -73,7 +73,7 @@ def NamedTemporaryFile(  # noqa: N802
     errors: str | None = None,
     delete_on_close: bool = True,
 ) -> NamedOpening:
-    """Open a file with a name, `f.name`, that goes when it is closed.
+    """Open a file with a name, `f.name`, removed when closed.
 
     As `tempfile.NamedTemporaryFile`.
     """
@@ -103,7 +103,7 @@ async def _named_file(
 
 
 class NamedFile:
-    """A file whose name is removed with it; its attributes are the file's."""
+    """A file whose name is removed when it is closed; its attributes are the file's."""
 
     def __init__(
         self, file: BinaryFile | TextFile, name: Any, *, delete: bool, delete_on_close: bool
@@ -195,7 +195,7 @@ class TemporaryDirectory:
 
 
 class SpooledTemporaryFile:
-    """A file in memory up to `max_size` bytes, or to `fileno` or `rollover`; then a temporary one.
+    """A file in memory up to `max_size` bytes, or until `fileno` or `rollover`; then a temporary one.
 
     As `tempfile.SpooledTemporaryFile`: `async with fs.SpooledTemporaryFile(1_000_000) as f`.
     """
@@ -277,12 +277,12 @@ class SpooledTemporaryFile:
         return self._spooled.newlines
 
     async def fileno(self) -> Any:
-        """Make it a file, and give its descriptor."""
+        """Make it a file, and return its descriptor."""
         await self.rollover()
         return self._spooled.fileno()
 
     async def isatty(self) -> Any:
-        """Say whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self._spooled.isatty()
 
     async def read(self, size: int | None = -1, /) -> Any:
@@ -294,7 +294,7 @@ class SpooledTemporaryFile:
         return await self._run("readline", size)
 
     async def readlines(self, hint: int = -1, /) -> Any:
-        """Read lines until they have `hint` bytes or characters; all unless that is positive."""
+        """Read lines until they total `hint` bytes or characters; all unless that is positive."""
         return await self._run("readlines", hint)
 
     def __aiter__(self) -> Self:
@@ -306,7 +306,7 @@ class SpooledTemporaryFile:
         raise StopAsyncIteration
 
     async def write(self, data: Any) -> Any:
-        """Write; a file is made where it becomes too much for the memory."""
+        """Write; becomes a file once it exceeds `max_size`."""
         return await self._write("write", len(data), data)
 
     async def writelines(self, lines: Iterable[Any]) -> None:
@@ -315,20 +315,20 @@ class SpooledTemporaryFile:
             await self.write(line)
 
     async def seek(self, offset: int, whence: int = 0, /) -> Any:
-        """Move by `offset` from the start (0), the position (1) or the end (2); the new position."""
+        """Move to `offset` from the start, the position (1) or the end (2); return the new position."""
         await self._run("seek", offset, whence)
         return await self._run("tell")
 
     async def tell(self) -> Any:
-        """Give the position."""
+        """Return the position."""
         return await self._run("tell")
 
     async def truncate(self, size: int | None = None, /) -> Any:
-        """Cut or extend it to `size` bytes; None for the position."""
+        """Truncate or extend it to `size` bytes; None for the position."""
         return await self._write("truncate", size or 0, size)
 
     async def flush(self) -> None:
-        """Write what waits to be written."""
+        """Write buffered data."""
         await self._run("flush")
 
     async def rollover(self) -> None:
@@ -347,12 +347,12 @@ async def mkstemp(
     dir: Any = None,  # noqa: A002
     text: bool = False,
 ) -> tuple[int, Any]:
-    """Make a temporary file; its descriptor and path. As `tempfile.mkstemp`."""
+    """Make a temporary file; return its descriptor and path. As `tempfile.mkstemp`."""
     return await call(tempfile.mkstemp, suffix, prefix, dir, text)
 
 
 async def mkdtemp(suffix: Any = None, prefix: Any = None, dir: Any = None) -> Any:  # noqa: A002
-    """Make a temporary directory; its path. As `tempfile.mkdtemp`."""
+    """Make a temporary directory; return its path. As `tempfile.mkdtemp`."""
     return await call(tempfile.mkdtemp, suffix, prefix, dir)
 
 

@@ -1,10 +1,10 @@
-"""`TextFile`: a file of text, by the standard library's own decoder on top of a `BinaryFile`.
+"""`TextFile`: a file of text, the standard library's decoder on top of a `BinaryFile`.
 
-Owns: an `io.TextIOWrapper` over what the binary file has in memory. So decoding, encoding, newlines
-and the cookies of `tell` are those of `open`, and none of its calls waits: before one reads, the
-bytes that it will ask for are read ahead; after one writes, what it handed on is written. Only where
-an encoding needs more bytes than could be foreseen (one with escape sequences) does a call read a
-piece by itself. A file without positions is read by `_characters` instead.
+Owns: an `io.TextIOWrapper` over the binary file's memory. So decoding, encoding, newlines and the
+cookies of `tell` are those of `open`, and none of its calls blocks: before one reads, the bytes that
+it will need are read ahead; after one writes, its output is written. Only if an encoding needs more
+bytes than could be foreseen (one with escape sequences) does a call read a piece itself. A file
+without positions is read by `_characters` instead.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TextFile:
 
     @property
     def name(self) -> Any:
-        """What the file was opened by: a path, or a descriptor."""
+        """The path or descriptor that the file was opened with."""
         return self._file.name
 
     @property
@@ -147,7 +147,7 @@ class TextFile:
 
     @property
     def buffer(self) -> BinaryFile:
-        """The file of bytes below."""
+        """The underlying binary file."""
         return self._file
 
     @property
@@ -167,21 +167,21 @@ class TextFile:
 
     @property
     def line_buffering(self) -> bool:
-        """Whether a line's end is flushed."""
+        """Whether the end of a line flushes."""
         return self._text.line_buffering
 
     def fileno(self) -> int:
-        """Give the descriptor."""
+        """Return the descriptor."""
         return self._file.fileno()
 
     def readable(self) -> bool:
-        """Say whether it can be read."""
+        """Return whether it can be read."""
         return self._file.readable()
 
     def detach(self) -> Any:
-        """Give the descriptor to a binary file of `io`; this one is of no use any more.
+        """Hand the descriptor to a binary file of `io`; this one becomes unusable.
 
-        Call `flush()` before: raises `ValueError` where text waits to be written.
+        Call `flush()` first: raises `ValueError` if text waits to be written.
         """
         self._file._check()
         if self._has_written:
@@ -197,21 +197,21 @@ class TextFile:
         )
 
     async def isatty(self) -> bool:
-        """Say whether it is a terminal."""
+        """Return whether it is a terminal."""
         return await self._file.isatty()
 
     async def seekable(self) -> bool:
-        """Say whether it has positions."""
+        """Return whether it is seekable."""
         return await self._file.seekable()
 
     async def writable(self) -> bool:
-        """Say whether it can be written."""
+        """Return whether it can be written."""
         return await self._file.writable()
 
     # Reading.
 
     async def read(self, size: int | None = -1, /) -> str:
-        """Read `size` characters, fewer at the end; the rest where it is negative or None."""
+        """Read `size` characters, fewer at the end; the rest if it is negative or None."""
         self._file._check_reads()
         size = -1 if size is None else operator.index(size)
         await self._wait_turn_to_read()
@@ -312,7 +312,7 @@ class TextFile:
         return False
 
     async def readlines(self, hint: int | None = -1, /) -> list[str]:
-        """Read lines, all or until they have `hint` characters."""
+        """Read lines: all, or until they total `hint` characters."""
         hint = -1 if hint is None else operator.index(hint)
         lines = []
         total = 0
@@ -334,7 +334,7 @@ class TextFile:
     # Writing.
 
     async def write(self, text: str, /) -> int:
-        """Take all of a text, to be written when the buffer is full; the count of characters."""
+        """Buffer all of a text, written when the buffer is full; return the count of characters."""
         file = self._file
         file._check_writes()
         if file._held:
@@ -372,7 +372,7 @@ class TextFile:
             await self._file._drain()
 
     async def flush(self) -> None:
-        """Write what waits to be written, to the kernel: see `fsync`."""
+        """Write buffered data to the kernel: see also `fsync`."""
         self._file._check()
         if self._file._mode.writes:
             self._text.flush()
@@ -380,7 +380,7 @@ class TextFile:
         await self._file.flush()
 
     async def fsync(self, *, datasync: bool = False) -> None:
-        """Write what waits, and return when the file is on disk."""
+        """Write buffered data, and return when the file is on disk."""
         self._file._check()
         if self._file._mode.writes:
             self._text.flush()
@@ -388,14 +388,14 @@ class TextFile:
         await self._file.fsync(datasync=datasync)
 
     async def truncate(self, size: int | None = None, /) -> int:
-        """Cut or extend the file to `size` bytes, by default to the position; the size."""
+        """Truncate or extend the file to `size` bytes, by default to the position; return the size."""
         await self.flush()
         return await self._file.truncate(size)
 
     # The position.
 
     async def tell(self) -> int:
-        """Give a number for `seek`, which means nothing else."""
+        """Return an opaque number for `seek`."""
         self._file._check()
         await self._wait_turn_to_read()
         try:
@@ -404,7 +404,7 @@ class TextFile:
             self._file._end_turn()
 
     async def seek(self, cookie: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to where `tell` gave `cookie`, to the start (0), or to the end (0, 2)."""
+        """Move to the position of `tell`'s `cookie`, to the start (0), or to the end (0, 2)."""
         file = self._file
         file._check()
         await self._wait_turn_to_read()
@@ -421,7 +421,7 @@ class TextFile:
     # The end.
 
     async def close(self) -> None:
-        """Write what waits, and close. The file is closed also where that fails or is cancelled."""
+        """Write buffered data, and close. The file is closed even if that fails or is cancelled."""
         if self._file.closed:
             return
         try:

@@ -1,4 +1,4 @@
-"""Whole files, each by one await."""
+"""Whole files, each in one await."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ async def read_text(
 
 
 async def write_bytes(path: Name, data: Any, *, durable: bool = False) -> int:
-    """Create or replace a file's contents with a bytes-like object; the count of bytes.
+    """Create or replace a file's contents with a bytes-like object; return the count of bytes.
 
     With `durable` it returns when they are on disk; on the ring write and fsync(2) are one linked
-    operation. A new file's name is not on disk before its directory is synchronised, too.
+    operation. A new file's name is not on disk until its directory is synchronised, too.
 
-    Cancelling it may leave some of the bytes written.
+    If cancelled, some of the bytes may have been written.
     """
     with memoryview(data) as view:
         count = view.nbytes
@@ -65,7 +65,7 @@ async def write_text(
     *,
     durable: bool = False,
 ) -> int:
-    """Create or replace a file's contents with a text; the count of characters. See `write_bytes`."""
+    """Create or replace a file's contents with a text; return its length. See `write_bytes`."""
     if not isinstance(text, str):
         raise TypeError(f"data must be str, not {type(text).__name__}")
     encoding = io.text_encoding(encoding)

@@ -3,7 +3,7 @@
 `loop.metrics()` is a snapshot of one loop, `snapshots()` of all. `prometheus()` is their text for
 Prometheus; `opentelemetry()` makes instruments that read them. `serve()` offers them to
 `python -m ringloop top`, and `serve_http()` to a browser and to Prometheus. Nothing is installed, and no
-thread runs before `serve` or `serve_http` are called. docs/metrics.md says what each number is.
+thread runs before `serve` or `serve_http` is called. docs/metrics.md describes each number.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 
 def opentelemetry(meter: Any = None) -> None:
-    """Create observable instruments for all loops of this process, once a process.
+    """Create observable instruments for all loops of this process, once per process.
 
-    `meter` is one of OpenTelemetry's; without it, `opentelemetry.metrics.get_meter("ringloop")` of the
+    `meter` is an OpenTelemetry meter; without it, `opentelemetry.metrics.get_meter("ringloop")` of the
     application's provider. Counters and gauges are named `ringloop.turns`, `ringloop.ready_callbacks` …
     with the attribute `ringloop.loop`, the number of the loop. OpenTelemetry has no observable
-    histograms: of these there are the count and the sum in seconds, and gauges of the quantiles 0.5, 0.9
+    histograms: they are exported as the count, the sum in seconds, and gauges of the quantiles 0.5, 0.9
     and 0.99 since the loop was made (attribute `quantile`).
 
     Needs the package opentelemetry-api, and an SDK to send anything: `ImportError` without.

@@ -47,8 +47,8 @@ def prometheus(prefix: str = "ringloop") -> str:
     """Return the metrics of all loops of this process, as text for Prometheus.
 
     Each sample has the label `loop`, the number of the loop in its process; `ringloop_loop_info` has
-    its driver and thread. Names begin with `prefix` and an underscore; ValueError unless it is of ASCII
-    letters, digits, underscores and colons, and begins with no digit. The content type is
+    its driver and thread. Names begin with `prefix` and an underscore; ValueError unless it consists of
+    ASCII letters, digits, underscores and colons, and does not begin with a digit. The content type is
     `text/plain; version=0.0.4; charset=utf-8`.
     """
     if not _PREFIX.fullmatch(prefix):

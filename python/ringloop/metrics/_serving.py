@@ -1,7 +1,7 @@
-"""Metrics for others: a Unix socket for `python -m ringloop top`, and HTTP for a browser and Prometheus.
+"""Metrics for others: a Unix socket for `python -m ringloop top`, HTTP for browsers and Prometheus.
 
-Both run in threads of their own, from `serve` or `serve_http` to the `close()` of what these return: a
-loop that is held up could not answer, and this is when one wants to look.
+Both run in separate threads, from `serve` or `serve_http` to the `close()` of their result: a blocked
+loop could not answer, and that is when the metrics matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def report() -> dict[str, Any]:
-    """Return the metrics of this process, as JSON can have them."""
+    """Return the metrics of this process, ready for JSON."""
     return {
         "pid": os.getpid(),
         "program": sys.argv[0] if sys.argv else "",
@@ -111,7 +111,7 @@ class _Bounded(socketserver.ThreadingMixIn):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: clients come and go."""
+        """Print nothing: disconnecting clients are normal."""
 
 
 class _UnixServer(_Bounded, socketserver.ThreadingUnixStreamServer):
@@ -224,7 +224,7 @@ def serve(path: str | os.PathLike[str] | None = None) -> Serving:
     Without a path, it is one that `top` finds by the process's id, in a folder that only this user may
     enter. The socket has mode 0600 and answers this user and root. `RINGLOOP_TOP=1` in the environment
     does this with the first loop that is made. The socket is removed by `close()`, or at the end of the
-    process. A second call returns what is open already. OSError if the socket cannot be made.
+    process. A second call returns the open server. OSError if the socket cannot be created.
     """
     place = checked_folder() / f"{os.getpid()}.sock" if path is None else Path(path)
     known = _served.get(str(place))
@@ -248,8 +248,8 @@ def serve(path: str | os.PathLike[str] | None = None) -> Serving:
 def serve_http(host: str = "127.0.0.1", port: int = 0) -> Serving:
     """Serve a page with plots at `/`, text for Prometheus at `/metrics`, and `/metrics.json`.
 
-    All that can connect may read: names of threads and slow callbacks are in it, no data. Port 0 takes a
-    free one, which `url` has. OSError if the address cannot be had.
+    Anyone who can connect may read it: it contains names of threads and slow callbacks, no data. Port 0
+    chooses a free one, shown in `url`. OSError if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     kind = type("_Server", (_HTTPServer,), {"address_family": family})

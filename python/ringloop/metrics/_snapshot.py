@@ -1,7 +1,7 @@
 """`Loop.metrics()`: the numbers of a loop at one moment.
 
 The native counters (`event_loop/meters.rs`) are written by the loop's thread without locks and read here
-from any thread: each number is right, two of them may be a callback apart.
+from any thread: each number is correct, two of them may be a callback apart.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Histogram:
         return self.sum / self.count if self.count else 0.0
 
     def quantile(self, part: float) -> float:
-        """Return the duration that this part (0 to 1) does not exceed, in seconds.
+        """Return the duration that this share (0 to 1) of them does not exceed, in seconds.
 
-        It is the bound of a bucket, so up to twice as long as the true one, and `max` at most.
+        It is the bound of a bucket, so up to twice the true value, and at most `max`.
         """
         if not 0 <= part <= 1:
             raise ValueError(f"part must be between 0 and 1, not {part!r}")
@@ -73,7 +73,7 @@ class Histogram:
         return self.max
 
     def since(self, earlier: Histogram) -> Histogram:
-        """Return what has come after an earlier snapshot; its `max` is a bound of it."""
+        """Return what was added since an earlier snapshot; its `max` is an upper bound."""
         counts = tuple(
             now - before for now, before in zip(self.counts, earlier.counts, strict=True)
         )
@@ -87,7 +87,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class LoopMetrics:
-    """A loop at one moment: sums since it was made, and what there is now.
+    """A loop at one moment: totals since its creation, and current values.
 
     Seconds are floats of the monotonic clock, sizes are bytes. A number of a loop that runs in another
     thread may be a callback older than its neighbour.
@@ -100,7 +100,7 @@ class LoopMetrics:
     driver_reason: str
     """Why this driver is in use."""
     fallbacks: tuple[str, ...]
-    """What the loop has to do without, each with its reason; empty for nothing."""
+    """Features that the loop lacks, each with its reason; empty for none."""
     ring_features: tuple[str, ...]
     """Optional features of the ring that this kernel has; empty on epoll."""
     thread: str | None
@@ -152,12 +152,12 @@ class LoopMetrics:
 
     @property
     def utilisation(self) -> float:
-        """The part of its time, 0 to 1, in which the loop was not asleep."""
+        """The share of time, 0 to 1, in which the loop was not asleep."""
         total = self.busy_seconds + self.waited_seconds
         return self.busy_seconds / total if total else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can have it."""
+        """Return everything, ready for JSON."""
         return {**asdict(self), "utilisation": self.utilisation}
 
 
@@ -206,7 +206,7 @@ def snapshot(loop: Loop) -> LoopMetrics:
 
 
 def snapshots() -> list[LoopMetrics]:
-    """Take the metrics of all open loops of this process, in the order in which they were made."""
+    """Take the metrics of all open loops of this process, in order of creation."""
     found = []
     for loop in _loops.opened():
         try:
@@ -230,7 +230,7 @@ def _thread_name(ident: int) -> str:
 def _fallbacks(loop: Loop, fell_back: bool, features: list[tuple[str, bool]]) -> list[str]:
     found = []
     if fell_back:
-        found.append(f"epoll in place of io_uring: {loop.driver_reason}")
+        found.append(f"epoll instead of io_uring: {loop.driver_reason}")
     missing = [name for name, is_there in features if not is_there]
     if missing:
         found.append(f"this kernel's ring lacks: {', '.join(missing)}")
@@ -238,5 +238,5 @@ def _fallbacks(loop: Loop, fell_back: bool, features: list[tuple[str, bool]]) ->
     if "_ssl" in sys.modules:
         engine, reason = _native.tls_engine()
         if reason is not None:
-            found.append(f"TLS by {engine}: {reason}")
+            found.append(f"TLS through {engine}: {reason}")
     return found

@@ -41,15 +41,15 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, as `conte
     `mode` is "running": what the loops' threads do, in samples of their stacks; or "waiting": what
     the tasks wait for, in samples of their await chains. `rate` is how many samples are taken a
     second: 100 of running threads, 10 of waiting tasks unless it is given. `loops` names the loops;
-    without it, these are all of ringloop's in this process, in any thread and those that begin to
-    run later, and the running one if it is another kind's.
+    without it, these are all of ringloop's in this process, in any thread including those that start
+    later, and the running one if it is of another kind.
 
-    `ringloop.profile(...)` as a block gives the :class:`Profile`, which is filled at its end. One
+    `ringloop.profile(...)` as a block yields the :class:`Profile`, which is filled at its end. One
     profile runs at a time: a second one raises `RuntimeError`. An unknown format is a `ValueError`.
 
-    Costs a thread that wakes up `rate` times a second (docs/profiling.md has figures); nothing before
-    and after. While it runs, `sys.setswitchinterval` is at most 0.2 ms, so that short callbacks are
-    seen.
+    Uses a thread that wakes up `rate` times a second (docs/profiling.md has figures), and nothing
+    before and after. While it runs, `sys.setswitchinterval` is at most 0.2 ms, so that short callbacks
+    are seen.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, as `conte
         rate: float | None = None,
         loops: Collection[asyncio.AbstractEventLoop] | None = None,
     ) -> None:
-        """Begin a profile, as the block does; `stop()` ends it."""
+        """Start a profile, as the block does; `stop()` ends it."""
         profile(path, format=format, mode=mode, rate=rate, loops=loops).__enter__()
 
     @staticmethod
@@ -116,7 +116,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, as `conte
 
     @staticmethod
     def running() -> bool:
-        """Say whether a profile runs in this process."""
+        """Return whether a profile is running in this process."""
         return running()
 
 
@@ -124,7 +124,7 @@ def stop() -> Profile:
     """End the running profile."""
     current = _current.pop("profile", None) if running() else None
     if current is None:
-        raise RuntimeError("no profile is running: ringloop.profile.start() begins one")
+        raise RuntimeError("no profile is running: ringloop.profile.start() starts one")
     sampler, begun = current
     sampler.stop()
     if begun.path is not None and begun.format is not None:
@@ -133,7 +133,7 @@ def stop() -> Profile:
 
 
 def running() -> bool:
-    """Say whether a profile runs; a child of fork has none."""
+    """Return whether a profile is running; a forked child has none."""
     current = _current.get("profile")
     if current is not None and not current[0].is_alive():
         _current.clear()

@@ -1,8 +1,8 @@
-"""A flame graph as one SVG file: it opens in a browser, and needs nothing else.
+"""A flame graph as one self-contained SVG file for a browser.
 
-Rows go from the outside inwards: the phase of the loop, the task, the functions. What the loop waited
-for in the kernel is said above the graph and not drawn: of most services it is the greater part. The
-picture is complete without its script, which adds zooming and the search.
+Rows start with the outermost: the phase of the loop, the task, the functions. The time the loop waited
+in the kernel is stated above the graph and not drawn: for most services it is the larger part. The
+graph is complete without its script, which adds zooming and the search.
 """
 
 from __future__ import annotations

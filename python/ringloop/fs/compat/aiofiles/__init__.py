@@ -1,8 +1,8 @@
 """aiofiles' interface on `ringloop.fs`: `from ringloop.fs.compat import aiofiles`.
 
-`install()` puts these modules in the place of the package, for libraries that import it.
+`install()` replaces the package with these modules, for libraries that import it.
 
-Files are `ringloop.fs`'s. `loop=` and `executor=` are accepted; only what runs in a pool goes by them
+Files are `ringloop.fs`'s. `loop=` and `executor=` are accepted; only what runs in a pool uses them
 (`wrap`, and the functions of `os`).
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def install() -> None:
-    """Let `import aiofiles` give these modules, from now on in this process."""
+    """Have `import aiofiles` return these modules, from now on in this process."""
     here = __name__
     for name, module in list(sys.modules.items()):
         if name == here or name.startswith(here + "."):

@@ -1,4 +1,4 @@
-"""`aiofiles.threadpool`: `open`, the standard streams, and `wrap` for files that are open already."""
+"""`aiofiles.threadpool`: `open`, the standard streams, and `wrap` for files that are already open."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ class Wrapped:
 
 
 def wrap(file: Any, *, loop: Any = None, executor: Any = None) -> Wrapped:
-    """Give an open file of the standard library methods that run in a pool.
+    """Wrap an open file of the standard library so that its methods run in a pool.
 
-    Raises `TypeError` for what is no such file.
+    Raises `TypeError` for anything else.
     """
     if not isinstance(file, _KINDS):
         raise TypeError(f"Unsupported io type: {file}.")
