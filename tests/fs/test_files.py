@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import os
+import resource
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import fs
+from ringloop.fs import _buffer
 from tests.support import open_descriptors, wait_until, within
 
 if TYPE_CHECKING:
@@ -469,5 +471,65 @@ def test_arguments_of_methods_are_refused_as_by_io(mode: str, run: Run, tmp_path
             await file.writelines([])
         with pytest.raises(TypeError, match="newline"):
             await fs.open(path, newline=5)  # type: ignore[arg-type]
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["ab", "wb", "rb+"])
+@pytest.mark.parametrize("operation", ["flush", "fsync", "close"])
+def test_part_that_was_written_before_an_error_is_not_written_again(
+    mode: str, operation: str, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"before")
+    data = bytes(range(256)) * 100
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    async def main() -> None:
+        file = await fs.open(path, mode)
+        await file.write(data)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        try:
+            with pytest.raises(OSError, match="large") as full:
+                await getattr(file, operation)()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert full.value.errno == errno.EFBIG
+        await file.close()
+
+    run(main())
+    whole = (b"before" if mode == "ab" else b"") + data
+    assert path.read_bytes() == (whole[:10_000] if operation == "close" else whole)
+
+
+def test_bytes_that_could_not_be_synchronised_are_not_appended_again(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+
+    class Failing:
+        """Writes, and fails to synchronise."""
+
+        def __init__(self, real: Any) -> None:
+            self.real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+        async def write_sync(self, fd: int, data: bytes, position: int, _: bool) -> int:
+            await self.real.write(fd, data, position)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def main() -> None:
+        real = _buffer.backend
+        file = await fs.open(path, "ab")
+        await file.write(b"once")
+        monkeypatch.setattr(_buffer, "backend", lambda: Failing(real()))
+        with pytest.raises(OSError, match="error"):
+            await file.fsync()
+        monkeypatch.undo()
+        await file.write(b" more")
+        await file.close()
+        assert path.read_bytes() == b"once more"
 
     run(main())

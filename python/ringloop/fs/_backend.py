@@ -43,8 +43,10 @@ class Backend(Protocol):
     async def open(self, path: bytes, flags: int, mode: int) -> tuple[int, int, int]: ...
     async def close(self, fd: int) -> None: ...
     async def read(self, fd: int, size: int, position: int) -> bytes: ...
+    # Up to an error, which the next call meets if something was written; the count.
     async def write(self, fd: int, data: Any, position: int) -> int: ...
     async def sync(self, fd: int, datasync: bool) -> None: ...
+    # Not synchronised where the count is less than all.
     async def write_sync(self, fd: int, data: Any, position: int, datasync: bool) -> int: ...
     async def truncate(self, fd: int, size: int) -> None: ...
     async def stat(self, dir_fd: int, path: bytes, flags: int) -> os.stat_result: ...
@@ -206,13 +208,27 @@ def _write(fd: int, data: Any, position: int) -> int:
         done = 0
         while done < len(view):
             rest = view[done:]
-            done += os.write(fd, rest) if position < 0 else os.pwrite(fd, rest, position + done)
+            try:
+                done += os.write(fd, rest) if position < 0 else os.pwrite(fd, rest, position + done)
+            except OSError:
+                if not done:
+                    raise
+                break
+        return done
+
+
+def _write_all(fd: int, data: Any, position: int) -> int:
+    with memoryview(data) as whole, whole.cast("B") as view:
+        done = 0
+        while done < len(view):
+            done += _write(fd, view[done:], position if position < 0 else position + done)
         return done
 
 
 def _write_sync(fd: int, data: Any, position: int, datasync: bool) -> int:
     count = _write(fd, data, position)
-    (os.fdatasync if datasync else os.fsync)(fd)
+    if count == len(data):
+        (os.fdatasync if datasync else os.fsync)(fd)
     return count
 
 
@@ -224,7 +240,7 @@ def _read_file(path: bytes) -> bytes:
 def _write_file(path: bytes, data: Any, flags: int, mode: int, sync: bool) -> None:
     fd = _open(path, flags, mode)
     try:
-        _write(fd, data, OWN_POSITION)
+        _write_all(fd, data, OWN_POSITION)
         if sync:
             os.fsync(fd)
     finally:

@@ -307,7 +307,11 @@ class BinaryFile(BufferedFile):
             if self._out:
                 await self._write_out()
             self._drop()
-            return await backend().write(self._fd, data, offset)
+            done = 0
+            while done < len(data):
+                rest = data[done:] if done else data
+                done += await backend().write(self._fd, rest, offset + done)
+            return done
         finally:
             self._end_turn()
 

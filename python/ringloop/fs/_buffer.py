@@ -316,22 +316,33 @@ class BufferedFile:
             if sync:
                 await backend().sync(self._fd, datasync)
             return
-        own = self._stream or (OWN_POSITION if self._mode.appends else 0)
-        place = own or self._position - length
+        appends = self._mode.appends and not self._stream
+        own = OWN_POSITION if appends else self._stream
+        done = stood = 0
         try:
-            if sync and own != POLLED:
-                await backend().write_sync(self._fd, data, place, datasync)
-            else:
-                await backend().write(self._fd, data, place)
+            while done < length:
+                place = own or self._position - length + done
+                rest = data[done:] if done else data
+                if sync and own != POLLED:
+                    stood = os.lseek(self._fd, 0, os.SEEK_CUR) if appends else 0
+                    done += await backend().write_sync(self._fd, rest, place, datasync)
+                else:
+                    done += await backend().write(self._fd, rest, place)
         except OSError:
-            # A buffer keeps them for the next flush; without one the caller has them.
+            if sync and appends and os.lseek(self._fd, 0, os.SEEK_CUR) != stood:
+                # All was written, and could not be synchronised.
+                done = length
+            # A buffer keeps what was not written for the next flush; without one the caller has it.
             if not self._size:
                 self._out = []
                 self._out_len, self._position = 0, self._position - length
+            elif own and done:
+                self._out = [*([data[done:]] if done < length else []), *self._out[count:]]
+                self._out_len -= done
             raise
         self._out = self._out[count:]
         self._out_len -= length
-        if self._mode.appends and not self._stream:
+        if appends:
             self._position = os.lseek(self._fd, 0, os.SEEK_CUR) + self._out_len
 
     # Moving on to its end what a cancel must not tear.

@@ -96,7 +96,7 @@ async fn give_way() {
     .await;
 }
 
-/// `_fs_write(fd, data, position)`.
+/// `_fs_write(fd, data, position)`: stops at an error, which the next call meets if something was written.
 pub fn write(
     loop_: Loop<'_, '_>,
     fd: Argument<'_, '_>,
@@ -107,27 +107,33 @@ pub fn write(
     let buf = ffi::take_over_anywhere(data)?;
     begin(loop_, async move {
         let len = buf.len();
-        given(write_all(fd, buf, position).await.map(|()| len))
+        let (left_len, result) = write_until(fd, buf, position).await;
+        given(if left_len < len { Ok(len - left_len) } else { result.map(|()| len) })
     })
 }
 
 /// Writes all of a buffer.
-pub(super) async fn write_all(fd: RawFd, mut buf: SendBuf, mut position: i64) -> io::Result<()> {
+pub(super) async fn write_all(fd: RawFd, buf: SendBuf, position: i64) -> io::Result<()> {
+    write_until(fd, buf, position).await.1
+}
+
+/// Writes a buffer up to its end or an error; the count of bytes that are left, and the error.
+async fn write_until(fd: RawFd, mut buf: SendBuf, mut position: i64) -> (usize, io::Result<()>) {
     while !buf.is_empty() {
         let offset = offset_of(position);
         let (result, back) = Op::new(Write { fd, buf, offset }).await;
         buf = back;
         match result {
-            Ok(0) => return Err(io::Error::from_raw_os_error(libc::EIO)),
+            Ok(0) => return (buf.len(), Err(io::Error::from_raw_os_error(libc::EIO))),
             Ok(count) => {
                 buf.advance(count);
                 position = after(position, count);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return (buf.len(), Err(error)),
         }
     }
-    Ok(())
+    (0, Ok(()))
 }
 
 /// `_fs_sync(fd, datasync)`.
@@ -140,7 +146,7 @@ pub fn sync(
     begin(loop_, async move { done(Op::new(Fsync { fd, data_only }).await) })
 }
 
-/// `_fs_write_sync(fd, data, position, datasync)`.
+/// `_fs_write_sync(fd, data, position, datasync)`: as `_fs_write`; all was written and synchronised if the count says so.
 pub fn write_sync(
     loop_: Loop<'_, '_>,
     fd: Argument<'_, '_>,
@@ -152,33 +158,45 @@ pub fn write_sync(
     let buf = ffi::take_over_anywhere(data)?;
     begin(loop_, async move {
         let len = buf.len();
-        given(write_and_sync(fd, buf, position, data_only).await.map(|()| len))
+        let (left_len, result) = write_until_synced(fd, buf, position, data_only).await;
+        let is_part = (1..len).contains(&left_len);
+        given(if is_part { Ok(len - left_len) } else { result.map(|()| len) })
     })
 }
 
-/// Writes and synchronises: on the ring one link, of which the kernel runs both parts.
+/// Writes and synchronises all of a buffer.
 pub(super) async fn write_and_sync(
     fd: RawFd,
     buf: SendBuf,
     position: i64,
     data_only: bool,
 ) -> io::Result<()> {
+    write_until_synced(fd, buf, position, data_only).await.1
+}
+
+/// Writes and synchronises: on the ring one link, of which the kernel runs both parts. The count of bytes that are not
+/// written, and the error.
+async fn write_until_synced(
+    fd: RawFd,
+    buf: SendBuf,
+    position: i64,
+    data_only: bool,
+) -> (usize, io::Result<()>) {
     let offset = offset_of(position);
     let sync = Fsync { fd, data_only };
     let ((written, mut buf), synced) = Link::new(Write { fd, buf, offset }).then(sync).await;
-    match written {
-        Ok(count) if count == buf.len() => return synced,
-        // A short write has ended the link.
-        Ok(count) => {
-            buf.advance(count);
-            write_all(fd, buf, after(position, count)).await?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            write_all(fd, buf, position).await?;
-        }
-        Err(error) => return Err(error),
+    let written = match written {
+        Ok(count) if count == buf.len() => return (0, synced),
+        Ok(count) => count,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        Err(error) => return (buf.len(), Err(error)),
+    };
+    // A short write has ended the link.
+    buf.advance(written);
+    match write_until(fd, buf, after(position, written)).await {
+        (0, Ok(())) => (0, Op::new(Fsync { fd, data_only }).await),
+        left => left,
     }
-    Op::new(Fsync { fd, data_only }).await
 }
 
 /// `_fs_truncate(fd, size)`.
