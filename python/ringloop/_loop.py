@@ -89,6 +89,8 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
         # The queues are native. An empty list that others read, or put callbacks into, would lie.
         del self._ready, self._scheduled
         self._signals = _signals.SignalState()
+        # Its name in asyncio, which prompt_toolkit reads to put a handler back.
+        self._signal_handlers = self._signals.handlers
         # By the object: its owner may have closed it.
         self._listeners: dict[socket.socket, Any] = {}
         self._children: dict[int, Any] = {}
@@ -121,14 +123,14 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name == "time":
+        if name in {"time", "call_at"}:
             self._look_for_clock()
         elif name in _connect.PARTS:
             self._has_own_parts = True
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        if name == "time":
+        if name in {"time", "call_at"}:
             self._look_for_clock()
 
     def run_forever(self) -> None:

@@ -52,10 +52,13 @@ def run(
     RuntimeError: a loop runs in this thread. ValueError: both `driver` and `loop_factory`. OSError: the
     driver is refused. Exceptions of `main` propagate.
     """
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError("ringloop.run() cannot be called from a running event loop")
     if loop_factory is None:
         loop_factory = functools.partial(_loop.Loop, driver=driver)
     elif driver is not None:
-        main.close()
+        if asyncio.iscoroutine(main):
+            main.close()
         raise ValueError(
             "driver and loop_factory exclude each other: let the factory choose the driver"
         )

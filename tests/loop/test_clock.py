@@ -214,3 +214,43 @@ def test_time_of_a_class_set_between_runs_counts_at_once(loop_name: str) -> None
             assert first.call_later(1.0, print).when() == 1e12 + number + 1.0
         del kind.time
         assert first.call_later(1.0, print).when() < 1e9
+
+
+@pytest.mark.parametrize("where", ["subclass", "instance"])
+def test_call_later_uses_an_overridden_call_at(loop_name: str, where: str) -> None:
+    """As subclasses for simulations do, which override `call_at` alone."""
+    calls: list[tuple[float, Any]] = []
+
+    def call_at(self: Any, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        calls.append((when, context))
+        return base.call_at(self, when, callback, *args, context=context)
+
+    base: Any
+    if where == "subclass":
+        loop = make_loop(loop_name, call_at=call_at)
+        base = type(loop).__mro__[1]
+    else:
+        loop = make_loop(loop_name)
+        base = type(loop)
+        loop.call_at = lambda *args, **keywords: call_at(loop, *args, **keywords)
+    ran: list[int] = []
+    try:
+        before = loop.time()
+        handle = loop.call_later(0.001, ran.append, 1)
+        assert isinstance(handle, asyncio.TimerHandle)
+
+        async def main() -> None:
+            await asyncio.sleep(0.002)
+
+        loop.run_until_complete(main())
+        assert ran == [1]
+        assert len(calls) == 2
+        assert before <= calls[0][0] - 0.001 <= loop.time()
+        if where == "instance":
+            del loop.call_at
+            loop.call_later(0, ran.append, 2)
+            assert len(calls) == 2
+        with pytest.raises(TypeError):
+            loop.call_later("1", ran.append)
+    finally:
+        loop.close()

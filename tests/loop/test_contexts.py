@@ -258,3 +258,68 @@ def test_calls_of_a_thread_before_an_error_left_the_loop_run_in_the_next_run(loo
     loop.run_forever()
     thread.join()
     assert ran == ["sent"]
+
+
+class Traced:
+    """An object in place of a context: asyncio calls its `run`, whatever it is."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def run(self, callback: Callable[..., Any], *args: Any) -> Any:
+        self.ran.append(getattr(callback, "__name__", "step"))
+        return callback(*args)
+
+
+@pytest.mark.parametrize("schedule", ["call_soon", "call_later", "call_at", "call_soon_threadsafe"])
+def test_other_context_runs_the_callback(loop: Loop, schedule: str) -> None:
+    traced: Any = Traced()
+    seen: list[int] = []
+
+    def callback(*args: int) -> None:
+        seen.extend(args)
+
+    leading = (0,) if schedule in {"call_later", "call_at"} else ()
+    for args in ((), (1,), (1, 2, 3, 4, 5)):
+        getattr(loop, schedule)(*leading, callback, *args, context=traced)
+    loop.call_later(0.01, loop.stop)
+    loop.run_forever()
+    assert traced.ran == ["callback"] * 3
+    # Equal times have no order on asyncio.
+    assert sorted(seen) == [1, 1, 2, 3, 4, 5]
+
+
+def test_other_context_runs_the_steps_of_a_task(loop: Loop, run: Callable[..., Any]) -> None:
+    traced: Any = Traced()
+
+    async def inner() -> str:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        return "done"
+
+    async def main() -> None:
+        task = loop.create_task(inner(), context=traced)
+        assert await asyncio.wait_for(task, 10) == "done"
+        future = loop.create_future()
+        future.add_done_callback(done, context=traced)
+        future.set_result(None)
+        await asyncio.sleep(0)
+
+    def done(_: object) -> None:
+        """Called by `traced`."""
+
+    run(main())
+    assert len(traced.ran) == 4
+    assert traced.ran[-1] == "done"
+
+
+@pytest.mark.loop_errors
+def test_what_is_no_context_is_the_callbacks_error(loop: Loop) -> None:
+    errors: list[str] = []
+    loop.set_exception_handler(
+        lambda _loop, context: errors.append(type(context["exception"]).__name__)
+    )
+    wrong: Any = 5
+    loop.call_soon(int, context=wrong)
+    run_pending(loop)
+    assert errors[0] in {"AttributeError", "TypeError"}

@@ -347,3 +347,24 @@ def test_unknown_attribute_of_the_package() -> None:
     with pytest.raises(AttributeError, match="module 'ringloop' has no attribute 'nonsense'"):
         ringloop.nonsense  # noqa: B018
     assert ringloop.EventLoopPolicy is ringloop.EventLoopPolicy
+
+
+def test_run_inside_of_a_loop_is_refused_at_once() -> None:
+    """It said of its own clean-up that another loop runs, and left coroutines that never ran."""
+    import ringloop
+
+    async def main() -> None:
+        inner = asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="cannot be called from a running event loop"):
+            ringloop.run(inner)
+        inner.close()
+
+    ringloop.run(main())
+
+
+def test_run_of_what_is_no_coroutine() -> None:
+    import ringloop
+
+    wrong: Any = 5
+    with pytest.raises(ValueError, match="exclude each other"):
+        ringloop.run(wrong, driver="epoll", loop_factory=ringloop.Loop)

@@ -157,3 +157,43 @@ def test_exit_code_is_the_programs_own_with_a_single_thread(loop_name: str, life
     for _ in range(2):
         returned, told = ends_with(loop_name, [life], "time.sleep(0.05)")
         assert returned == 0, told
+
+
+DESTRUCTOR = """
+import asyncio, sys
+from tests import support
+
+def broken():
+    raise ValueError("of a callback")
+
+class Owner:
+    def __init__(self):
+        self.loop = support.loop_factory({loop_name!r})()
+
+    def __del__(self):
+        self.loop.call_soon(broken)
+        self.loop.create_future().cancel()
+        print(self.loop.run_until_complete(asyncio.sleep(0.001, "ran")), flush=True)
+        self.loop.set_debug(True)
+        print(self.loop.run_until_complete(asyncio.sleep(0.001, "again")), flush=True)
+        self.loop.close()
+
+owner = Owner()
+"""
+
+
+def test_destructors_at_the_end_may_use_their_loop(loop_name: str) -> None:
+    """Nothing can be imported by then."""
+    support.usable_loop(loop_name)
+    done = subprocess.run(
+        [sys.executable, "-c", DESTRUCTOR.format(loop_name=loop_name)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.split() == ["ran", "again"], done.stderr
+    assert done.returncode == 0
+    assert "Exception in callback broken() at " in done.stderr
+    assert "meta_path" not in done.stderr

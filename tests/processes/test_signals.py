@@ -624,3 +624,12 @@ def test_interrupt_goes_to_the_main_thread(
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
+
+
+def test_handlers_are_where_asyncio_has_them(loop: Any) -> None:
+    """prompt_toolkit takes the handler of SIGWINCH from there, to put it back."""
+    loop.add_signal_handler(signal.SIGUSR1, print, 1, 2)
+    handle = loop._signal_handlers.get(signal.SIGUSR1)
+    assert (handle._callback, handle._args) == (print, (1, 2))
+    loop.remove_signal_handler(signal.SIGUSR1)
+    assert loop._signal_handlers == {}

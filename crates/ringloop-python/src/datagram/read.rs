@@ -193,9 +193,13 @@ fn receive_by_python(this: Datagram_<'_, '_>) -> PyResult<()> {
 fn failed(this: Datagram_<'_, '_>, error: PyErr) -> PyResult<()> {
     let py = this.py();
     let rested = rest_where_it_persists(this);
-    let exception: Obj = error.into_value(py).into_bound(py).into();
+    let exception = error.into_value(py).into_bound(py);
+    let argument = Obj::from(exception.clone().into_any());
     let told = with_protocol(this, |protocol| {
-        ffi::call_method(py, intern!(py, "error_received"), &[protocol, &exception])
+        // As asyncio, inside of `except`.
+        ffi::while_handled(&exception, || {
+            ffi::call_method(py, intern!(py, "error_received"), &[protocol, &argument])
+        })
     });
     rested.and(report_callback(this, told.map(drop), "_read_ready"))
 }

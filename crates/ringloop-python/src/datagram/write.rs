@@ -350,11 +350,15 @@ fn failed(this: Datagram_<'_, '_>, error: PyErr, who: Who) -> PyResult<()> {
     if !error.is_instance_of::<PyOSError>(py) {
         return write_failed(this, error);
     }
-    let exception: Obj = error.into_value(py).into_bound(py).into();
+    let exception = error.into_value(py).into_bound(py);
+    let argument = Obj::from(exception.clone().into_any());
     let method = intern!(py, "error_received");
-    if who == Who::Queue {
-        let told = call_protocol(this, method, Some(&exception));
-        return report_callback(this, told.map(drop), "_sendto_ready");
-    }
-    call_protocol_here(this, method, Some(&exception))
+    // As asyncio, inside of `except`.
+    ffi::while_handled(&exception, || {
+        if who == Who::Queue {
+            let told = call_protocol(this, method, Some(&argument));
+            return report_callback(this, told.map(drop), "_sendto_ready");
+        }
+        call_protocol_here(this, method, Some(&argument))
+    })
 }

@@ -1,12 +1,14 @@
-//! Clock of the timers: the monotonic clock, or a `time()` that the application overrides.
+//! Clock of the timers: the monotonic clock, or a `time()` that the application overrides; and whether
+//! it overrides `call_at()`, by which `call_later()` then goes.
 //!
 //! Owns: which of the two it is. Called by: `schedule`, the turn, and `Loop.__setattr__` when
-//! `time` is set. Timers do not search for an override, which would cost a lookup each; so an
+//! one of them is set. Timers do not search for an override, which would cost a lookup each; so an
 //! override set on the class of a running loop applies from the next run on.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use ringloop::embed::sys::clock;
 
 use super::core::LoopCore;
@@ -14,17 +16,11 @@ use super::timers;
 use crate::ffi::{self, intern};
 
 impl LoopCore {
-    /// Checks whether a subclass or the object itself overrides `time`.
+    /// Checks whether a subclass or the object itself overrides `time` and `call_at`.
     pub(super) fn look_for_clock(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
-        let name = intern!(py, "time");
-        let own = py.get_type::<LoopCore>().getattr(name)?;
-        let inherited = loop_.get_type().getattr(name)?.is(&own);
-        let on_the_object = match loop_.getattr_opt(intern!(py, "__dict__"))? {
-            Some(attributes) => attributes.contains(name)?,
-            None => false,
-        };
-        self.foreign_clock.store(!inherited || on_the_object, Relaxed);
+        self.foreign_clock.store(overrides(loop_, intern!(py, "time"))?, Relaxed);
+        self.foreign_call_at.store(overrides(loop_, intern!(py, "call_at"))?, Relaxed);
         self.clock_version.store(ffi::type_version(loop_), Relaxed);
         Ok(())
     }
@@ -46,6 +42,12 @@ impl LoopCore {
         self.foreign_clock.load(Relaxed)
     }
 
+    /// Whether `call_later()` uses an overridden `call_at()`.
+    #[inline]
+    pub(super) fn has_foreign_call_at(&self) -> bool {
+        self.foreign_call_at.load(Relaxed)
+    }
+
     /// The timers' clock, in the unit of deadlines; `monotonic_ns` is what the other clock has just
     /// said.
     #[inline]
@@ -59,6 +61,19 @@ impl LoopCore {
             return foreign_time(loop_).map(timers::deadline_ns);
         }
         Ok(monotonic_ns.unwrap_or_else(clock::monotonic_ns) as i64)
+    }
+}
+
+/// Whether a subclass or the object itself overrides a method.
+fn overrides(loop_: &Bound<'_, LoopCore>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+    let py = loop_.py();
+    let own = py.get_type::<LoopCore>().getattr(name)?;
+    if !loop_.get_type().getattr(name)?.is(&own) {
+        return Ok(true);
+    }
+    match loop_.getattr_opt(intern!(py, "__dict__"))? {
+        Some(attributes) => attributes.contains(name),
+        None => Ok(false),
     }
 }
 

@@ -44,6 +44,8 @@ pub struct LoopCore {
     /// Descriptors that belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
+    /// Watchers removed since the last turn whose polls have not ended.
+    pub(super) unwatched: AtomicU32,
     /// Receive buffers of datagrams; created by the first endpoint that receives.
     pub(crate) datagrams: Confined<Option<Batch>>,
     /// Headers of outgoing datagrams.
@@ -71,6 +73,8 @@ pub struct LoopCore {
     pub(super) exact: AtomicBool,
     /// Timers use an overridden `time()`.
     pub(super) foreign_clock: AtomicBool,
+    /// The application overrides `call_at`.
+    pub(super) foreign_call_at: AtomicBool,
     /// `ffi::type_version` of the object when that was found out.
     pub(super) clock_version: AtomicU32,
     pub(super) has_task_factory: AtomicBool,

@@ -3,14 +3,12 @@
 use pyo3::prelude::*;
 
 use super::core::LoopCore;
+use super::standard;
 use crate::ffi::{Fallible, Obj, intern};
 
 /// The caller's stack, as asyncio stores it: it ends at the caller of the native method.
 pub fn extract_stack(py: Python<'_>) -> PyResult<Obj> {
-    py.import(intern!(py, "asyncio.format_helpers"))?
-        .getattr(intern!(py, "extract_stack"))?
-        .call0()
-        .map(Obj::from)
+    standard::FORMAT_HELPERS.get(intern!(py, "extract_stack"))?.call0().map(Obj::from)
 }
 
 /// Rejects a wrong thread and invalid callbacks (`BaseEventLoop._check_*`).

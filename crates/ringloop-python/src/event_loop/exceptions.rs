@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::callback::Callback;
+use super::standard;
 use crate::ffi::{self, intern};
 
 /// Whether an exception ends `run_forever`.
@@ -66,7 +67,7 @@ fn call_handler(loop_: &Bound<'_, PyAny>, context: &Bound<'_, PyDict>) -> PyResu
     loop_.call_method1(name, (context,)).map(drop)
 }
 
-/// Calls the loop's exception handler with `message`, `exception` and `more`.
+/// Calls the loop's exception handler with `message`, `exception` and `more`, as inside of `except`.
 pub(crate) fn report<'py>(
     loop_: &Bound<'py, PyAny>,
     message: &str,
@@ -78,7 +79,7 @@ pub(crate) fn report<'py>(
     for (name, value) in more {
         context.set_item(name, value)?;
     }
-    call_handler(loop_, &context)
+    ffi::while_handled(exception, || call_handler(loop_, &context))
 }
 
 /// Calls a method of asyncio's logger: `debug`, `info` or `warning`.
@@ -88,7 +89,7 @@ pub(crate) fn log<'py>(
     exception: Option<&Bound<'py, PyBaseException>>,
 ) -> PyResult<()> {
     let py = level.py();
-    let logger = py.import(intern!(py, "asyncio.log"))?.getattr(intern!(py, "logger"))?;
+    let logger = standard::LOG.get(intern!(py, "logger"))?;
     let keywords = ffi::new_dict(py)?;
     if let Some(exception) = exception {
         keywords.set_item(intern!(py, "exc_info"), exception)?;
@@ -111,7 +112,7 @@ pub(crate) fn contain(
         return Err(error);
     }
     let exception = error.into_value(py).into_bound(py);
-    let reported = report(&exception);
+    let reported = ffi::while_handled(&exception, || report(&exception));
     contained(exception, reported)
 }
 
@@ -158,9 +159,7 @@ fn describe<'py>(
     callback: Callback<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
-    let describe = py
-        .import(intern!(py, "asyncio.format_helpers"))?
-        .getattr(intern!(py, "_format_callback_source"))?;
+    let describe = standard::FORMAT_HELPERS.get(intern!(py, "_format_callback_source"))?;
     let (callable, arguments) =
         ffi::locked(&object, || (callback.callable(py), callback.arguments(py)));
     let keywords = ffi::new_dict(py)?;

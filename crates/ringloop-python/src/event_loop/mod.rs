@@ -42,6 +42,7 @@ mod pulse;
 mod ready;
 mod schedule;
 mod slow;
+mod standard;
 mod threadsafe;
 mod timers;
 mod turn;
@@ -65,6 +66,7 @@ use threadsafe::ThreadSafeHandle;
 pub fn initialise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     ffi::calibrate(py)?;
+    standard::initialise(py)?;
     let events = py.import(intern!(py, "asyncio.events"))?;
     let base = events.getattr(intern!(py, "Handle"))?;
     module.add("Handle", Handle::native().create(py, base.cast()?)?)?;

@@ -3,10 +3,9 @@
 //! Entered by vectorcall (see `ffi/method.rs`); signatures, checks and errors are those of
 //! `asyncio.BaseEventLoop`.
 
-use pyo3::exceptions::{PyNameError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyInt, PyString, PyType};
+use pyo3::types::{PyInt, PyType};
 use ringloop::embed::sys::clock;
 
 use super::callback::{self, Call};
@@ -16,12 +15,14 @@ use super::debug;
 use super::handle::{self, Handle, TimerHandle};
 use super::inbox;
 use super::ready::Entry;
+use super::standard;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watched::Direction;
-use super::watchers;
+use super::watchers::{self, Owner};
 use crate::ffi::{
-    self, Args, Class, Obj, Payload as _, Raise as _, imported, install_methods, intern, method,
+    self, Args, Class, IntoObject as _, Obj, Payload as _, Raise as _, imported, install_methods,
+    intern, method,
 };
 
 type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
@@ -41,9 +42,10 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         method!(Target, is_running() => |loop_| loop_.get().is_running(), "Say whether the loop runs."),
         method!(Target, is_closed() => |loop_| loop_.get().is_closed(), "Say whether the loop was closed."),
         method!(Target, get_debug() => |loop_| loop_.get().debug(), "Say whether debug mode is on."),
-        method!(Target, _add_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER), "Watch for data; returns the handle."),
-        method!(Target, _add_child_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::CHILD), "As _add_reader, behind what others bring in the same wait."),
-        method!(Target, _add_writer("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Write, &watchers::WATCHER), "Watch for room; returns the handle."),
+        method!(Target, _add_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER, Owner::Application), "Watch for data; returns the handle."),
+        method!(Target, _add_own_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER, Owner::Loop), "As _add_reader, for a descriptor that is closed only after _remove_reader."),
+        method!(Target, _add_child_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::CHILD, Owner::Loop), "As _add_reader, behind what others bring in the same wait."),
+        method!(Target, _add_writer("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Write, &watchers::WATCHER, Owner::Application), "Watch for room; returns the handle."),
         method!(Target, _remove_reader("fd") => |loop_, args| watchers::remove(loop_, args, Direction::Read), "Stop watching for data."),
         method!(Target, _remove_writer("fd") => |loop_, args| watchers::remove(loop_, args, Direction::Write), "Stop watching for room."),
     ];
@@ -63,13 +65,25 @@ fn parse<'a, 'py>(
         return Ok(None);
     };
     let context = match args.only_keyword(function, intern!(py, "context"))? {
-        Some(context) if !context.is_none() => Some(Obj::from_borrowed(context)),
-        _ => callback::current_context(py)?,
+        Some(context) if context.is_none() => callback::current_context(py)?,
+        Some(context) if is_foreign_context(context)? => return Ok(None),
+        Some(context) => Some(Obj::from_borrowed(context)),
+        None => callback::current_context(py)?,
     };
     Ok(Some(Call { callback, context }))
 }
 
-/// Calls again with the leading parameters by position: `call_later(1, callback=print)`.
+/// Whether a context is another object with a `run` method, which asyncio calls.
+#[inline]
+fn is_foreign_context(context: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
+    if ffi::is_context(&context) {
+        return Ok(false);
+    }
+    context.hasattr(intern!(context.py(), "run"))
+}
+
+/// Calls again with the leading parameters by position (`call_later(1, callback=print)`), and with
+/// `context.run(callback, …)` for a context that is none of Python's.
 #[cold]
 fn by_keyword(
     loop_: Loop<'_, '_>,
@@ -94,6 +108,16 @@ fn by_keyword(
             }
         }
         given.del_item(name)?;
+    }
+    let context = intern!(py, "context");
+    if let Some(foreign) = given.get_item(context)?
+        && !foreign.is_none()
+        && is_foreign_context(foreign.as_borrowed())?
+    {
+        let callback = &mut leading[names.len() - 1];
+        let run = foreign.getattr(intern!(py, "run"))?;
+        *callback = imported!(py, PyType, "functools", "partial")?.call1((run, &*callback))?;
+        given.del_item(context)?;
     }
     let leading = ffi::new_tuple(py, leading.into_iter())?;
     loop_.call_method(ffi::new_str(py, function)?, leading, Some(&given)).map(Obj::from)
@@ -158,6 +182,9 @@ fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     if !core.is_running_here() {
         core.look_for_clock_again(&loop_)?;
     }
+    if core.has_foreign_call_at() {
+        return by_foreign_call_at(loop_, args, delay);
+    }
     if core.has_foreign_clock() {
         let when = foreign_time(&loop_)? + delay;
         return schedule_timer(loop_, args, call, when, None);
@@ -166,6 +193,21 @@ fn call_later(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
     let when = now_ns as f64 / 1e9 + delay;
     let due_at_once = delay == 0.0;
     schedule_timer(loop_, args, call, when, due_at_once.then_some(now_ns as i64))
+}
+
+/// As in asyncio, `call_later` uses a `call_at` that the application overrides.
+#[cold]
+fn by_foreign_call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>, delay: f64) -> PyResult<Obj> {
+    let py = loop_.py();
+    let when = (foreign_time(&loop_)? + delay).into_object(py)?;
+    let rest = args.skip(1).map(Borrowed::to_owned);
+    let all =
+        ffi::new_tuple(py, std::iter::once(when).chain(rest).collect::<Vec<_>>().into_iter())?;
+    let keywords = ffi::new_dict(py)?;
+    for (name, value) in args.keywords() {
+        keywords.set_item(name, value)?;
+    }
+    loop_.call_method(intern!(py, "call_at"), all, Some(&keywords)).map(Obj::from)
 }
 
 fn call_at(loop_: Loop<'_, '_>, args: Args<'_, '_>) -> PyResult<Obj> {
@@ -218,9 +260,8 @@ fn schedule_timer(
 }
 
 fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
-    let class = global(py, &MODULE, intern!(py, "asyncio.futures"), intern!(py, "Future"))?;
+    let class = standard::FUTURES.get(intern!(py, "Future"))?;
     if loop_.get().is_running_here() && !loop_.get().debug() {
         // Without `loop=` it looks up the running loop, which is cheaper than a keyword dictionary.
         return class.call0();
@@ -231,7 +272,6 @@ fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
-    static MODULE: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = loop_.py();
     let core = loop_.get();
     core.check_open()?;
@@ -240,7 +280,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     let (Some(coroutine), true) = (coroutine, plain) else {
         return inherited_create_task(loop_, args);
     };
-    let class = global(py, &MODULE, intern!(py, "asyncio.tasks"), intern!(py, "Task"))?;
+    let class = standard::TASKS.get(intern!(py, "Task"))?;
     if !core.steps.is_task_type(&class) {
         // A replaced method expects the arguments that this version of asyncio passes.
         return inherited_create_task(loop_, args);
@@ -256,29 +296,13 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
     class.call((coroutine,), Some(&keywords))
 }
 
-/// A global of a module, read each time: `asyncio.tasks.Task` may be replaced.
-#[inline]
-fn global<'py>(
-    py: Python<'py>,
-    globals: &PyOnceLock<Py<PyDict>>,
-    module: &Bound<'py, PyString>,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let globals =
-        globals.get_or_try_init(py, || Ok::<_, PyErr>(py.import(module)?.dict().unbind()))?;
-    globals
-        .bind(py)
-        .get_item(name)?
-        .ok_or_else(|| PyNameError::raise(format!("name '{name}' is not defined")))
-}
-
 /// Task factories and debug mode: uses the standard library's method.
 fn inherited_create_task<'py>(
     loop_: Loop<'_, 'py>,
     args: Args<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
-    let base = imported!(py, PyType, "asyncio.base_events", "BaseEventLoop")?;
+    let base = standard::BASE_EVENTS.get(intern!(py, "BaseEventLoop"))?;
     let mut all = vec![loop_.to_owned().into_any()];
     all.extend(args.skip(0).map(Borrowed::to_owned));
     let keywords = ffi::new_dict(py)?;

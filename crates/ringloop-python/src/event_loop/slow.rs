@@ -8,6 +8,7 @@ use ringloop::embed::sys::clock;
 
 use super::core::LoopCore;
 use super::handlers::contained;
+use super::standard;
 use crate::ffi::{self, Fallible, IntoObject as _, Obj, intern};
 
 /// Runs a handle; logs it, and tells the hook, if it took too long.
@@ -31,8 +32,8 @@ pub fn run_timed(
     }
     result?;
     if is_debug {
-        log_if_slow(loop_, taken_ns, |base_events| {
-            base_events.call_method1(intern!(py, "_format_handle"), (handle,))
+        log_if_slow(loop_, taken_ns, || {
+            standard::BASE_EVENTS.get(intern!(py, "_format_handle"))?.call1((handle,))
         })?;
     }
     tell_if_slow(loop_, &kept, taken_ns)
@@ -47,7 +48,7 @@ pub fn complete_timed(
 ) -> PyResult<()> {
     let (result, taken_ns) = timed(run);
     let logged = if loop_.get().debug() {
-        log_if_slow(loop_, taken_ns, |_| Ok(object.repr()?.into_any()))
+        log_if_slow(loop_, taken_ns, || Ok(object.repr()?.into_any()))
     } else {
         Ok(())
     };
@@ -92,7 +93,7 @@ fn tell_if_slow(
 fn log_if_slow<'py>(
     loop_: &Bound<'py, LoopCore>,
     taken_ns: u64,
-    name: impl FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>>,
+    name: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let py = loop_.py();
     let seconds = taken_ns as f64 / 1e9;
@@ -100,9 +101,8 @@ fn log_if_slow<'py>(
     if seconds >= limit {
         // Looked up where asyncio's own loop finds it, so that a replaced logger gets this line
         // too.
-        let base_events = py.import(intern!(py, "asyncio.base_events"))?;
-        let name = name(&base_events)?;
-        let logger = base_events.getattr(intern!(py, "logger"))?;
+        let name = name()?;
+        let logger = standard::BASE_EVENTS.get(intern!(py, "logger"))?;
         let words = intern!(py, "Executing %s took %.3f seconds");
         logger.call_method1(intern!(py, "warning"), (words, name, Fallible(seconds)))?;
     }

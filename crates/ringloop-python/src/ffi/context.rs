@@ -71,6 +71,13 @@ pub fn context_is_current(py: Python<'_>, context: &Obj) -> bool {
     word != 0 && thread_state_word(py, word) == context.as_ptr() as usize
 }
 
+/// Whether `object` is a `contextvars.Context`; there are no subclasses.
+#[inline]
+pub fn is_context(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: alive.
+    unsafe { ffi::PyContext_CheckExact(object.as_ptr()) != 0 }
+}
+
 /// Whether `context` has `references` references only, and no variable set.
 #[inline]
 pub fn context_is_fresh(_py: Python<'_>, context: &Obj, references: ffi::Py_ssize_t) -> bool {

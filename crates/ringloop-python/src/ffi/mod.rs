@@ -47,6 +47,7 @@ mod coroutine;
 mod critical;
 mod exported;
 mod frames;
+mod handled;
 mod interpreter;
 pub mod libssl;
 mod lifecycle;
@@ -76,12 +77,13 @@ pub use call::{call, call_method, call_no_args, call_one, call_tuple, check_sign
 pub use confined::{Busy, Confined};
 pub use context::{
     calibrate, context_copy, context_copy_current, context_enter, context_exit, context_is_current,
-    context_is_fresh, context_new, current_context_is_empty, is_unique,
+    context_is_fresh, context_new, current_context_is_empty, is_context, is_unique,
 };
 pub use coroutine::{Coroutine, Step};
 pub use critical::{locked, released};
 pub use exported::{Exports, ForeignCall, capsule};
 pub use frames::{Calls, call_stacks};
+pub use handled::while_handled;
 pub use interpreter::check_main_interpreter;
 pub use make::{
     EmptyTuple, Fallible, IntoObject, Raise, fill_template, import_once, new_base, new_bytes,

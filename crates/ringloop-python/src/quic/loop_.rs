@@ -118,7 +118,8 @@ impl LoopSide {
             context.set_item(intern!(py, "message"), Fallible(message))?;
             context.set_item(intern!(py, "exception"), error.value(py))?;
             let loop_ = methods.loop_.bind(py);
-            loop_.call_method1(intern!(py, "call_exception_handler"), (context,))
+            let name = intern!(py, "call_exception_handler");
+            ffi::while_handled(error.value(py), || loop_.call_method1(name, (context,)))
         });
         match reported {
             Some(Ok(_)) => {}

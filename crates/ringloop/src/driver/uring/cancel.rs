@@ -5,7 +5,7 @@
 use super::number::KIND_CANCEL;
 use super::{Entry, UringDriver, push_operation};
 use crate::driver::table::{Phase, Slot, flag};
-use crate::op::{Key, Need, Operation, Shape};
+use crate::op::{Key, Need, Operation, Request, Shape};
 use crate::sys::fd::RawFd;
 use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
@@ -72,6 +72,12 @@ impl UringDriver {
         // the next wait.
         if !self.has_ended(key) && self.bound.is_some() {
             drop(self.enter(0, Some(Duration::ZERO)));
+        }
+        if self.has_ended(key)
+            && let Some(slot) = self.table.slot(key)
+            && let Some(Request::PollListener(poll)) = slot.request_mut()
+        {
+            poll.close_set();
         }
     }
 
