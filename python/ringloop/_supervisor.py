@@ -301,7 +301,7 @@ class Supervisor:
 
     def _look_at(self, slot: _Slot, lifeline: tuple[int, int]) -> None:
         if slot.state is _State.WAITING and time.monotonic() >= slot.due:
-            self._start(slot, lifeline)
+            self._start_again(slot, lifeline)
         if slot.state is not _State.RUNNING or (status := slot.unit.ended()) is None:
             return
         slot.state = _State.OVER
@@ -316,13 +316,22 @@ class Supervisor:
             self._status = status
             self._stop_all()
         elif status != ENDED:
-            self._start_later(slot, status)
+            how = f"status {status}" if status >= 0 else signal.Signals(-status).name
+            self._start_later(slot, how)
 
-    def _start_later(self, slot: _Slot, status: int) -> None:
+    def _start_again(self, slot: _Slot, lifeline: tuple[int, int]) -> None:
+        """Start it; a system that has no process or thread for it may have one later."""
+        slot.since = time.monotonic()
+        try:
+            self._start(slot, lifeline)
+        except (OSError, RuntimeError) as error:
+            slot.state = _State.OVER
+            self._start_later(slot, f"a start that failed ({error})")
+
+    def _start_later(self, slot: _Slot, how: str) -> None:
         """Plan another start of a worker that has crashed, or end all of them."""
         lived = time.monotonic() - slot.since
         slot.failures = slot.failures + 1 if lived < _STARTED_SECONDS else 1
-        how = f"status {status}" if status >= 0 else signal.Signals(-status).name
         if slot.failures >= _FAILED_STARTS_MAX:
             logger.error(
                 "worker %d ended with %s, the %dth time in a row: ending all workers",

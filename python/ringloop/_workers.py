@@ -15,9 +15,10 @@ import operator
 import os
 import signal
 import socket
+import stat
 import threading
 
-from ringloop import _loop, _system
+from ringloop import _loop, _native, _system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ CUT_OFF = 3
 _PR_SET_PDEATHSIG = 1
 _BACKLOG = 2048
 _WORKERS_MAX = 1024
+_PORT_MAX = 65535
 
 
 class Worker:
@@ -215,18 +217,21 @@ def bound(
                 address.setblocking(False)
                 sockets.append(address)
             else:
-                sockets.append(made.enter_context(_listening(address)))
+                sockets.append(_listening(address, made))
         yield sockets
 
 
-def _listening(address: str | tuple[str, int]) -> socket.socket:
+def _listening(address: str | tuple[str, int], made: contextlib.ExitStack) -> socket.socket:
+    """Listen; `made` closes the socket, and removes its file."""
     if isinstance(address, str) and address.startswith("unix:"):
-        sock = socket.socket(socket.AF_UNIX)
+        path = address.removeprefix("unix:")
+        if not path:
+            raise _no_address(address)
+        sock = made.enter_context(socket.socket(socket.AF_UNIX))
         try:
-            sock.bind(address.removeprefix("unix:"))
+            _bind_unix(sock, path, made)
             sock.listen(_BACKLOG)
         except OSError as error:
-            sock.close()
             raise _told(error, address) from error
     else:
         host, port = parse_address(address)
@@ -234,8 +239,29 @@ def _listening(address: str | tuple[str, int]) -> socket.socket:
             sock = _tcp(host, port)
         except OSError as error:
             raise _told(error, f"{host or '*'}:{port}") from error
+        made.enter_context(sock)
     sock.setblocking(False)
     return sock
+
+
+def _bind_unix(sock: socket.socket, path: str, made: contextlib.ExitStack) -> None:
+    """Bind as `asyncio.loop.create_unix_server`: a socket that is there is replaced."""
+    if path.startswith("\0"):
+        sock.bind(path)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):  # noqa: PTH116 - as the next, of a given text
+            os.unlink(path)  # noqa: PTH108
+    sock.bind(path)
+    # The current folder may be another one at the end.
+    whole = os.path.abspath(path)  # noqa: PTH100 - links stay
+    made.callback(_remove_unix, whole, os.stat(whole).st_ino)  # noqa: PTH116
+
+
+def _remove_unix(path: str, inode: int) -> None:
+    # By then it may be another program's, or gone.
+    with contextlib.suppress(OSError):
+        _native.remove_socket_file(os.fsencode(path), inode)
 
 
 def _tcp(host: str, port: int) -> socket.socket:
@@ -253,14 +279,29 @@ def _tcp(host: str, port: int) -> socket.socket:
 def parse_address(address: str | tuple[str, int]) -> tuple[str, int]:
     """Return host and port of "HOST:PORT", "[IPV6]:PORT", ":PORT", or a pair; ValueError."""
     if not isinstance(address, str):
-        host, port = address
-        return str(host), operator.index(port)
+        return _parse_pair(address)
     host, colon, digits = address.rpartition(":")
-    if not colon or not digits.isdecimal() or int(digits) > 65535:  # noqa: PLR2004
-        raise ValueError(
-            f"{address!r} is not an address: give HOST:PORT, [IPV6]:PORT, :PORT for all, or unix:PATH"
-        )
+    if not colon or not digits.isdecimal() or int(digits) > _PORT_MAX:
+        raise _no_address(address)
     return host.removeprefix("[").removesuffix("]"), int(digits)
+
+
+def _parse_pair(address: Any) -> tuple[str, int]:
+    try:
+        host, port = address
+        number = operator.index(port)
+    except (TypeError, ValueError):
+        raise _no_address(address) from None
+    # getaddrinfo(3) takes the lower 16 bits of a longer one.
+    if not isinstance(host, str | None) or not 0 <= number <= _PORT_MAX:
+        raise _no_address(address)
+    return host or "", number
+
+
+def _no_address(address: object) -> ValueError:
+    return ValueError(
+        f"{address!r} is not an address: give HOST:PORT, [IPV6]:PORT, :PORT for all, or unix:PATH"
+    )
 
 
 def _told(error: OSError, where: str) -> OSError:

@@ -94,12 +94,32 @@ def test_program_without_a_loop_writes_no_file(tmp_path: Path) -> None:
         pytest.param(["--rate=-1", "a.py"], "rate must be above 0", id="rate"),
         pytest.param(["--mode=x", "a.py"], "invalid choice: 'x'", id="mode"),
         pytest.param([], "which program?", id="nothing"),
+        pytest.param(["-o", "absent/a.svg", "a.py"], "there is no folder", id="folder"),
         pytest.param(["missing.py"], "can't open file 'missing.py'", id="missing"),
     ],
 )
 def test_wrong_command_lines(tmp_path: Path, arguments: list[str], message: str) -> None:
     assert message in profiled(tmp_path, *arguments, status=2).stderr
     assert list(tmp_path.iterdir()) == []
+
+
+FORKS = """
+import asyncio, os, sys
+pid = os.fork()
+asyncio.run(asyncio.sleep(0.3))
+if pid == 0:
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_forked_child_of_a_profiled_program_ends_as_it_wants(tmp_path: Path) -> None:
+    """It left the block with an error in place of its status, and wrote the file, too."""
+    (tmp_path / "program.py").write_text(FORKS)
+    done = profiled(tmp_path, "program.py")
+    assert done.stdout.strip() == "3"
+    assert done.stderr.count("written to profile.svg") == 1
+    assert "Error" not in done.stderr
 
 
 def test_help_names_the_formats(tmp_path: Path) -> None:

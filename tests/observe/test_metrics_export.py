@@ -313,6 +313,8 @@ def test_top_says_why_there_is_nothing_to_see(program: Any) -> None:
     assert "no process of this user offers" in run_top(status=1).stderr
     assert "No such file" in run_top("--path", "/nowhere", status=1).stderr
     run_top("--interval", "0", status=2)
+    for wrong in ("0", "x", "99999999999999999999"):
+        assert f"{wrong} is not the id of a process" in run_top(wrong, status=2).stderr
 
 
 def test_top_ends_with_its_process(program: Any) -> None:

@@ -382,6 +382,20 @@ def test_child_of_fork_has_no_profile() -> None:
         assert ringloop.profile.running()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_of_fork_leaves_the_block_quietly(tmp_path: Path) -> None:
+    file = tmp_path / "profile.svg"
+    pid = -1
+    try:
+        with ringloop.profile(file):
+            pid = os.fork()
+    finally:
+        if pid == 0:
+            os._exit(5 if sys.exc_info() == (None, None, None) and not file.exists() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    assert file.exists()
+
+
 # --- formats --------------------------------------------------------------------------------------
 
 

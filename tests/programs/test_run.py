@@ -206,3 +206,9 @@ def test_help_names_every_command(interpreter: Interpreter) -> None:
 
     version = interpreter("-m", "ringloop", "--version")
     assert version.lines == [f"ringloop {ringloop.__version__}"]
+
+
+def test_two_dashes_end_the_options(interpreter: Interpreter) -> None:
+    """As those of `python`."""
+    program = interpreter.program("import sys; print(sys.argv[1:])")
+    assert interpreter(*RUN, "--driver", "epoll", "--", program, "--", "a").lines == ["['--', 'a']"]

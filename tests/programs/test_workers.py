@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -412,6 +413,12 @@ def test_wrong_arguments_are_refused_by_name() -> None:
             ValueError,
             "'nowhere' is not an address: give HOST:PORT",
         ),
+        ({"count": 1, "listen": ["unix:"]}, ValueError, "'unix:' is not an address"),
+        ({"count": 1, "listen": [("localhost", 65_536)]}, ValueError, "65536.* is not an address"),
+        ({"count": 1, "listen": [("localhost", -1)]}, ValueError, "-1.* is not an address"),
+        ({"count": 1, "listen": [("localhost", "80")]}, ValueError, "'80'.* is not an address"),
+        ({"count": 1, "listen": [("localhost",)]}, ValueError, "is not an address"),
+        ({"count": 1, "listen": [5]}, ValueError, "5 is not an address"),
         ({"count": 1, "listen": ["unix:/no/such/folder"]}, OSError, r"\(unix:/no/such/folder\)"),
         (
             {"count": 1, "driver": "epoll", "loop_factory": ringloop.new_event_loop},
@@ -444,6 +451,7 @@ def test_wrong_arguments_are_refused_by_name() -> None:
         ("[::1]:443", ("::1", 443)),
         (":8000", ("", 8000)),
         (("localhost", 1), ("localhost", 1)),
+        ((None, 65_535), ("", 65_535)),
     ],
 )
 def test_addresses(address: Any, expected: tuple[str, int]) -> None:
@@ -469,6 +477,55 @@ def test_bound_sockets_are_closed_and_given_ones_kept(tmp_path: Path) -> None:
                     peer.connect(address)
         assert own.fileno() != -1
     assert own.fileno() == -1
+
+
+def test_socket_file_is_removed_and_one_that_was_left_is_replaced(tmp_path: Path) -> None:
+    """A second start failed: the address was in use by the file of the first."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(path))
+    assert path.is_socket()
+    for _ in range(2):
+        with _workers.bound(f"unix:{path}") as sockets:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(str(path))
+            sockets[0].accept()[0].close()
+        assert not path.exists()
+    with _workers.bound(f"unix:{path}"):
+        path.unlink()
+        path.write_text("somebody else's")
+    assert path.read_text() == "somebody else's"
+    with pytest.raises(OSError, match="in use"), _workers.bound(f"unix:{path}"):
+        pass
+    assert path.read_text() == "somebody else's"
+
+
+@pytest.mark.one_thread("run_workers is for the main thread")
+@pytest.mark.parametrize("kind", KINDS)
+def test_start_that_the_system_refuses_is_tried_again(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A supervisor whose process or thread could not be made for the second time ended."""
+    unit: Any = _supervisor.ProcessUnit if kind == "process" else _supervisor.ThreadUnit
+    start, starts = unit.start, []
+
+    def refused_once(self: Any, lifeline: tuple[int, int]) -> None:
+        starts.append(1)
+        if len(starts) == 2:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        start(self, lifeline)
+
+    monkeypatch.setattr(unit, "start", refused_once)
+
+    async def main(worker: ringloop.Worker) -> None:
+        if not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            raise ValueError("the first time")
+
+    literal: Any = kind
+    assert ringloop.run_workers(main, 1, kind=literal) == 0
+    assert len(starts) == 3
+    assert "a start that failed" in caplog.text
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import socket
 import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -436,3 +437,58 @@ def test_asyncio_run_takes_it_as_factory(leak_check: None) -> None:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(main()) == HOUR
+
+
+def test_sleep_for_ever_is_never_over(virtual: VirtualLoop) -> None:
+    async def main() -> None:
+        await asyncio.sleep(math.inf)
+
+    with pytest.raises(TimeoutError):
+        virtual.run_until_complete(asyncio.wait_for(main(), HOUR))
+    assert virtual.time() == HOUR
+    with pytest.raises(DeadlockError, match="nothing can happen any more at virtual time 3600"):
+        virtual.run_until_complete(main())
+    assert virtual.time() == HOUR
+    for task in asyncio.all_tasks(virtual):
+        task.cancel()
+    virtual.run_until_complete(asyncio.sleep(0))
+
+
+def test_time_that_is_no_number_is_due_at_once(virtual: VirtualLoop) -> None:
+    """As on asyncio's loop; the clock stood still for ever."""
+    ran: list[str] = []
+    virtual.call_later(1, ran.append, "later")
+    virtual.call_later(math.nan, ran.append, "nan")
+    virtual.call_at(math.nan, ran.append, "at nan")
+    virtual.call_later(2, virtual.stop)
+    virtual.run_forever()
+    assert ran == ["nan", "at nan", "later"]
+    assert virtual.time() == 2
+
+
+@pytest.mark.parametrize("wrong", ["1", None, 1j, []])
+def test_wrong_times_leave_the_timers_as_they_were(virtual: VirtualLoop, wrong: Any) -> None:
+    virtual.call_later(1, virtual.stop)
+    for schedule in (virtual.call_at, virtual.call_later):
+        with pytest.raises(TypeError):
+            schedule(wrong, print)
+    virtual.call_later(0.5, int)
+    virtual.run_forever()
+    assert virtual.time() == 1
+
+
+@pytest.mark.parametrize("start", [math.nan, math.inf])
+def test_clock_starts_at_a_finite_time(start: float) -> None:
+    with pytest.raises(ValueError, match="give seconds, a finite number"):
+        VirtualLoop(start=start)
+
+
+def test_watcher_of_a_socket_closed_before_it_is_removed(virtual: VirtualLoop) -> None:
+    """It counted as open I/O for ever: a deadlock was waited for."""
+    left, right = socket.socketpair()
+    virtual.add_reader(left, print)
+    left.close()
+    assert virtual.remove_reader(left)
+    right.close()
+    with pytest.raises(DeadlockError):
+        virtual.run_until_complete(virtual.create_future())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 from ringloop import profiling
 from ringloop._commands import PROGRAM, run
@@ -40,19 +42,30 @@ def main(arguments: list[str]) -> int:
         profiled = profiling.profile(mode=asked.mode, rate=asked.rate)
     except ValueError as error:
         parser.error(str(error))
+    # The program may change the current folder.
+    file = Path(asked.output).absolute()
+    if not file.parent.is_dir():
+        parser.error(f"the profile cannot be written: there is no folder {file.parent}")
+    process = os.getpid()
     try:
         with profiled as profile:
             return run.main(arguments[position:])
     finally:
-        sys.stderr.write(f"{PROGRAM} profile: {_written(profile, asked.output, name)}\n")
+        # A child that the program has forked ends here, too.
+        if os.getpid() == process:
+            told = _written(profile, asked.output, file, name)
+            sys.stderr.write(f"{PROGRAM} profile: {told}\n")
 
 
-def _written(profile: profiling.Profile, file: str, name: str) -> str:
+def _written(profile: profiling.Profile, shown: str, file: Path, name: str) -> str:
     """Write the profile, and say so; of a program that has run no loop there is none."""
     if not profile.samples:
         return "no sample was taken: the program ran no loop for long enough"
-    profile.save(file, name)
-    return f"{profile.samples:,} samples in {profile.seconds:.1f} s, written to {file}"
+    try:
+        profile.save(file, name)
+    except OSError as error:
+        return f"the profile cannot be written: {error}"
+    return f"{profile.samples:,} samples in {profile.seconds:.1f} s, written to {shown}"
 
 
 def _parser() -> argparse.ArgumentParser:

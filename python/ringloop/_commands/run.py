@@ -154,6 +154,8 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     position = 0
     while position < len(arguments):
         argument = arguments[position]
+        if argument == "--":
+            return arguments[:position], arguments[position + 1 :]
         if argument.startswith("-m") or not argument.startswith("-"):
             break
         position += 2 if argument in _WITH_VALUE else 1

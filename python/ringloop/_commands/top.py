@@ -213,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("pid", nargs="?", type=int, metavar="PID", help="the process")
+    add("pid", nargs="?", type=_pid, metavar="PID", help="the process")
     add("--path", metavar="SOCKET", help="the path given to ringloop.metrics.serve()")
     add(
         "--interval",
@@ -227,8 +227,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _pid(text: str) -> int:
+    # No system has longer ones.
+    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text} is not the id of a process")
+    return int(text)
+
+
 def _interval(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0.05 <= value <= 3600:  # noqa: PLR2004 - said below
         raise argparse.ArgumentTypeError("between 0.05 and 3600 seconds")
     return value

@@ -92,9 +92,9 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, as `conte
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Another one may have ended it by `stop()`.
+        # Another one may have ended it by `stop()`; and a child of fork that leaves the block has none.
         current = _current.get("profile")
-        if current is not None and current[1] is self:
+        if current is not None and current[1] is self and running():
             stop()
 
     @staticmethod

@@ -22,6 +22,7 @@ import contextlib
 import functools
 import heapq
 import itertools
+import math
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ringloop import _loop, _native
+from ringloop.metrics import _snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +46,7 @@ _TASKS_SHOWN_MAX = 20
 _WAIT_SECONDS = 3600.0
 # What the turn reads of the clock when nothing was ready: how long to wait, and what is due.
 _READS_OF_IDLE_TURN = 2
+_WATCHERS = _snapshot.GAUGES.index("watchers")
 
 
 class DeadlockError(RuntimeError):
@@ -74,6 +77,8 @@ class VirtualLoop(_loop.Loop):
         if not io_wait >= 0:
             raise ValueError(f"io_wait is {io_wait!r}: give real seconds, 0 or more")
         self._now = float(start)
+        if not math.isfinite(self._now):
+            raise ValueError(f"start is {start!r}: give seconds, a finite number")
         self._reads = 0
         super().__init__(driver=driver, writes=writes)
         self._io_wait = io_wait
@@ -84,7 +89,6 @@ class VirtualLoop(_loop.Loop):
         self._io_pending = 0
         self._holds = 0
         self._open_transports: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._watched: set[tuple[int, str]] = set()
         self._threads_before: frozenset[threading.Thread] = frozenset()
 
     def time(self) -> float:
@@ -205,24 +209,6 @@ class VirtualLoop(_loop.Loop):
     def _make_write_pipe_transport(self, *args: Any, **kwargs: Any) -> Any:
         return _noted(self, super()._make_write_pipe_transport(*args, **kwargs))
 
-    def _add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:  # type: ignore[override]
-        handle = super()._add_reader(fd, callback, *args)
-        self._watched.add((_number(fd), "read"))
-        return handle
-
-    def _remove_reader(self, fd: Any) -> bool:
-        self._watched.discard((_number(fd), "read"))
-        return super()._remove_reader(fd)
-
-    def _add_writer(self, fd: Any, callback: Any, *args: Any) -> Any:  # type: ignore[override]
-        handle = super()._add_writer(fd, callback, *args)
-        self._watched.add((_number(fd), "write"))
-        return handle
-
-    def _remove_writer(self, fd: Any) -> bool:
-        self._watched.discard((_number(fd), "write"))
-        return super()._remove_writer(fd)
-
 
 _TURN = VirtualLoop._turn.__code__
 
@@ -265,22 +251,24 @@ def _call_at(
 ) -> asyncio.TimerHandle:
     if when is None:
         raise TypeError("when cannot be None")
+    # Due at once, as on asyncio's loop; in the heap it would have no place.
+    due = -math.inf if math.isnan(when) else float(when)
     loop._check_closed()
     if loop._debug:
         loop._check_thread()
         loop._check_callback(callback, "call_at")
     timer = asyncio.TimerHandle(when, callback, args, loop, context)
-    heapq.heappush(loop._timers, (when, next(loop._sequence), timer))
+    heapq.heappush(loop._timers, (due, next(loop._sequence), timer))
     timer._scheduled = True
     return timer
 
 
 def _next_timer(loop: VirtualLoop) -> float | None:
-    """Return when the next timer is due; drops cancelled ones."""
+    """Return when the next timer is due; drops cancelled ones. One at infinity never is."""
     timers = loop._timers
     while timers and timers[0][2].cancelled():
         heapq.heappop(timers)
-    return timers[0][0] if timers else None
+    return timers[0][0] if timers and timers[0][0] < math.inf else None
 
 
 def _queue_due(loop: VirtualLoop) -> None:
@@ -365,11 +353,6 @@ def _noted(loop: VirtualLoop, transport: Any) -> Any:
     return transport
 
 
-def _number(fd: Any) -> int:
-    number: int = fd if isinstance(fd, int) else fd.fileno()
-    return number
-
-
 def _is_open(transport: Any) -> bool:
     shown = transport.get_extra_info("socket")
     if shown is not None:
@@ -380,12 +363,12 @@ def _is_open(transport: Any) -> bool:
 def _may_get_io(loop: VirtualLoop) -> bool:
     """Say whether the kernel watches anything but what tells the loop of signals."""
     signals = loop._signals
-    own = {(signals.reader.fileno(), "read")} if signals.reader is not None else set()
+    _, gauges, _ = loop._metrics()
     return bool(
         signals.handlers  # one may come at any time
         or loop._io_pending
         or loop._listeners
-        or loop._watched - own
+        or gauges[_WATCHERS] > signals.watched
         or any(map(_is_open, loop._open_transports))
     )
 
