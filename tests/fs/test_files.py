@@ -470,7 +470,7 @@ def test_arguments_of_methods_are_refused_as_by_io(mode: str, run: Run, tmp_path
         with pytest.raises(ValueError, match="closed"):
             await file.writelines([])
         with pytest.raises(TypeError, match="newline"):
-            await fs.open(path, newline=5)  # type: ignore[arg-type]
+            await fs.open(path, newline=5)  # type: ignore[call-overload]
 
     run(main())
 

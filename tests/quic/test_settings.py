@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ringloop import quic
+from ringloop import h3, quic, webtransport
 from ringloop._native import quic as native
 from ringloop.quic import asyncio as shaped
 from ringloop.quic.configuration import QuicConfiguration
@@ -395,7 +395,8 @@ def test_tiny_window_does_not_spin(run: Run, certificates: Certificates) -> None
 
 
 def test_secrets_that_anyone_can_guess_are_refused(certificates: Certificates) -> None:
-    for empty in (b"", bytearray(), memoryview(b"")):
+    empties: list[Any] = [b"", bytearray(), memoryview(b"")]
+    for empty in empties:
         with pytest.raises(quic.ConfigurationError, match="token_secret is empty"):
             server_config(certificates, token_secret=empty)
         with pytest.raises(quic.ConfigurationError, match="reset_secret is empty"):
@@ -418,7 +419,8 @@ def test_password_needs_a_key_and_a_type(certificates: Certificates) -> None:
     with pytest.raises(quic.ConfigurationError, match="password= needs the key"):
         native.ClientConfig(password="secret")
     pytest.importorskip("cryptography")
-    for wrong in (0, 1.5, [], {}, False):
+    values: list[Any] = [0, 1.5, [], {}, False]
+    for wrong in values:
         with pytest.raises(TypeError, match="password is bytes"):
             server_config(certificates, password=wrong)
 
@@ -427,3 +429,50 @@ def test_material_may_be_a_view(certificates: Certificates) -> None:
     certificate, key = (Path(path).read_bytes() for path in certificates.issue())
     native.ServerConfig(certificate=memoryview(certificate), private_key=memoryview(key))
     native.ClientConfig(ca_data=memoryview(Path(certificates.authority).read_bytes()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["handler", "stream_handler", "on_handshake_failed", "configuration", "sock", "worker"],
+)
+def test_objects_that_servers_cannot_use_are_refused_by_name(
+    name: str, run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        certificate, key = certificates.issue()
+        own = {"certificate": certificate, "private_key": key}
+        given: dict[str, Any] = {name: 5} if name == "configuration" else {**own, name: 5}
+        with pytest.raises(TypeError, match=f"{name} is 5: give"):
+            await quic.serve(host="127.0.0.1", **given)
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["configuration", "endpoint", "local_address"])
+def test_objects_that_clients_cannot_use_are_refused_by_name(name: str, run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(TypeError, match=f"{name} is 5: give"):
+            await quic.open_connection("127.0.0.1", 1, **{name: 5})  # type: ignore[arg-type]
+
+    run(main())
+
+
+def test_objects_that_servers_of_http3_cannot_use_are_refused_by_name(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        certificate, key = certificates.issue()
+        own: dict[str, Any] = {"certificate": certificate, "private_key": key}
+        for serve in (h3.serve, webtransport.serve):
+            for handler in (None, 5):
+                with pytest.raises(TypeError, match=f"handler is {handler}: give"):
+                    await serve(handler, "127.0.0.1", **own)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="webtransport is 5: give"):
+            await h3.serve(print, "127.0.0.1", webtransport=5, **own)  # type: ignore[arg-type]
+        for name in ("accepts", "request_handler", "limits"):
+            with pytest.raises(TypeError, match=f"{name} is 5: give"):
+                await webtransport.serve(print, "127.0.0.1", **own, **{name: 5})  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="limits is 5: give"):
+            await webtransport.open_session("https://127.0.0.1:1/", limits=5)  # type: ignore[arg-type]
+
+    run(main())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ringloop.quic.errors import ConfigurationError
 
-__all__ = ["SessionLimits"]
+__all__ = ["SessionLimits", "limits_of"]
 
 _SESSIONS_MAX = 1 << 16
 _DATA_MAX = (1 << 62) - 1
@@ -47,3 +47,12 @@ class SessionLimits:
         if self.data is None:
             return self.sessions, None
         return self.sessions, (self.data, self.streams, self.unidirectional_streams)
+
+
+def limits_of(limits: SessionLimits | None) -> SessionLimits:
+    """Return the limits that an argument means."""
+    if limits is None:
+        return SessionLimits()
+    if not isinstance(limits, SessionLimits):
+        raise TypeError(f"limits is {limits!r}: give SessionLimits, or None")
+    return limits

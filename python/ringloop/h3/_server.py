@@ -13,7 +13,7 @@ from ringloop.h3._exchange import Request
 from ringloop.h3._limits import SessionLimits
 from ringloop.quic._endpoint import Endpoint, _is_all
 from ringloop.quic._failures import Failures
-from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic._keywords import check_functions, refuse_unknown, shows
 from ringloop.quic._serve import begun
 from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
 from ringloop.quic.keywords import EndpointKeywords, ServeKeywords
@@ -67,6 +67,9 @@ class Server(Endpoint):
         worker: Worker | None = None,
         **settings: Unpack[EndpointKeywords],
     ) -> None:
+        if handler is None:
+            raise TypeError("handler is None: give a function")
+        check_functions(handler=handler)
         self._request_handler = handler
         super().__init__(
             sock,
@@ -78,6 +81,8 @@ class Server(Endpoint):
         self._violations = Failures(self._loop, None, _ignored, "connection")
         if webtransport:
             limits = SessionLimits() if webtransport is True else webtransport
+            if not isinstance(limits, SessionLimits):
+                raise TypeError(f"webtransport is {limits!r}: give True, or SessionLimits")
             _webtransport.host(self._native, *limits._native())
 
     def _let_in(self, key: int) -> None:

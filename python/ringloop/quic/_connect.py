@@ -42,6 +42,8 @@ def client_config(
         raise TypeError(f"{', '.join(keywords)}: say it in the configuration")
     if isinstance(configuration, _quic.ClientConfig):
         return configuration
+    if not hasattr(configuration, "client_config"):
+        raise TypeError(f"configuration is {configuration!r}: give a ClientConfig")
     return configuration.client_config()
 
 
@@ -98,8 +100,7 @@ async def begun(
     """Connect as `open_connection` does; `prepare` gets each connection before anything comes on it."""
     settings = _socket_settings(endpoint, keywords)
     config = client_config(configuration, keywords)
-    if server_name is not None and not isinstance(server_name, str):
-        raise TypeError(f"server_name is one name, not {server_name!r}")
+    _check_types(endpoint, server_name)
     found = alternated(await look_up(host, port))
     local = [] if local_address is None else await _all_of(local_address)
 
@@ -132,6 +133,13 @@ async def begun(
     return await first_of(found, attempt)
 
 
+def _check_types(endpoint: object, server_name: object) -> None:
+    if endpoint is not None and not isinstance(endpoint, Endpoint):
+        raise TypeError(f"endpoint is {endpoint!r}: give an Endpoint")
+    if server_name is not None and not isinstance(server_name, str):
+        raise TypeError(f"server_name is one name, not {server_name!r}")
+
+
 def _socket_settings(endpoint: Endpoint | None, keywords: dict[str, Any]) -> dict[str, Any]:
     """Take what is the socket's from among the keywords."""
     names = [name for name in SocketKeywords.__annotations__ if name in keywords]
@@ -143,6 +151,9 @@ def _socket_settings(endpoint: Endpoint | None, keywords: dict[str, Any]) -> dic
 
 async def _all_of(local: Address) -> list[tuple[int, Address]]:
     """Return the addresses to connect from, with the zone that stands in either of its forms."""
+    given: Any = local
+    if not isinstance(given, tuple | list) or len(given) not in (2, 4):
+        raise TypeError(f"local_address is {given!r}: give (host, port)")
     host, port, *rest = local
     found = await look_up(host, port, socket.AI_PASSIVE)
     if len(rest) != 2:  # noqa: PLR2004

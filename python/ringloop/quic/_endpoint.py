@@ -15,7 +15,7 @@ from ringloop._native import quic as _quic
 from ringloop.quic._connection import Connection
 from ringloop.quic._driver import Driver, bind
 from ringloop.quic._failures import Failures
-from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic._keywords import check_functions, refuse_unknown, shows
 from ringloop.quic._stream import Stream
 from ringloop.quic.errors import ConnectionClosed, StreamResetError, StreamStoppedError
 from ringloop.quic.keywords import EndpointKeywords
@@ -99,6 +99,11 @@ class Endpoint:
         **settings: Unpack[EndpointKeywords],
     ) -> None:
         refuse_unknown(Endpoint.__init__, settings)
+        check_functions(
+            handler=handler,
+            stream_handler=stream_handler,
+            on_handshake_failed=on_handshake_failed,
+        )
         self._loop = asyncio.get_running_loop()
         self._handler = handler
         self._stream_handler = stream_handler

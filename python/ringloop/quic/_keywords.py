@@ -15,7 +15,14 @@ from ringloop._native import quic as _quic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["refuse_unknown", "shows", "suggests", "unexpected", "unexpected_of"]
+__all__ = [
+    "check_functions",
+    "refuse_unknown",
+    "shows",
+    "suggests",
+    "unexpected",
+    "unexpected_of",
+]
 
 _Kind = TypeVar("_Kind")
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
@@ -144,6 +151,13 @@ def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) ->
     for name in given:
         if name not in known:
             raise unexpected(function.__qualname__, name, known)
+
+
+def check_functions(**given: object) -> None:
+    """Raise the error of the first argument that is to be called and cannot be."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} is {value!r}: give a function")
 
 
 _DEFAULTS: dict[type, dict[str, Any]] = {}

@@ -9,6 +9,7 @@ from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, look_up
 from ringloop.quic._endpoint import Endpoint
 from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic._workers import Worker
 from ringloop.quic.keywords import EndpointKeywords, ServeKeywords
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from ringloop.quic._connection import Connection
     from ringloop.quic._stream import Stream
-    from ringloop.quic._workers import Worker
     from ringloop.quic.errors import ConnectionClosed
 
 __all__ = ["serve"]
@@ -85,10 +85,16 @@ async def begun(
         raise TypeError(f"{', '.join(given)}: say it in the configuration")
     elif isinstance(configuration, _quic.ServerConfig):
         config = configuration
+    elif not hasattr(configuration, "server_config"):
+        raise TypeError(f"configuration is {configuration!r}: give a ServerConfig")
     else:
         config = configuration.server_config()
     if worker is not None:
+        if not isinstance(worker, Worker):
+            raise TypeError(f"worker is {worker!r}: give one of bind_workers()")
         sock = worker.sock
+    if sock is not None and not isinstance(sock, socket.socket):
+        raise TypeError(f"sock is {sock!r}: give a socket.socket")
     if sock is None:
         # As asyncio's servers have it: no host means all addresses.
         wanted = "::" if host is None or host == "" else host

@@ -11,7 +11,7 @@ from ringloop._native import quic as _quic
 from ringloop._native import webtransport as _webtransport
 from ringloop.h3._client import target_of
 from ringloop.h3._exchange import encoded
-from ringloop.h3._limits import SessionLimits
+from ringloop.h3._limits import limits_of
 from ringloop.quic._connect import begun, until_left
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.errors import ConnectError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ringloop.h3._exchange import Fields
+    from ringloop.h3._limits import SessionLimits
     from ringloop.quic._connection import Connection
     from ringloop.quic._endpoint import Endpoint
     from ringloop.quic.keywords import Address
@@ -93,7 +94,7 @@ async def open_session(
         keywords.setdefault("reset_stream_at", True)
         if hashes:
             keywords["verify"] = False
-    native = (limits or SessionLimits())._native()
+    native = limits_of(limits)._native()
     connection = await begun(
         partial(_drive, native),
         *target,

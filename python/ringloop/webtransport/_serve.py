@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ringloop._native import quic as _quic
 from ringloop._native import webtransport as _webtransport
 from ringloop.h3._exchange import encoded
+from ringloop.h3._limits import limits_of
 from ringloop.h3._server import Server as _Server
-from ringloop.quic._keywords import refuse_unknown, shows
+from ringloop.quic._keywords import check_functions, refuse_unknown, shows
 from ringloop.quic._serve import begun
 from ringloop.quic.keywords import ServeKeywords
 from ringloop.webtransport._session import Session
@@ -88,6 +89,10 @@ async def serve(
     if configuration is None:
         keywords.setdefault("alpn", ["h3"])
         keywords.setdefault("reset_stream_at", True)
+    if handler is None:
+        raise TypeError("handler is None: give a function")
+    check_functions(handler=handler, accepts=accepts, request_handler=request_handler)
+    limits = limits_of(limits)
     step = accepts or _Step(paths, origins, protocols)
 
     async def handle(request: Request) -> None:
@@ -105,7 +110,7 @@ async def serve(
         return Server(
             sock,
             handle,
-            webtransport=limits or True,
+            webtransport=limits,
             server=server,
             on_handshake_failed=on_handshake_failed,
             worker=worker,
