@@ -502,9 +502,9 @@ def test_alternative_that_cannot_be_reached_is_left_alone(
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("http://localhost/", "no URL of https"),
-        ("localhost/a", "no URL of https"),
-        ("https:///a", "no URL of https"),
+        ("http://localhost/", "not an https URL"),
+        ("localhost/a", "not an https URL"),
+        ("https:///a", "not an https URL"),
         ("https://user:secret@localhost/", "is not sent"),
         ("https://localhost:99999/", "ort"),
         ("https://localhost:x/", "ort"),

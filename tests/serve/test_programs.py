@@ -214,7 +214,7 @@ def test_worker_that_crashes_is_started_again(
         server.until("HTTP/3 at", 2)
         victim = int(server.until(r"\(process (\d+)\)")[0])
         os.kill(victim, signal.SIGKILL)
-        server.until("is started again")
+        server.until("restarting in")
         server.until("HTTP/3 at", 3)
         for _ in range(10):
             assert run(asked(certificates, server.quic_port)).startswith(b"3 ")

@@ -57,7 +57,7 @@ def test_several_sessions_on_a_connection(run: Run, certificates: Certificates) 
                     certificates, server, f"/{number}", connection=first.connection
                 )
                 sessions.append(await stack.enter_async_context(session))
-            with pytest.raises(quic.ConnectError, match="all the sessions"):
+            with pytest.raises(quic.ConnectError, match="its maximum of sessions"):
                 await opened(certificates, server, connection=first.connection)
 
             async def ask(session: Session) -> None:
@@ -79,7 +79,8 @@ def test_several_sessions_on_a_connection(run: Run, certificates: Certificates) 
 
 # The server of an older dialect announces how many it takes; of the newest one it rejects.
 @pytest.mark.parametrize(
-    ("has_newest", "text"), [(True, "did not look at the request"), (False, "all the sessions")]
+    ("has_newest", "text"),
+    [(True, "did not process the request"), (False, "its maximum of sessions")],
 )
 def test_session_that_is_one_too_many_is_rejected(
     run: Run, certificates: Certificates, has_newest: bool, text: str

@@ -481,7 +481,7 @@ def test_session_without_references_is_given_up(run: Run, certificates: Certific
 )
 def test_url_that_cannot_be_is_refused(run: Run, url: str) -> None:
     async def main() -> None:
-        with pytest.raises(ValueError, match="no URL of a session"):
+        with pytest.raises(ValueError, match="not the URL of a session"):
             await webtransport.open_session(url)
 
     run(main())

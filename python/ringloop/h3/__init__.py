@@ -1,6 +1,6 @@
 """HTTP/3 for asyncio: requests and responses on any event loop.
 
-The protocol runs in native code; a request costs a call for its fields and one a part of its body.
+The protocol runs in native code; a request costs one call for its fields and one per part of its body.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Alternative services (RFC 7838): where else an origin is served, and a bounded cache of that.
 
-Owns: what origins have named. Called by: `_pool`, `_httpx`. Never does: connect. An alternative has
-to show a certificate for the origin's name, so that a forged field redirects nobody.
+Owns: the alternatives that origins have named. Called by: `_pool`, `_httpx`. Never does: connect. An
+alternative has to show a certificate for the origin's name, so that a forged field redirects no one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Origin: TypeAlias = tuple[str, int]
 """Host and port of an origin of the scheme https."""
 
 _MAX_AGE_SECONDS = 24 * 3600
-"""Of an alternative that names none (RFC 7838 §3.1)."""
+"""If an alternative names none (RFC 7838 §3.1)."""
 _MAX_AGE_SECONDS_MAX = 365 * 24 * 3600
 _BROKEN_SECONDS = 300
 """How long an alternative that failed is not tried again."""
 _ALTERNATIVES_MAX = 8
-"""Of one origin: what a client would try."""
+"""Per origin: as many as a client would try."""
 _PORT_MAX = 65535
 
 _NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
@@ -43,14 +43,14 @@ class Alternative(NamedTuple):
     protocol: str
     """Its name in ALPN: "h3" is HTTP/3."""
     host: str
-    """"": the origin's own."""
+    """"": that of the origin."""
     port: int
     max_age: int
     """Seconds for which it may be used."""
 
 
 def parse(value: str) -> list[Alternative] | None:
-    """Read an `Alt-Svc` field; None means `clear`. What is malformed, and all behind it, is ignored."""
+    """Read an `Alt-Svc` field; None means `clear`. A malformed part and all that follows is ignored."""
     if value.strip(" \t") == "clear":
         return None
     return list(_parsed(value))
@@ -84,9 +84,9 @@ def _seconds(digits: str, default: int) -> int:
 
 
 class AltSvcCache:
-    """What origins have said of their alternatives; at most `origins_max`, the latest ones.
+    """The alternatives that origins have announced; of at most `origins_max` origins, the latest ones.
 
-    A `Pool` and an `HTTPTransport` have one each, or share one. `clock` gives seconds.
+    A `Pool` and an `HTTPTransport` have one each, or share one. `clock` returns seconds.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AltSvcCache:
         self._broken: OrderedDict[tuple[str, int], float] = OrderedDict()
 
     def store(self, origin: Origin, value: str) -> None:
-        """Take an `Alt-Svc` field of a response that came from the origin; it replaces the last one."""
+        """Process an `Alt-Svc` field of a response from the origin; it replaces the last one."""
         alternatives = parse(value)
         self._known.pop(origin, None)
         now = self._clock()
@@ -111,7 +111,7 @@ class AltSvcCache:
                 self._known.popitem(last=False)
 
     def find(self, origin: Origin) -> list[Origin]:
-        """Return the hosts and ports at which the origin is served by HTTP/3, the preferred ones first.
+        """Return the hosts and ports that serve the origin over HTTP/3, the preferred ones first.
 
         Those that have failed within the last five minutes are left out.
         """
@@ -124,7 +124,7 @@ class AltSvcCache:
         return [place for place in places if self._broken.get(place, 0.0) <= now]
 
     def mark_broken(self, place: Origin) -> None:
-        """Do not give this host and port for five minutes: it could not be connected to."""
+        """Do not return this host and port for five minutes: connecting to it failed."""
         self._broken[place] = self._clock() + _BROKEN_SECONDS
         self._broken.move_to_end(place)
         while len(self._broken) > self._origins_max:

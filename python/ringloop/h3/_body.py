@@ -1,4 +1,4 @@
-"""The body of a request on its way, beside the response to it.
+"""Sends the body of a request while its response is received.
 
 Owns: the task that sends a body in pieces. Called by: `_client`. Never does: wait for a response; a
 server may respond before it has read the request, and read no further until its response is read.
@@ -24,7 +24,7 @@ __all__ = ["Body", "send"]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
 Body: TypeAlias = _Data | AsyncIterable[_Data] | None
-"""Bytes, or what gives them in pieces; None: there is none."""
+"""Bytes, or an iterable of pieces; None: there is none."""
 
 _NO_ERROR = 0x100
 _PIECE_BYTES = 1 << 16
@@ -33,7 +33,7 @@ _PIECE_BYTES = 1 << 16
 def send(
     response: Response, body: Body, trailers: Fields | None, timeout: float | None = None
 ) -> asyncio.Task[None] | None:
-    """Send the rest of a request; returns the task that does, where it takes longer.
+    """Send the rest of a request; if it takes longer, return the task that does so.
 
     `timeout`: seconds that each piece may wait for room in the send window.
     """

@@ -56,12 +56,12 @@ class Client:
     ) -> Response:
         """Send a request, and wait for the response's fields; its body is to be read.
 
-        A body in pieces is sent beside that, and may go on when the response is returned. Cancelling
-        the call cancels the request.
+        A body in pieces is sent concurrently, possibly beyond the response's return. Cancelling the
+        call cancels the request.
 
         Errors (`ringloop.h3.errors`): `RequestRejected`: not processed, it may be sent again;
-        `StreamError`, `ConnectionClosed`: there will be no response; `ValueError`: of a field that
-        cannot be sent; those of `body`.
+        `StreamError`, `ConnectionClosed`: there will be no response; `ValueError`: a field cannot be
+        sent; those of `body`.
         """
         fields = head(method, self.authority, path, headers, body, priority)
         response = await self.open(fields, end=body is None and trailers is None)
@@ -98,7 +98,7 @@ class Client:
 
     @property
     def is_going_away(self) -> bool:
-        """Whether the server takes no more requests on this connection."""
+        """Whether the server accepts no more requests on this connection."""
         return _h3.is_going_away(self.connection)
 
     @property
@@ -112,13 +112,13 @@ class Client:
         return _h3.request_count(self.connection)
 
     def close(self, code: int = _NO_ERROR) -> None:
-        """Close the connection; what was sent goes first. Requests that are not complete fail."""
+        """Close the connection after sending pending data. Incomplete requests fail."""
         for sender in self._senders:
             sender.cancel()
         self.connection.close(code)
 
     async def wait_closed(self) -> None:
-        """Wait until the server has been told of `close()`, and the socket is closed."""
+        """Wait until the server has been notified of `close()`, and the socket is closed."""
         await self.connection.endpoint._after_close(self.connection)
 
     async def __aenter__(self) -> Self:
@@ -140,7 +140,7 @@ def head(
     body: Body,
     priority: Priority | None,
 ) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a request; its length is one of them, where that is known."""
+    """Return the fields of a request, including its length if that is known."""
     fields = [
         (b":method", method.encode()),
         (b":scheme", b"https"),
@@ -172,10 +172,10 @@ async def open_client(
     local_address: Address | None = None,
     **keywords: Unpack[ConnectKeywords],
 ) -> Client:
-    """Connect to a server of HTTP/3; the client is to be closed, best as a context manager.
+    """Connect to an HTTP/3 server; close the client, preferably by using it as a context manager.
 
-    As `ringloop.quic.open_connection`, with its keywords and errors; `alpn` is `["h3"]`. `connect_to`:
-    the host and port to connect to, where they are not `host` and `port`, which the requests and the
+    Like `ringloop.quic.open_connection`, with its keywords and errors; `alpn` is `["h3"]`. `connect_to`:
+    the host and port to connect to, if they differ from `host` and `port`, which the requests and the
     certificate still name.
     """
     refuse_unknown(open_client, keywords)

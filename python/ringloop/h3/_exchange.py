@@ -1,7 +1,7 @@
-"""Requests and responses: the native exchange, with what waits.
+"""Requests and responses: the native exchange, plus the calls that wait.
 
-Owns: nothing; native code has what has come. Called by: programs. Never does: make a future where
-bytes or room are there.
+Owns: nothing; native code holds received data. Called by: programs. Never does: make a future if
+data or buffer space is available.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def _bytes(text: _Text) -> bytes:
 
 
 class Exchange(_h3.Exchange):
-    """A request and its response: what the peer sends is read, what this end sends is written.
+    """A request and its response: read what the peer sends, write what this end sends.
 
-    Bounds: native code keeps 256 KiB of a body that is not read; the peer waits then. An exchange
-    without references is cancelled where it is not complete.
+    Limits: native code keeps 256 KiB of an unread body; then the peer waits. An incomplete exchange
+    without references is cancelled.
     """
 
     if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Exchange(_h3.Exchange):
     _left = b""
 
     async def read(self, n: int = -1) -> bytes:
-        """Take what has come of the body, at most `n` bytes; b"" is the end.
+        """Read received bytes of the body, at most `n`; b"" is the end.
 
-        Without `n`: all of it up to the end. Cancelled, it has taken nothing.
+        Without `n`: the whole body up to its end. Cancelled, it has taken nothing.
         """
         if n < 0:
             return await self._read_rest()
@@ -88,7 +88,7 @@ class Exchange(_h3.Exchange):
         return b"".join(pieces)
 
     async def chunks(self, n: int = _READ_BYTES) -> AsyncIterator[bytes]:
-        """Give what comes of the body, in pieces of at most `n` bytes, up to the end."""
+        """Yield the body, in pieces of at most `n` bytes, up to the end."""
         while data := await self.read(n):
             yield data
             del data
@@ -97,13 +97,13 @@ class Exchange(_h3.Exchange):
         return self.chunks()
 
     async def receive_datagram(self) -> bytes:
-        """Take the next HTTP datagram of the exchange (RFC 9297)."""
+        """Receive the next HTTP datagram of the exchange (RFC 9297)."""
         while (datagram := self.take_datagram()) is None:
             await self._datagram_waiter()
         return datagram
 
     async def drain(self) -> None:
-        """Wait until all that was sent has room in the send window."""
+        """Wait until everything sent fits in the send window."""
         while (waiter := self._drain_waiter()) is not None:
             await waiter
 
@@ -122,7 +122,7 @@ class Exchange(_h3.Exchange):
 
 
 class Request(Exchange):
-    """A request that a server has to answer: `respond`, or `start` and then `send`."""
+    """A request for a server to answer: with `respond`, or with `start` and then `send`."""
 
     has_responded = False
 
@@ -146,7 +146,7 @@ class Request(Exchange):
 class Response(Exchange):
     """A response, and the rest of its request.
 
-    As a context manager it is cancelled at the end, where it is not complete.
+    As a context manager it is cancelled at the end if it is not complete.
     """
 
     _sender: asyncio.Task[None] | None = None
@@ -156,7 +156,7 @@ class Response(Exchange):
         self._send_priority(priority.urgency, priority.incremental)
 
     def cancel(self, code: int = _REQUEST_CANCELLED) -> None:
-        """Give up the request and the response. Nothing happens where they are complete."""
+        """Cancel the request and the response. Does nothing if they are complete."""
         if self._sender is not None:
             self._sender.cancel()
         super().cancel(code)

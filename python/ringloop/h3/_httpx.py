@@ -1,7 +1,7 @@
 """HTTP/3 for httpx and httpx2: a transport of their asynchronous clients.
 
-Owns: a pool, and what maps its responses and errors to those of the library that a request is of.
-Called by: the library's client. Never does: import the other one.
+Owns: a pool, and the mapping of its responses and errors to those of the request's library.
+Called by: the library's client. Never does: import the other library.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _TIMEOUT_CLASSES = {
 class HTTPTransport(AsyncBaseTransport):
     """A transport for `httpx.AsyncClient(transport=…)` and httpx2's that speaks HTTP/3.
 
-    Without `fallback`: HTTP/3 alone, for URLs of https. With a transport of the library as `fallback`,
-    such as `httpx.AsyncHTTPTransport(http2=True)`: requests go by HTTP/3 to origins whose responses
+    Without `fallback`: HTTP/3 only, for https URLs. With a transport of the library as `fallback`,
+    such as `httpx.AsyncHTTPTransport(http2=True)`: requests use HTTP/3 for origins whose responses
     named an alternative service (RFC 7838), once there is a connection to it; all others, and those
-    until then, go by the fallback. A service that cannot be reached is left alone for five minutes.
+    until then, use the fallback. An unreachable service is not tried for five minutes.
 
-    The library's time-outs hold, and its exceptions are raised. The keywords are those of `connect`;
-    `alternatives` and `connections_max` as of `Pool`.
+    The library's time-outs apply, and its exceptions are raised. The keywords are those of `connect`;
+    `alternatives` and `connections_max` are as for `Pool`.
     """
 
     @shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
@@ -92,7 +92,7 @@ class HTTPTransport(AsyncBaseTransport):
         self._pool._alternatives_only = fallback is not None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; the body of the response is to be read, or closed."""
+        """Send a request; read the response's body, or close it."""
         library = _library_of(request)
         url = request.url
         origin = (url.raw_host.decode("ascii"), url.port or _HTTPS_PORT)
@@ -107,7 +107,7 @@ class HTTPTransport(AsyncBaseTransport):
                     pass
         if self._fallback is None:
             raise library.UnsupportedProtocol(
-                f"HTTP/3 is for URLs of https, not of {url.scheme!r}; or give a fallback=",
+                f"HTTP/3 is for https URLs, not {url.scheme!r}; or give a fallback=",
                 request=request,
             )
         response = await self._fallback.handle_async_request(request)
@@ -148,7 +148,7 @@ def _library_of(request: httpx.Request) -> ModuleType:
         library = sys.modules.get(name)
         if library is not None and isinstance(request, library.Request):
             return library
-    raise TypeError(f"{request!r} is no request of httpx or httpx2")
+    raise TypeError(f"{request!r} is not a request of httpx or httpx2")
 
 
 def _message_of(library: ModuleType, request: httpx.Request) -> Message:

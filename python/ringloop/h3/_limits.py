@@ -1,4 +1,4 @@
-"""What a server or client of HTTP/3 allows of WebTransport."""
+"""Limits for WebTransport in an HTTP/3 server or client."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _STREAMS_MAX = 1 << 60
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """Limits of the sessions of WebTransport on a connection.
+    """Limits of the WebTransport sessions on a connection.
 
-    `sessions`: how many at a time, 1 to 65536. With the others, each session has flow control of its
-    own beside QUIC's (draft-ietf-webtrans-http3-16 §5): what the peer may send and open in it at
-    first. Peers of draft 13 and later open several sessions on a connection only then; browsers
-    (drafts 02 and 07) do without.
+    `sessions`: how many at a time, 1 to 65536. With the others, each session has its own flow control
+    in addition to QUIC's (draft-ietf-webtrans-http3-16 §5): the initial limits of what the peer may
+    send and open in it. Peers of draft 13 and later open several sessions on a connection only then;
+    browsers (drafts 02 and 07) do without.
     """
 
     sessions: int = 16
     """Sessions at a time; a request for another one is rejected."""
     data: int | None = None
-    """Bytes on all streams of a session, 1 to 2^62 - 1; they are allowed again as they are read."""
+    """Bytes on all streams of a session, 1 to 2^62 - 1; credit is returned as they are read."""
     streams: int = 100
     """With `data`: bidirectional streams at a time, 1 to 2^60."""
     unidirectional_streams: int = 100

@@ -1,7 +1,7 @@
 """The phases of a request that may have time-outs of their own.
 
-Owns: the error that names the phase. Called by: `_body`, `_pool`. Never does: anything where there
-is no time-out.
+Owns: the error that names the phase. Called by: `_body`, `_pool`. Never does: anything without a
+time-out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PhaseTimeout(TimeoutError):  # noqa: N818
 
 
 class Timeouts(NamedTuple):
-    """Seconds that each phase may take; None: however long."""
+    """Seconds that each phase may take; None: no limit."""
 
     connect: float | None = None
     """Until there is a connection."""
@@ -33,14 +33,14 @@ class Timeouts(NamedTuple):
     write: float | None = None
     """Until there is room for a piece of the body."""
     read: float | None = None
-    """Until a response, or more of it, has come."""
+    """Until a response, or more of it, has arrived."""
 
 
 NO_TIMEOUTS = Timeouts()
 
 
 class Phase:
-    """A context in which a phase runs: a time-out of it is a `PhaseTimeout`."""
+    """A context for a phase: its time-out is a `PhaseTimeout`."""
 
     def __init__(self, name: str, seconds: float | None) -> None:
         self._name = name

@@ -1,6 +1,6 @@
-"""A pool: requests by URL, on one connection an origin.
+"""A pool: requests by URL, on one connection per origin.
 
-Owns: the connections, the tasks that open them, what is known of alternative services. Called by:
+Owns: the connections, the tasks that open them, known alternative services. Called by:
 programs, `_httpx`. Never does: send a request again that a server may have processed.
 """
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 __all__ = ["Message", "Pool", "split"]
 
 _ATTEMPTS_MAX = 3
-"""How often a request is sent that no server processes."""
+"""How often a request is sent if no server processes it."""
 _IDLE_MARGIN_SECONDS = 1.0
 """How long before the end of its idle time a connection gets no more requests."""
 _IDLE_MARGIN_ROUND_TRIPS = 4
-"""The same on a slow path: a request that is lost has to be sent again in time."""
+"""The same on a slow path: a lost request has to be sent again in time."""
 _ALTERNATIVE_SECONDS = 3.0
 """How long an alternative may take to connect before the origin itself is asked."""
 _URLS_MAX = 512
-"""How many URLs are remembered in parts."""
+"""How many parsed URLs are cached."""
 _MISDIRECTED = 421
 _HTTPS_PORT = 443
 _UNSAFE = re.compile(r"[^!#-~]")
@@ -53,7 +53,7 @@ _SAFE = "!#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
 class Message(NamedTuple):
-    """A request, to be sent as often as it takes."""
+    """A request, sent as often as necessary."""
 
     method: str
     path: str
@@ -62,7 +62,7 @@ class Message(NamedTuple):
     trailers: Fields | None = None
     priority: Priority | None = None
     authority: str | None = None
-    """In place of the origin's, if not None."""
+    """Replaces the origin's, if not None."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -91,10 +91,10 @@ class Pool:
     """Requests to any origins, on one connection each, which their requests share.
 
     A connection is opened by the first request, once for all that wait, and replaced when it is closed,
-    the server is going away, or its idle time is nearly over: the server might forget it while a
-    request is under way. Where there are more than `connections_max`, those longest unused are
-    closed, if they have no requests. `alternatives` is what origins have said of other places where
-    they are served (RFC 7838); connections are opened there first.
+    the server is going away, or its idle time is nearly over: the server might drop it during a
+    request. Beyond `connections_max`, the least recently used ones without requests are closed.
+    `alternatives` are the alternative services that origins have announced (RFC 7838); connections
+    to those are tried first.
 
     The keywords are those of `connect`, for all connections. As a context manager it is closed at the
     end; otherwise by `aclose()`.
@@ -142,10 +142,10 @@ class Pool:
     ) -> Response:
         """Send a request, and wait for the response's fields; its body is to be read.
 
-        A request that no server has processed is sent again, up to three times in all, unless its body
-        came in pieces that are gone. Redirects are not followed.
+        A request that no server has processed is sent again, up to three times in total, unless its
+        body was an iterable already consumed. Redirects are not followed.
 
-        Errors: those of `Client.request` and `connect`; `ValueError`: no URL of https.
+        Errors: those of `Client.request` and `connect`; `ValueError`: not an https URL.
         """
         origin, path = _split(url)
         message = Message(method, path, headers, body, trailers, priority)
@@ -278,7 +278,7 @@ class Pool:
                 place.alternative = there
                 return client
         if self._alternatives_only:
-            raise ConnectError("no alternative of the origin could be connected to")
+            raise ConnectError("could not connect to any alternative of the origin")
         return None
 
     async def _connect(self, origin: Origin, there: Origin) -> Client:
@@ -318,7 +318,7 @@ class Pool:
     # The end.
 
     async def aclose(self) -> None:
-        """Close all connections; requests that are not complete fail."""
+        """Close all connections; incomplete requests fail."""
         self._is_closed = True
         for place in self._places.values():
             if place.opening is not None:
@@ -371,7 +371,7 @@ def split(url: str) -> tuple[Origin, str]:
     """Return the origin of a URL, and its path with the query; the fragment is not sent."""
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
-        raise ValueError(f"{url!r} is no URL of https with a host")
+        raise ValueError(f"{url!r} is not an https URL with a host")
     if parts.username is not None:
         raise ValueError("a name or password in a URL is not sent: give a field 'authorization'")
     path = parts.path or "/"

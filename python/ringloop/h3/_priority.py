@@ -10,12 +10,12 @@ _URGENCY_MAX = 7
 
 
 class Priority(NamedTuple):
-    """What a server should send first; `str()` is the `priority` field."""
+    """Priority of a response; `str()` gives the `priority` field."""
 
     urgency: int = 3
     """0 to 7, the most urgent first."""
     incremental: bool = False
-    """Whether parts of the response are useful before the rest."""
+    """Whether parts of the response are useful on their own."""
 
     def __str__(self) -> str:
         if self.urgency not in range(_URGENCY_MAX + 1):

@@ -39,18 +39,18 @@ _CLOSE_SECONDS = 0.25
 
 
 class Server(Endpoint):
-    """A socket that takes requests, each handled by a task.
+    """A socket that accepts requests, each handled by a task.
 
-    `handler(request)` has to respond: where it raises, or returns before, the client gets status
-    500, or a reset behind the first part of a response.
+    `handler(request)` has to respond: if it raises, or returns without responding, the client gets
+    status 500, or a reset after the first part of a response.
 
-    Memory: of each request body that the handler does not read, 256 KiB wait here, so 25 MiB a
-    connection with the default `max_streams_bidi` of 100; beyond that QUIC's windows hold what the
-    client sends: `max_stream_data` a stream, `max_data` (`max_data_grown`) a connection, 64 MiB by
-    default. A server of many clients that it does not trust sets these lower.
+    Memory: up to 256 KiB of each unread request body are kept, so 25 MiB per connection with the
+    default `max_streams_bidi` of 100; beyond that QUIC's windows limit the client: `max_stream_data`
+    per stream, `max_data` (`max_data_grown`) per connection, 64 MiB by default. A server with many
+    untrusted clients should set these lower.
 
-    A client that breaks the rules loses its connection; that is logged (`ringloop.quic`), ten a second
-    at most.
+    A client that violates the protocol loses its connection; that is logged (`ringloop.quic`), at most
+    ten times a second.
     """
 
     _drives_http = True
@@ -123,7 +123,7 @@ class Server(Endpoint):
             self._violations.log(connection.remote_address, error)
 
     async def wait_closed(self, *, linger: bool = False) -> None:
-        """Wait for handlers to end, tell all peers, close the socket; as any endpoint."""
+        """Wait for handlers to end, notify all peers, close the socket; as for any endpoint."""
         try:
             await super().wait_closed(linger=linger)
         finally:
@@ -132,11 +132,11 @@ class Server(Endpoint):
             self._violations.close()
 
     async def shut_down(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # a grace period
-        """Refuse new clients, announce the end to the others, wait for requests, and close.
+        """Refuse new clients, announce the shutdown to the others, wait for requests, and close.
 
-        Requests that a client has sent before it heard of it are taken (RFC 9114 §5.2); responses
-        have arrived when this returns. After `timeout` seconds what is left is cut off; None: however
-        long they take.
+        Requests that a client sent before the announcement arrived are processed (RFC 9114 §5.2);
+        responses have arrived when this returns. After `timeout` seconds the rest is cut off; None:
+        no limit.
         """
         self._native.set_server(None)
         try:
@@ -157,7 +157,7 @@ class Server(Endpoint):
         self.close()
 
     def close(self, code: int = _NO_ERROR, reason: str = "") -> None:
-        """Close all connections, and take no more; then `wait_closed()`."""
+        """Close all connections, and accept no more; then `wait_closed()`."""
         super().close(code, reason)
 
 
@@ -224,10 +224,10 @@ async def serve(
     webtransport: bool | SessionLimits = False,
     **keywords: Unpack[ServeKeywords],
 ) -> Server:
-    """Take requests at an address; as `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
+    """Serve requests at an address; like `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
 
     `webtransport`: requests may be for sessions too (`ringloop.webtransport.is_session_request`), which
-    the handler accepts by `ringloop.webtransport.accept`; True, or how many of them.
+    the handler accepts with `ringloop.webtransport.accept`; True, or the maximum number.
     """
     refuse_unknown(serve, keywords)
     if configuration is None:

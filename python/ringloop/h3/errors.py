@@ -32,7 +32,7 @@ class RequestRejected(StreamError):  # noqa: N818
 
 
 class MessageError(StreamError):
-    """The peer's message is malformed or too long; `code` is what the peer was told (RFC 9114 §8.1)."""
+    """The peer's message is malformed or too long; `code` was sent to the peer (RFC 9114 §8.1)."""
 
     def __init__(self, reason: str, code: int) -> None:
         self.code = code

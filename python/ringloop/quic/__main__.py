@@ -34,15 +34,15 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ringloop.quic")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("versions", help="print what belongs into a report")
+    commands.add_parser("versions", help="print the details for a bug report")
     certificate = commands.add_parser(
-        "certificate", help="make a certificate, and an authority that signs it"
+        "certificate", help="make a certificate and an authority that signs it"
     )
     certificate.add_argument("names", nargs="+", metavar="NAME", help="a DNS name or an address")
     certificate.add_argument(
         "--directory",
         default=".",
-        help="where the files are; made where it is not there (%(default)s)",
+        help="the folder of the files; created if missing (%(default)s)",
     )
     certificate.add_argument(
         "--days",
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"how long it is good for: 1 to {DAYS_MAX} (%(default)s)",
     )
     certificate.add_argument(
-        "--overwrite", action="store_true", help="replace a certificate that is there"
+        "--overwrite", action="store_true", help="replace an existing certificate"
     )
     return parser
 

@@ -1,6 +1,6 @@
-"""The alerts of TLS in plain words (RFC 8446 §6): what each of them means, and what helps.
+"""TLS alerts in plain words (RFC 8446 §6): what each means, and the remedy.
 
-Called by: `errors`. Never does: guess; a remedy follows from the alert and from who has sent it.
+Called by: `errors`. Never does: guess; a remedy follows from the alert and its sender.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Certificates of one's own, for servers without a public name: an authority, and what it signs.
+"""Self-made certificates, for servers without a public name: an authority, and what it signs.
 
 Owns: the names that a certificate may have, and the files. Called by: programs (`make_certificate`),
-`python -m ringloop.quic certificate`. Never does: show a key to others than the owner of its file.
+`python -m ringloop.quic certificate`. Never does: show a key to anyone but the owner of its file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CertificateFiles", "make_certificate"]
 
 DAYS_MAX: Final = 397
-"""Verifiers take no server's certificate that is good for more than 398 days; it begins an hour ago."""
+"""Verifiers reject server certificates valid for more than 398 days; it starts an hour ago."""
 
 _NAMES_MAX: Final = 100
 _NAME_LEN_MAX: Final = 253
@@ -36,7 +36,7 @@ _AUTHORITY: Final = "authority"
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """What `make_certificate` has left in a directory: PEM files."""
+    """The PEM files that `make_certificate` writes to a directory."""
 
     certificate: Path
     """For `certificate=`."""
@@ -45,9 +45,9 @@ class CertificateFiles:
     ca_file: Path
     """The authority, for the `ca_file=` of clients that verify the certificate."""
     ca_key: Path
-    """The authority's key, by which further certificates are signed; only its owner can read it."""
+    """The authority's key, which signs further certificates; only its owner can read it."""
     names: tuple[str, ...]
-    """What the certificate is for, as it stands there: lower-case, A-labels."""
+    """The names in the certificate: lower-case, A-labels."""
     is_new_authority: bool
     """Whether the authority was made now, rather than found in the directory."""
 
@@ -58,15 +58,15 @@ def make_certificate(
     days: int = 365,
     overwrite: bool = False,
 ) -> CertificateFiles:
-    """Make a certificate for a server (or a client) of one's own, signed by an authority of one's own.
+    """Make a certificate for your own server (or client), signed by your own authority.
 
     `names` are one to 100 DNS names (`localhost`, `*.example.org`, `bücher.example`) and addresses
-    (`127.0.0.1`, `::1`): those that clients connect to. The files are called after the first:
-    `localhost.pem` and `localhost.key`. `directory` is made where it is not there. The authority in
-    it, `authority.pem` and `authority.key`, signs; it is made the first time, and lasts ten years.
-    Whoever trusts it (`ca_file=`) takes all that it has signed. The certificate is valid from
-    an hour ago for `days`, 1 to 397 days; servers and clients may show it. With `overwrite` it takes the
-    place of one that is there; the authority is never replaced.
+    (`127.0.0.1`, `::1`): those that clients connect to. The files are named after the first:
+    `localhost.pem` and `localhost.key`. `directory` is created if missing. The authority in
+    it, `authority.pem` and `authority.key`, signs; it is created the first time, and lasts ten years.
+    Clients that trust it (`ca_file=`) accept everything it has signed. The certificate is valid from
+    an hour ago for `days`, 1 to 397 days; servers and clients may present it. With `overwrite` it
+    replaces an existing one; the authority is never replaced.
 
     ::
 
@@ -74,9 +74,9 @@ def make_certificate(
         await quic.serve(certificate=files.certificate, private_key=files.private_key, ...)
         quic.connect("localhost", port, ca_file=files.ca_file, ...)
 
-    Errors: `ConfigurationError` for a name or a number of days that cannot be, and for an authority that
-    was not made so or ends too early; `FileExistsError` where the certificate or its key is there
-    already; other `OSError`s of files, with errno and filename.
+    Errors: `ConfigurationError` for an invalid name or number of days, and for an authority that was not
+    made this way or expires too early; `FileExistsError` if the certificate or its key already exists;
+    other `OSError`s of files, with errno and filename.
     """
     if type(days) is not int:
         raise TypeError(f"days is a whole number, not {days!r}")

@@ -1,4 +1,4 @@
-"""Clients: a connection with a socket of its own, or several on one."""
+"""Clients: a connection with its own socket, or several on one."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ async def open_connection(
     early_data: bool = False,
     **keywords: Unpack[ConnectKeywords],
 ) -> Connection:
-    """Connect to a server; the connection is to be closed, best as a context manager.
+    """Connect to a server; close the connection, preferably by using it as a context manager.
 
     Configured by a `ClientConfig` (or what has a `client_config()`), or by its keywords; the socket
     by its own, or by `endpoint`. `ringloop.quic.keywords` describes each of them. A resumed session
-    needs the same `ClientConfig` object. A name's addresses are tried in turns of families, each a
-    quarter of a second after the last or once that has failed; the first handshake to complete wins
-    (RFC 8305). With `early_data` the connection is given as soon as data can be sent, which others
-    may send again to the server; `wait_connected()` and `early_data_accepted` tell how it ended.
+    needs the same `ClientConfig` object. A name's addresses are tried with alternating families, each a
+    quarter of a second after the previous one or once that has failed; the first handshake to complete
+    wins (RFC 8305). With `early_data` the connection is returned as soon as data can be sent, which
+    attackers may replay; `wait_connected()` and `early_data_accepted` tell how it ended.
 
-    Errors: `ConnectError`, `ConnectionClosed` with its kinds, `OSError` of the look-up and the
+    Errors: `ConnectError`, `ConnectionClosed` and its subclasses, `OSError` of the look-up and the
     socket.
     """
     refuse_unknown(open_connection, keywords)

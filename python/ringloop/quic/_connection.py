@@ -1,7 +1,7 @@
-"""A connection: streams that are awaited, datagrams with a policy, what is known of it.
+"""A connection: streams to await, datagrams with a policy, and its properties.
 
 Owns: nothing; the native endpoint has the state. Called by: programs. Never does: make a future
-where what is asked for is there.
+if the result is available.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLICIES = get_args(Policy)
 
 
 class Connection(_quic.Connection):
-    """A connection, between two ends.
+    """A QUIC connection.
 
     As a context manager it is closed at the end: with code 0, or 1 after an exception.
     """
@@ -46,8 +46,8 @@ class Connection(_quic.Connection):
     async def wait_closed(self, *, linger: bool = False) -> None:
         """Wait for the end of the connection, from either side.
 
-        `linger`: also until nothing of it may come any more (three times the probe time-out,
-        RFC 9000 §10.2), so that a close that is lost on the way is said again.
+        `linger`: also until no more packets may arrive (three times the probe time-out,
+        RFC 9000 §10.2), so that a lost close is repeated.
         """
         while not self.is_closed:
             await self._waiter("progress")
@@ -57,11 +57,11 @@ class Connection(_quic.Connection):
     def close(  # type: ignore[override]
         self, code: int = 0, reason: str | _Data = ""
     ) -> None:
-        """Close with the program's code and reason; what was written goes first.
+        """Close with the program's code and reason, after sending written data.
 
-        That is as far as the path takes it at once: await `Stream.acked()` for what must arrive.
-        The last flight of a client's handshake goes first, too: without it the server would hear of
-        neither the connection nor the code (RFC 9000 §10.2.3).
+        Only as much is sent as the path takes at once: await `Stream.acked()` for data that must
+        arrive. The last flight of a client's handshake is sent first, too: without it the server would
+        learn of neither the connection nor the code (RFC 9000 §10.2.3).
         """
         super().close(code, reason)
 
@@ -74,23 +74,23 @@ class Connection(_quic.Connection):
         return Stream(self, stream_id)
 
     async def accept_stream(self, *, unidirectional: bool = False) -> Stream:
-        """Take the next stream that the peer opens."""
+        """Accept the next stream that the peer opens."""
         while (stream_id := self._accept_stream(unidirectional)) is None:
             await self._waiter("accept", unidirectional)
         return Stream(self, stream_id)
 
     def open_stream_nowait(self, *, unidirectional: bool = False) -> Stream | None:
-        """Open a stream; None while the peer allows no more."""
+        """Open a stream; None if the peer allows no more at the moment."""
         stream_id = self._open_stream(unidirectional)
         return None if stream_id is None else Stream(self, stream_id)
 
     def accept_stream_nowait(self, *, unidirectional: bool = False) -> Stream | None:
-        """Take a stream that the peer has opened; None where there is none."""
+        """Accept a stream that the peer has opened; None if there is none."""
         stream_id = self._accept_stream(unidirectional)
         return None if stream_id is None else Stream(self, stream_id)
 
     async def incoming_streams(self, *, unidirectional: bool = False) -> AsyncIterator[Stream]:
-        """Give the streams that the peer opens, until the connection is over."""
+        """Yield the streams that the peer opens, until the connection ends."""
         while True:
             try:
                 stream = await self.accept_stream(unidirectional=unidirectional)
@@ -105,11 +105,11 @@ class Connection(_quic.Connection):
     async def send_datagram(  # type: ignore[override]
         self, data: _Data, policy: Policy = "wait", *, expires: float | None = None
     ) -> bool:
-        """Send a datagram; tell whether it was taken.
+        """Send a datagram; return whether it was accepted.
 
-        Where there is no room for it: `wait` for room, `drop_oldest`: those that wait the longest make
-        room, `drop_new`: this one is dropped. One that has not left after `expires` seconds, the wait
-        included, is dropped; `stats()` counts those.
+        If the buffer is full: `wait` waits for space, `drop_oldest` drops the oldest ones, `drop_new`
+        drops this one. A datagram not sent within `expires` seconds, including the wait, is dropped;
+        `stats()` counts those.
         """
         drop_oldest = _drops_oldest(policy)
         if super().send_datagram(data, drop_oldest, expires):
@@ -130,15 +130,15 @@ class Connection(_quic.Connection):
             return False
 
     def send_datagram_nowait(self, data: _Data, *, drop_oldest: bool = False) -> bool:
-        """Send a datagram now; False where there is no room for it."""
+        """Send a datagram now; False if the buffer is full."""
         return super().send_datagram(data, drop_oldest)
 
     async def send_datagrams(  # type: ignore[override]
         self, datagrams: Iterable[_Data], policy: Policy = "wait"
     ) -> int:
-        """Send several; tell how many were taken.
+        """Send several; return how many were accepted.
 
-        With `drop_new` the rest is dropped once there is no room.
+        With `drop_new` the rest is dropped once the buffer is full.
         """
         drop_oldest = _drops_oldest(policy)
         rest = list(datagrams)
@@ -152,13 +152,13 @@ class Connection(_quic.Connection):
         return total - len(rest)
 
     async def receive_datagram(self) -> bytes:
-        """Take the next datagram."""
+        """Receive the next datagram."""
         return (await self.receive_datagrams(1))[0]
 
     async def receive_datagrams(self, count: int = 0) -> list[bytes]:  # type: ignore[override]
-        """Take the datagrams that have come, at most `count` (0: all); wait for the first.
+        """Receive the datagrams that have arrived, at most `count` (0: all); wait for the first.
 
-        Past `datagram_receive_buffer` bytes the oldest that nobody has taken are dropped.
+        Beyond `datagram_receive_buffer` bytes the oldest unread ones are dropped.
         """
         while not (datagrams := super().receive_datagrams(count)):
             await self._waiter("datagram_in")
@@ -167,7 +167,7 @@ class Connection(_quic.Connection):
     # The rest.
 
     async def ping(self) -> float:  # type: ignore[override]
-        """Have the peer acknowledge something; return how many seconds it took."""
+        """Ping the peer; return the seconds until the acknowledgement."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         number = super().ping()
@@ -178,10 +178,10 @@ class Connection(_quic.Connection):
         return loop.time() - begun
 
     async def rebind(self, host: str | None = None, port: int = 0) -> None:
-        """Go on from another address of this machine: the connection migrates (RFC 9000 §9).
+        """Continue from another address of this machine: the connection migrates (RFC 9000 §9).
 
-        All connections of the endpoint move; one made by `connect` has its own. Where the handshake of
-        one of them is not confirmed yet, that is waited for: not before may it move.
+        All connections of the endpoint move; one made by `connect` has its own. Waits until the
+        handshakes of all of them are confirmed: they may not move earlier.
         """
         while waiting := [it for it in self.endpoint.connections if it._must_stay]:
             await waiting[0]._confirmed()
@@ -198,27 +198,27 @@ class Connection(_quic.Connection):
 
     @property
     def alpn(self) -> str | None:
-        """The protocol that was agreed on."""
+        """The negotiated protocol."""
         agreed = self.handshake()
         return agreed.alpn if agreed else None
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER; None where it has shown none."""
+        """The peer's certificate in DER; None if it presented none."""
         chain = self.peer_certificates()
         return chain[0] if chain else None
 
     @property
     def early_data_accepted(self) -> bool:
-        """Clients, once the handshake is complete: whether the server took early data."""
+        """Clients, once the handshake is complete: whether the server accepted early data."""
         agreed = self.handshake()
         return agreed is not None and agreed.early_data_accepted
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """`peername`, `sockname`, `peercert` (DER), `cipher`, `alpn`.
 
-        The default for what is not known, or not any more: the connection is forgotten, or the
-        socket closed.
+        Returns the default for unknown values, or if the connection is forgotten or the socket
+        closed.
         """
         try:
             known = self._extra_info(name)

@@ -1,6 +1,6 @@
 """An endpoint's socket on a loop: any asyncio loop that can watch a descriptor.
 
-Owns: the socket, its reader and writer in the loop, and who hears of the endpoint's connections.
+Owns: the socket, its reader and writer in the loop, and the listeners to the endpoint's events.
 Called by: `_connect`, `_serve`, `asyncio`. Never does: look into packets; `turn` and `flush` of the
 native endpoint do, and are called by the loop without a frame of Python's between.
 """

@@ -1,7 +1,7 @@
-"""A UDP socket with its connections on a loop: what clients share, and what a server is.
+"""A UDP socket with its connections on a loop: shared by clients, or a server.
 
 Owns: the driver, the connections by key, the tasks of handlers. Called by: `_connect`,
-`_serve`, programs. Never does: take part in what a stream or a datagram does; that is between
+`_serve`, programs. Never does: handle streams or datagrams; that is between
 the connection and native code.
 """
 
@@ -35,34 +35,34 @@ class FailureCounts(NamedTuple):
     """Why handshakes of clients failed."""
 
     timed_out: int
-    """The client fell silent, or `handshake_timeout` was over."""
+    """The client stopped responding, or `handshake_timeout` passed."""
     tls: int
-    """TLS refused it, here or there: a certificate, a protocol."""
+    """TLS refused it, on either side: a certificate, a protocol."""
     by_peer: int
-    """The client ended it otherwise."""
+    """The client ended it for another reason."""
     other: int
-    """All else: QUIC was broken, versions, a reset."""
+    """Other reasons: protocol violations, versions, a reset."""
 
 
 class EndpointStats(NamedTuple):
-    """What an endpoint has done so far."""
+    """Counters of an endpoint."""
 
     connections: int
-    """Connections now, those included of which something may still come."""
+    """Current connections, including closed ones from which packets may still arrive."""
     handshakes: int
-    """Handshakes that are under way now, of either side."""
+    """Handshakes in progress, of either side."""
     accepted: int
-    """Clients whose handshake was begun."""
+    """Clients whose handshake started."""
     completed: int
     """Clients whose handshake was completed."""
     failed: int
     """Clients whose handshake failed."""
     refused: int
-    """Clients that were turned away: `max_connections`, or a closed endpoint."""
+    """Refused clients: `max_connections`, or a closed endpoint."""
     retried: int
-    """Clients that were told to prove their address first."""
+    """Clients asked to prove their address first."""
     failures: FailureCounts
-    """The same clients by why their handshakes failed."""
+    """Failed handshakes by reason."""
 
     @classmethod
     def _of(cls, native: _quic.Endpoint) -> EndpointStats:
@@ -72,15 +72,16 @@ class EndpointStats(NamedTuple):
 
 
 class Endpoint:
-    """A socket that makes connections, takes them, or both.
+    """A socket that opens connections, accepts them, or both.
 
     As a context manager it is closed at the end. `handler(connection)` runs as a task for each
     client; when it returns, the connection is closed with code 0, and with code 1 when it
-    raises. `stream_handler(stream)` runs for each stream that a peer opens. Without both,
-    clients are taken by `accept()`. `on_handshake_failed(address, error)` is called for each client
-    whose handshake fails, of which no handler hears. Some of them are also logged, on
-    `ringloop.quic`: ten a second, and how many more there were.
-    `worker` is whose socket it is (`bind_workers`). `ringloop.quic.keywords` describes the others.
+    raises. `stream_handler(stream)` runs for each stream that a peer opens. Without either,
+    `accept()` accepts clients. `on_handshake_failed(address, error)` is called for each client
+    whose handshake fails; handlers do not see those. Some of them are also logged, on
+    `ringloop.quic`: ten per second, and the number of further ones.
+    `worker` is the worker whose socket it is (`bind_workers`). `ringloop.quic.keywords` describes the
+    others.
     """
 
     # HTTP/3 on accepted connections is driven natively (`ringloop.h3`).
@@ -129,11 +130,11 @@ class Endpoint:
     # Connections.
 
     def begin(self, config: _quic.ClientConfig, address: _Address, server_name: str) -> Connection:
-        """Begin a connection to a numeric address; `wait_connected()` waits for it."""
+        """Start a connection to a numeric address; `wait_connected()` waits for it."""
         return self._add(self._native.connect(config, address, server_name))
 
     async def accept(self) -> Connection:
-        """Take the next client of a server without handlers; a client that has gone is skipped."""
+        """Accept the next client of a server without handlers; disconnected clients are skipped."""
         while not self._waiting:
             if self._driver.is_closed:
                 raise RuntimeError("the endpoint is closed")
@@ -142,7 +143,7 @@ class Endpoint:
 
     @property
     def connections(self) -> list[Connection]:
-        """The connections, those included that are over and may still be spoken of by the peer."""
+        """The connections, including closed ones to which the peer may still send packets."""
         return list(self._connections.values())
 
     def stats(self) -> EndpointStats:
@@ -297,10 +298,10 @@ class Endpoint:
     # The end.
 
     def rebind(self, host: str | None = None, port: int = 0) -> None:
-        """Go on with a socket at another address; connections that were made here move with it.
+        """Continue with a socket at another address; connections opened here move with it.
 
-        It is of the same family of addresses: with such connections, another one is an `OSError`. So is
-        a move while the handshake of one of them is not confirmed; `Connection.rebind` waits for that.
+        With such connections, an address of another family is an `OSError`. So is a move while the
+        handshake of one of them is not confirmed; `Connection.rebind` waits for that.
         """
         old = self.address
         if host is None:
@@ -308,17 +309,17 @@ class Endpoint:
         self._driver.rebind(bind(host, port))
 
     def close(self, code: int = 0, reason: str = "") -> None:
-        """Close all connections, and take no more; then `wait_closed()`."""
+        """Close all connections, and accept no more; then `wait_closed()`."""
         if not self._driver.is_closed:
             self._native.close(code, reason)
 
     async def wait_closed(self, *, linger: bool = False) -> None:
-        """Wait for handlers to end, tell all peers, close the socket.
+        """Wait for handlers to end, notify all peers, close the socket.
 
-        Connections that are open then are closed, as by `close()`.
+        Connections still open then are closed, as by `close()`.
 
-        `linger`: stay until no peer may speak any more (three times the probe time-out), so that a
-        close that is lost on the way is said again.
+        `linger`: stay until no peer may send any more (three times the probe time-out), so that a
+        lost close is repeated.
         """
         while self._tasks:
             await asyncio.wait(self._tasks)

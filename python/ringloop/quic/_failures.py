@@ -1,7 +1,7 @@
-"""Clients that do not get in, or break the rules: who is told, and how much of it is logged.
+"""Clients that are refused or violate the protocol: notifications, and how many are logged.
 
-Owns: the log's budget, the program's callback. Called by: endpoints of both shapes, with their news.
-Never does: count; native code does, and `stats()` tells.
+Owns: the log's budget, the program's callback. Called by: endpoints of both APIs, with their events.
+Never does: count; native code does, see `stats()`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LOGGER = logging.getLogger("ringloop.quic")
 
 
 class Failures:
-    """Takes an endpoint's failed handshakes, logs some and tells the program of all.
+    """Receives an endpoint's failed handshakes, logs some and reports all to the program.
 
-    Another one logs connections that were ended because of what their peers did: `what` failed.
+    A second instance logs connections ended because of their peers' behaviour: `what` failed.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Keywords at run time: signatures that show them, and what is said of one that there is not.
+"""Keywords at run time: signatures that show them, and errors for unknown ones.
 
-Owns: which keyword is meant by one of another library's. Called by: `_connect`, `_serve`, `_endpoint`
-and `configuration`, where they are defined and called; native code where a configuration is refused.
+Owns: the keywords that correspond to those of other libraries. Called by: `_connect`, `_serve`,
+`_endpoint` and `configuration`, on definition and on call; native code if a configuration is refused.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
 
 
 def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
-    """Return the error of a keyword that `function` does not have, as the interpreter words it."""
+    """Return the error for a keyword that `function` does not have, worded as by the interpreter."""
     import difflib  # noqa: PLC0415  # for mistakes alone
 
     text = f"{function}() got an unexpected keyword argument '{name}'"
@@ -139,14 +139,14 @@ def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
 
 
 def unexpected_of(function: str, given: Mapping[str, object]) -> TypeError | None:
-    """Return the error of the first keyword that a native class does not have; None: it has all."""
+    """Return the error for the first keyword that a native class does not have, or None."""
     known = inspect.signature(getattr(_quic, function)).parameters
     strangers = (unexpected(function, name, known) for name in given if name not in known)
     return next(strangers, None)
 
 
 def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) -> None:
-    """Raise the error of the first keyword that a function which `shows` its keywords does not have."""
+    """Raise the error for the first keyword that a function which `shows` its keywords does not have."""
     known = inspect.signature(function).parameters
     for name in given:
         if name not in known:
@@ -172,7 +172,7 @@ def _defaults(maker: type) -> dict[str, Any]:
 
 
 def suggests(kind: type[_Kind]) -> type[_Kind]:
-    """Have a data class say which field is meant by one that it does not have."""
+    """Have a data class suggest the field meant by an unknown one."""
     make: Callable[..., None] = kind.__init__
     fields = tuple(inspect.signature(kind).parameters)
 

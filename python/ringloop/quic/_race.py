@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["ATTEMPT_DELAY_SECONDS", "alternated", "first_of"]
 
 ATTEMPT_DELAY_SECONDS = 0.25
-"""How long an attempt has before the next one joins it (RFC 8305 §5)."""
+"""Delay before the next attempt starts alongside (RFC 8305 §5)."""
 
 
 def alternated(found: Iterable[_Target]) -> list[_Target]:
-    """Put families and addresses in turns, the first family first (RFC 8305 §4)."""
+    """Interleave the address families, the first family first (RFC 8305 §4)."""
     targets = list(dict.fromkeys(found))
     preferred = [target for target in targets if target[0] == targets[0][0]]
     others = [target for target in targets if target[0] != targets[0][0]]
@@ -48,8 +48,8 @@ async def first_of(
 ) -> Connection:
     """Connect to whichever target answers first; the other connections are closed.
 
-    Errors: of the attempts that failed with an `OSError` the most telling one, which names all; any
-    other error at once.
+    Errors: the most informative `OSError` of the failed attempts, which names all; any other error at
+    once.
     """
     if len(targets) == 1:
         return await attempt(targets[0])

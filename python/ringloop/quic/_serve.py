@@ -42,15 +42,15 @@ async def serve(
     worker: Worker | None = None,
     **keywords: Unpack[ServeKeywords],
 ) -> Endpoint:
-    """Take connections at an address.
+    """Accept connections at an address.
 
-    `host` is an address or a name, of which the first address is taken; None means every address of
-    both families. Configured by a `ServerConfig` (or what has a `server_config()`), or by its
-    keywords; beside those by `Endpoint`'s. `ringloop.quic.keywords` describes each of them. See
-    `Endpoint` for what becomes of the handlers' connections and streams.
+    `host` is an address or a name, whose first address is used; None means every address of
+    both families. Configured by a `ServerConfig` (or an object with `server_config()`), or by
+    its keywords, plus those of `Endpoint`. `ringloop.quic.keywords` describes each of them. See
+    `Endpoint` for how the handlers' connections and streams end.
 
-    `worker`: one of `bind_workers`, in place of an address. `reuse_port` alone lets several servers
-    bind one address, between which clients that move are lost.
+    `worker`: one of `bind_workers`, instead of an address. `reuse_port` alone lets several servers
+    bind one address, but clients that migrate between them are lost.
     """
     refuse_unknown(serve, keywords)
 

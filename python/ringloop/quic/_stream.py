@@ -1,8 +1,8 @@
 """A stream: a reader and a writer in one object, with the methods of asyncio's two.
 
-Owns: what was received and not yet asked for by `readuntil` and `readexactly`. Called by:
-programs. Never does: make a future where bytes or room are there; a read or a write is one call
-into native code then.
+Owns: data received but not yet consumed by `readuntil` and `readexactly`. Called by:
+programs. Never does: make a future if data or buffer space is available; a read or a write is then
+one call into native code.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ _LIMIT = 1 << 16
 class Stream(_quic.Stream):
     """A stream of a connection.
 
-    It has the methods of `asyncio.StreamReader` and `asyncio.StreamWriter`, so it is both of a
-    pair; `pair()` gives two objects that are instances of those classes. Beyond them: `reset`,
+    It has the methods of `asyncio.StreamReader` and `asyncio.StreamWriter`, so it can stand for
+    both; `pair()` returns two objects that are instances of those classes. In addition: `reset`,
     `stop`, `stopped`, `acked`, `priority`. Every wait can be cancelled, and loses no bytes.
 
-    Bounds: what has come and was not read counts against `max_stream_data`; what was written
-    and not acknowledged against `send_window`, past which `drain()` waits. A program that does
-    not drain queues.
+    Limits: unread data counts against `max_stream_data`, unacknowledged data against
+    `send_window`, beyond which `drain()` waits. Without draining, data is queued.
     """
 
     if TYPE_CHECKING:
@@ -48,9 +47,9 @@ class Stream(_quic.Stream):
     # Reading.
 
     async def read(self, n: int = -1) -> bytes:
-        """Take what has come, at most `n` bytes; b"" is the end.
+        """Read available data, at most `n` bytes; b"" is the end.
 
-        Without `n`: all of it up to the end.
+        Without `n`: everything up to the end.
         """
         if n < 0:
             return await self.read_to_end()
@@ -61,9 +60,9 @@ class Stream(_quic.Stream):
         return data
 
     async def read_to_end(self, limit: int | None = None) -> bytes:
-        """Take everything up to the end.
+        """Read everything up to the end.
 
-        `LimitOverrunError`: there is more than `limit` bytes; it can still be read.
+        `LimitOverrunError`: there are more than `limit` bytes; they can still be read.
         """
         if self._left:
             return await self._read_rest([self._take_left(len(self._left))], limit)
@@ -97,7 +96,7 @@ class Stream(_quic.Stream):
             raise
 
     async def readexactly(self, n: int) -> bytes:
-        """Take exactly `n` bytes; `IncompleteReadError` where the stream ends before."""
+        """Read exactly `n` bytes; `IncompleteReadError` if the stream ends before."""
         if n < 0:
             raise ValueError("readexactly size can not be less than zero")
         left = self._left
@@ -120,7 +119,7 @@ class Stream(_quic.Stream):
         return self._take_left(n)
 
     async def readuntil(self, separator: bytes | tuple[bytes, ...] = b"\n") -> bytes:
-        """Take everything up to a separator, with it; its errors are those of asyncio's reader.
+        """Read up to and including a separator; errors are those of asyncio's reader.
 
         Of several separators the one that ends first counts.
         """
@@ -155,7 +154,7 @@ class Stream(_quic.Stream):
         return self._take_left(end)
 
     async def readline(self) -> bytes:
-        """Take a line, or what is left at the end."""
+        """Read a line, or the rest at the end."""
         try:
             return await self.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
@@ -189,7 +188,7 @@ class Stream(_quic.Stream):
         return line
 
     async def chunks(self, n: int = 1 << 16) -> AsyncIterator[bytes]:
-        """Give what comes, in pieces of at most `n` bytes, up to the end."""
+        """Yield the data, in pieces of at most `n` bytes, up to the end."""
         while data := await self.read(n):
             yield data
             del data
@@ -211,11 +210,11 @@ class Stream(_quic.Stream):
         await self._drain()
 
     def can_write_eof(self) -> bool:
-        """Say that streams have an end."""
+        """Return True: streams have an end."""
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more will be written: `finish`."""
+        """Declare that nothing more will be written: `finish`."""
         self.finish()
 
     def is_closing(self) -> bool:
@@ -223,17 +222,17 @@ class Stream(_quic.Stream):
         return not self.is_writable or self.connection.is_closed
 
     async def wait_closed(self) -> None:
-        """Wait until the peer has all that was written, or the stream or connection is over."""
+        """Wait until the peer has everything written, or the stream or connection has ended."""
         try:
             await self.stopped()
         except ConnectionClosed:
             return
 
     async def stopped(self) -> int | None:
-        """Wait for the peer's answer to what was sent.
+        """Wait for the outcome of the sending side.
 
-        The code with which it stopped the stream, or this end has reset it; None: it has all of a
-        finished one.
+        Returns the code with which the peer stopped the stream, or this end reset it; None: the peer
+        has all of a finished stream.
         """
         while True:
             is_over, code = self._sent()
@@ -244,14 +243,14 @@ class Stream(_quic.Stream):
     async def acked(self) -> bool:
         """Wait until the peer has acknowledged all of a finished stream.
 
-        False: it stopped the stream, or this end has reset it.
+        Returns False if it stopped the stream, or this end has reset it.
 
-        `ConnectionClosed`: it did not in time.
+        `ConnectionClosed`: the connection ended before.
         """
         return await self.stopped() is None
 
     def abort(self) -> None:
-        """Give up both ways, with code 0."""
+        """Abort both directions, with code 0."""
         self.reset(0)
         self.stop(0)
 
@@ -259,15 +258,15 @@ class Stream(_quic.Stream):
 
     @property
     def transport(self) -> Stream:
-        """The stream itself, which has what is asked of a transport."""
+        """The stream itself, which has a transport's methods."""
         return self
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait for room in the send window."""
+        """Bytes waiting for space in the send window."""
         return self.queued_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`stream_id`, `connection`, and what the connection knows."""
+        """`stream_id`, `connection`, and the connection's information."""
         if name == "stream_id":
             return self.id
         if name == "connection":
@@ -275,7 +274,7 @@ class Stream(_quic.Stream):
         return self.connection.get_extra_info(name, default)
 
     def pair(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Give the stream as instances of asyncio's own classes, for who asks which they are."""
+        """Return the stream as instances of asyncio's own classes, for code that checks types."""
         return StreamReader(self), StreamWriter(self)
 
     async def __aenter__(self) -> Self:

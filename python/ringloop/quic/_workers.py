@@ -1,11 +1,11 @@
-"""Several servers at one address, each with a loop of its own: in threads or in processes.
+"""Several servers at one address, each with its own loop: in threads or in processes.
 
-Owns: the sockets that share the address, and what their connection ids say. Called by: programs
+Owns: the sockets that share the address, and the worker number in connection ids. Called by: programs
 before they start their workers. Never does: start them.
 
 The kernel gives each datagram to the worker whose number its connection id names, so connections
-stay with their worker when clients move (RFC 9000 §9); without that a client that moves, or whose
-NAT is started again, would come to any of them.
+stay with their worker when clients migrate (RFC 9000 §9); without that a client that migrates, or whose
+NAT rebinds, could reach any of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Worker", "bind_workers"]
 class Worker:
     """One of several workers: `serve(worker=…)` in its thread or process.
 
-    Goes to a process that is forked as it is. A process closes the workers that are another's.
+    Can be passed unchanged to a forked process. A process closes the other processes' workers.
     """
 
     sock: socket.socket
@@ -35,7 +35,7 @@ class Worker:
     key: int
 
     def close(self) -> None:
-        """Close the socket, where another process serves it."""
+        """Close the socket, if another process serves it."""
         self.sock.close()
 
     def __enter__(self) -> Self:
@@ -48,10 +48,10 @@ class Worker:
 def bind_workers(host: str | None = None, port: int = 0, *, count: int) -> list[Worker]:
     """Bind the sockets of `count` workers (1 to 256) to one address; port 0: the system chooses it.
 
-    `host` is as for `serve`, but that a name is looked up at once, in this thread.
+    `host` is as for `serve`, except that a name is looked up immediately, in this thread.
 
-    All of them have to be served: what is for a worker that does not run is lost. Workers that
-    are to resume each other's sessions take `ServerConfig`s with the same `sessions` directory (in
+    All of them have to be served: data for a worker that does not run is lost. Workers that
+    should resume each other's sessions take `ServerConfig`s with the same `sessions` directory (in
     one process: the same `ServerConfig`) and the same `token_secret`.
     """
     if isinstance(count, bool) or not hasattr(count, "__index__"):

@@ -58,25 +58,24 @@ KeySource: TypeAlias = _Path | _Bytes | _Key
 """A path, PEM or DER (PKCS #8, PKCS #1, SEC 1), or an object of `cryptography`."""
 
 Password: TypeAlias = bytes | str | Callable[[], bytes | str]
-"""What an encrypted key is opened by, or a function that returns it."""
+"""The password of an encrypted key, or a function that returns it."""
 
 KeyLog: TypeAlias = _Path | Callable[[str], object] | Literal[False]
-"""A file that lines are added to, a function that gets each line, or False: nowhere."""
+"""A file to append lines to, a function that gets each line, or False: nowhere."""
 
 
 class TransportKeywords(TypedDict, total=False):
-    """What a connection does and keeps; of clients and servers."""
+    """Limits and behaviour of a connection, for clients and servers."""
 
     idle_timeout: float | None
-    """Seconds of silence after which the connection is given up; the shorter of both ends' counts.
+    """Seconds of silence after which the connection is closed; the shorter of both ends' applies.
 
     0.001 to ten years; None: never. Default: 30.0. RFC 9000 §10.1.
     """
     handshake_timeout: float | None
     """Seconds from the first packet to the end of the handshake, whatever the peer sends meanwhile.
 
-    0.001 to ten years; None: no bound. Default: 30.0. Past it: `HandshakeTimeout`; a bound of this
-    end's own.
+    0.001 to ten years; None: no limit. Default: 30.0. After it: `HandshakeTimeout`; a local limit.
     """
     keep_alive: float | None
     """Seconds of silence after which a PING is sent, so that neither side times out.
@@ -84,12 +83,12 @@ class TransportKeywords(TypedDict, total=False):
     0.001 to ten years; None: never. Default: None. RFC 9000 §10.1.2.
     """
     max_streams_bidi: int
-    """Streams both ways that the peer may have open at a time: 0 to 65536. Default: 100.
+    """Streams in both directions that the peer may have open at a time: 0 to 65536. Default: 100.
 
     The peer is allowed 28 at first, and more once half of them are open. RFC 9000 §4.6.
     """
     max_streams_uni: int
-    """Streams one way that the peer may have open at a time: 0 to 65536. Default: 100.
+    """Streams in one direction that the peer may have open at a time: 0 to 65536. Default: 100.
 
     As with `max_streams_bidi`. RFC 9000 §4.6.
     """
@@ -106,123 +105,123 @@ class TransportKeywords(TypedDict, total=False):
     send_window: int
     """Bytes written and not acknowledged, all streams together, at most: 1 to 2^62 - 1.
 
-    Past it `drain()` waits. Default: 16777216 (16 MiB). It follows what the path holds, from
-    `send_window_min` on; a bound of this end's own.
+    Beyond it `drain()` waits. Default: 16777216 (16 MiB). It follows the path's capacity, from
+    `send_window_min` on; a local limit.
     """
     congestion: Literal["cubic", "newreno", "reno", "bbr", "bbr1"]
-    """How fast to send: 'cubic' (RFC 9438), 'newreno' (or 'reno'; RFC 9002 §7), 'bbr' (or 'bbr1';
+    """Congestion control: 'cubic' (RFC 9438), 'newreno' (or 'reno'; RFC 9002 §7), 'bbr' (or 'bbr1';
     experimental). Default: 'cubic'.
     """
     datagram_receive_buffer: int | None
-    """Bytes of received datagrams that wait for the program: 1 to 2^31 - 1; past it the oldest are
+    """Bytes of received datagrams that wait for the program: 1 to 2^31 - 1; beyond it the oldest are
     dropped.
 
-    None: take no datagrams, and tell the peer so. Default: 1048576 (1 MiB). RFC 9221 §3.
+    None: accept no datagrams, and announce that. Default: 1048576 (1 MiB). RFC 9221 §3.
     """
     datagram_send_buffer: int
-    """Bytes of datagrams that wait to be sent: 1 to 2^31 - 1; past it the policy of `send_datagram`
+    """Bytes of datagrams that wait to be sent: 1 to 2^31 - 1; beyond it the policy of `send_datagram`
     decides. Default: 262144 (256 KiB). RFC 9221 §5.
     """
     initial_mtu: int
-    """Bytes of UDP payload that the path is taken to carry at first: 1200 to 65527. Default: 1200.
+    """Bytes of UDP payload that the path is assumed to carry at first: 1200 to 65527. Default: 1200.
 
     RFC 9000 §14.
     """
     mtu_max: int | None
-    """Bytes of UDP payload up to which is looked for more: 1200 to 65527; None: stay with
+    """Bytes of UDP payload up to which the path is probed: 1200 to 65527; None: stay with
     `initial_mtu`. Default: 1452 (Ethernet, IPv6). RFC 9000 §14.3.
     """
     initial_rtt: float
-    """Seconds that a round trip is taken to last at first: 0.000001 to 60. Default: 0.333.
+    """Seconds assumed for a round trip at first: 0.000001 to 60. Default: 0.333.
 
     RFC 9002 §6.2.2.
     """
     ack_frequency: bool
-    """Whether the peer may be asked to acknowledge less often, where it knows how. Default: False.
+    """Whether the peer may be asked to acknowledge less often, if it supports that. Default: False.
 
     draft-ietf-quic-ack-frequency.
     """
     reset_stream_at: bool
-    """Whether a reset of a stream may deliver its first bytes, where the peer knows how. Default:
+    """Whether a reset of a stream may deliver its first bytes, if the peer supports it. Default:
     False; True for servers and clients of `ringloop.webtransport`, and for `ringloop.h3.serve` with
-    `webtransport=True`. A server with `early_data` must not switch it off while its tickets are valid.
+    `webtransport=True`. A server with `early_data` must not disable it while its tickets are valid.
 
     draft-ietf-quic-reliable-stream-reset.
     """
     max_data_grown: int
-    """Bytes that `max_data` grows to where readers take all within a round trip: 0 to 2^62 - 1; not
-    above `max_data`: it stays as it is. Default: 67108864 (64 MiB).
+    """Bytes that `max_data` grows to if readers consume everything within a round trip: 0 to 2^62 - 1;
+    up to `max_data`: it does not grow. Default: 67108864 (64 MiB).
     """
     send_window_min: int
-    """Bytes that the send window is at least: 1 to 2^62 - 1; from `send_window` on it does not
-    follow the path. Default: 1048576 (1 MiB).
+    """Bytes of the smallest send window: 1 to 2^62 - 1; from `send_window` on it does not follow
+    the path. Default: 1048576 (1 MiB).
     """
 
 
 class SharedKeywords(TransportKeywords, total=False):
-    """What clients and servers take: of TLS, and of the transport."""
+    """Keywords of clients and servers, for TLS and the transport."""
 
     alpn: Iterable[str | bytes]
-    """The application's protocols, the best first, each 1 to 255 bytes. Default: () – none.
+    """The application's protocols, the preferred first, each 1 to 255 bytes. Default: () – none.
 
-    RFC 7301; QUIC wants one (RFC 9001 §8.1).
+    RFC 7301; QUIC requires one (RFC 9001 §8.1).
     """
     ca_file: _Path | None
-    """Whom to trust: a file of PEM certificates. Default: None.
+    """Trusted authorities: a file of PEM certificates. Default: None.
 
-    Clients without any `ca_*` take the system's; servers need one for `client_auth`.
+    Clients without any `ca_*` use the system's; servers need one for `client_auth`.
     """
     ca_path: _Path | None
-    """Whom to trust: a directory of PEM files. Default: None."""
+    """Trusted authorities: a directory of PEM files. Default: None."""
     ca_data: CertificateSource | None
-    """Whom to trust: certificates in PEM or DER, a path of such, or objects of `cryptography`.
+    """Trusted authorities: certificates in PEM or DER, a path to them, or objects of `cryptography`.
     Default: None.
     """
     system_roots: bool | None
-    """Whether to trust the system's authorities beside those of `ca_*`. Default: None – only where a
-    client has no `ca_*`.
+    """Whether to trust the system's authorities in addition to `ca_*`. Default: None – only if a client
+    has no `ca_*`.
     """
     certificate: CertificateSource | None
-    """The own certificate and its chain, leaf first. Default: None; a server needs one, or `sni`."""
+    """This end's certificate and its chain, leaf first. Default: None; a server needs one, or `sni`."""
     private_key: KeySource | None
-    """The key of `certificate`. Default: None – it stands in the same PEM."""
+    """The key of `certificate`. Default: None – it is in the same PEM."""
     password: Password | None
-    """What an encrypted `private_key` is opened by; needs the `cryptography` package. Default: None."""
+    """The password of an encrypted `private_key`; needs the `cryptography` package. Default: None."""
     keylog: KeyLog | None
-    """Where the secrets go, for tools that read recorded packets (NSS format, RFC 9850).
+    """Where to write secrets, for tools that read recorded packets (NSS format, RFC 9850).
 
     Default: None – the file that `SSLKEYLOGFILE` names, if any.
     """
     qlog: _Path | Traces | None
-    """A directory for a log of each connection (qlog 0.3, for qvis), which has to be there.
+    """A directory for a log of each connection (qlog 0.3, for qvis), which must exist.
     Default: None – no logs. draft-ietf-quic-qlog-main-schema.
     """
 
 
 class _BareClientKeywords(SharedKeywords, total=False):
-    """A client's, less what `connect` has under the same name."""
+    """A client's keywords, without any that `connect` has under the same name."""
 
     verify: bool
     """Whether the server has to prove its name by a trusted certificate. Default: True.
 
-    RFC 9525; False is for tests: anyone may be the server then.
+    RFC 9525; False is for tests: then anyone can pose as the server.
     """
     sessions: bool
-    """Whether to keep sessions, in this configuration, to resume. Default: True. RFC 8446 §2.2."""
+    """Whether to keep sessions in this configuration for resumption. Default: True. RFC 8446 §2.2."""
     token_store: _Path | None
-    """A directory where servers' address tokens are kept for later processes, 8 a server. Only its
+    """A directory where servers' address tokens are kept for later processes, 8 per server. Only its
     owner may write there. Default: None – in memory. RFC 9000 §8.1.3.
     """
     version: int
-    """The version to begin with: 1 (RFC 9000) or 2 (RFC 9369). Default: 1."""
+    """The version to start with: 1 (RFC 9000) or 2 (RFC 9369). Default: 1."""
 
 
 class ClientKeywords(_BareClientKeywords, total=False):
     """The keywords of `ClientConfig`."""
 
     early_data: bool
-    """Whether data may go with the first packet of a resumed session, where others can send it
-    again. Default: True – where a program asks for it by `connect(early_data=True)`. RFC 9001 §4.6.
+    """Whether data may be sent with the first packet of a resumed session, which attackers can
+    replay. Default: True – if a program requests it with `connect(early_data=True)`. RFC 9001 §4.6.
     """
 
 
@@ -230,11 +229,11 @@ class ServerKeywords(SharedKeywords, total=False):
     """The keywords of `ServerConfig`."""
 
     sni: Mapping[str, tuple[CertificateSource, KeySource | None]] | None
-    """Certificates by the name that a client asks for: name → (certificate, key). Others get
+    """Certificates by the name that a client requests: name → (certificate, key). Others get
     `certificate`. Default: None. RFC 6066 §3.
     """
     client_auth: Literal["none", "optional", "required"]
-    """Whether clients show a certificate; a certificate has to be signed by an authority in `ca_*`.
+    """Whether clients present a certificate; it has to be signed by an authority in `ca_*`.
     Default: 'none'. RFC 8446 §4.3.2.
     """
     sessions: bool | _Path
@@ -242,72 +241,72 @@ class ServerKeywords(SharedKeywords, total=False):
     a week). Default: True. RFC 8446 §2.2.
     """
     early_data: bool
-    """Whether to take data of a resumed session's first packet, which others can send again.
+    """Whether to accept data of a resumed session's first packet, which attackers can replay.
     Default: False. RFC 9001 §4.6.
     """
     migration: bool
-    """Whether clients may go on from another address. Default: True. RFC 9000 §9."""
+    """Whether clients may continue from another address. Default: True. RFC 9000 §9."""
     preferred_address: Address | Iterable[Address]
-    """Where clients should rather be served: one address, or one of each family. Default: () – here.
+    """The server's preferred address: one, or one of each family. Default: () – none.
     RFC 9000 §9.6.
     """
     token_secret: bytes | None
-    """Bytes that address tokens are sealed by; servers with the same one know each other's, at least
-    32 random ones are good. Default: None – random. RFC 9000 §8.1.
+    """Bytes that address tokens are sealed with; servers with the same ones accept each other's; use at
+    least 32 random ones. Default: None – random. RFC 9000 §8.1.
     """
     retry_lifetime: float | None
-    """Seconds in which a client has to come back with the token of a Retry: 1 to ten years.
+    """Seconds within which a client has to return the token of a Retry: 1 to ten years.
     Default: 15.0. RFC 9000 §8.1.2.
     """
     tokens: int
-    """Address tokens that a client gets for its next connections: 0 to 64. Default: 2.
+    """Address tokens given to a client for its next connections: 0 to 64. Default: 2.
     RFC 9000 §8.1.3.
     """
     incoming_max: int
-    """Connections that may wait to be accepted: 1 to 1048576; packets of more are dropped.
+    """Connections that may wait to be accepted: 1 to 1048576; packets of others are dropped.
     Default: 1024.
     """
 
 
 class SocketKeywords(TypedDict, total=False):
-    """What an endpoint does with its socket."""
+    """Settings of an endpoint's socket."""
 
     versions: Iterable[int]
-    """The versions to speak, the best first: of 1 (RFC 9000) and 2 (RFC 9369). Default: (1, 2)."""
+    """The supported versions, the preferred first: of 1 (RFC 9000) and 2 (RFC 9369). Default: (1, 2)."""
     socket_buffer: int
-    """Bytes that the socket asks the kernel to keep, each way: 1 to 2^31 - 1. Default: 4194304 (4
+    """Bytes of the socket's kernel buffers, each way: 1 to 2^31 - 1. Default: 4194304 (4
     MiB). SO_RCVBUF, SO_SNDBUF of socket(7).
     """
     gso: bool
-    """Whether batches of datagrams go to the kernel in one message. Default: True. UDP_SEGMENT of
+    """Whether batches of datagrams are sent in one message. Default: True. UDP_SEGMENT of
     udp(7).
     """
     gro: bool
-    """Whether batches of datagrams come from the kernel in one message. Default: True. UDP_GRO of
+    """Whether batches of datagrams are received in one message. Default: True. UDP_GRO of
     udp(7).
     """
     ecn: bool
-    """Whether packets carry marks of congestion. Default: True. RFC 9000 §13.4."""
+    """Whether packets carry congestion marks. Default: True. RFC 9000 §13.4."""
     segments_max: int
-    """Datagrams of one batch at most: 1 to 64. Default: 64."""
+    """Datagrams per batch at most: 1 to 64. Default: 64."""
     udp_payload_max: int
-    """Bytes of the longest UDP payload that is received: 1200 to 65527. Default: 1472.
+    """Bytes of the longest UDP payload to receive: 1200 to 65527. Default: 1472.
     `max_udp_payload_size` of RFC 9000 §18.2.
     """
 
 
 class EndpointKeywords(SocketKeywords, total=False):
-    """The keywords of `Endpoint`, and what `serve` takes beside a configuration."""
+    """The keywords of `Endpoint`, which `serve` takes in addition to a configuration."""
 
     retry: Literal["never", "always", "auto"]
-    """Whether clients prove their address before anything is kept of them; 'auto': while 128
-    handshakes are under way. Default: 'never'. RFC 9000 §8.1.2.
+    """Whether clients must prove their address before any state is kept; 'auto': while 128
+    handshakes are in progress. Default: 'never'. RFC 9000 §8.1.2.
     """
     max_connections: int | None
     """Connections at a time: 1 or more; further clients are refused. Default: None – 65536."""
     reset_secret: bytes | None
-    """Bytes that connection ids and stateless resets are made from; a server that comes back with the
-    same one can end its earlier connections. Default: None – random. RFC 9000 §10.3.
+    """Bytes that connection ids and stateless resets are derived from; a server restarted with the same
+    ones can end its earlier connections. Default: None – random. RFC 9000 §10.3.
     """
 
 

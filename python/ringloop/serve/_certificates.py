@@ -1,7 +1,7 @@
 """Certificates of both protocols, and their replacement while the server runs.
 
-Owns: the context of TLS over TCP, the configuration of QUIC. A reload takes effect for handshakes
-that follow; when a file cannot be used, all stay as they were.
+Owns: the context of TLS over TCP, the configuration of QUIC. A reload takes effect for later
+handshakes; if a file cannot be used, nothing changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Certificates:
     """The certificates that `settings` name.
 
     `context` is for `asyncio`'s servers: for each handshake it selects a context by the name that the
-    client asks for.
+    client requests.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -35,7 +35,7 @@ class Certificates:
         self._quic.append(configuration)
 
     def keywords(self) -> dict[str, Any]:
-        """Return what a configuration of QUIC is made of."""
+        """Return the arguments of a QUIC configuration."""
         settings = self._settings
         return {
             "certificate": settings.certificate,
@@ -46,7 +46,7 @@ class Certificates:
     def reload(self) -> None:
         """Read all files again.
 
-        OSError, ValueError: a file cannot be read, or is no certificate or not its key.
+        OSError, ValueError: a file cannot be read, or is not a certificate or its key.
         """
         # By OpenSSL first, which checks each pair.
         loaded = self._loaded()
@@ -75,7 +75,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key, password=_no_password)
     except ssl.SSLError as error:
         raise ValueError(
-            f"{certificate} and {key} are no certificate and its key: {error.reason or error}"
+            f"{certificate} and {key} are not a certificate and its key: {error.reason or error}"
         ) from error
     except OSError as error:
         error.filename = error.filename or f"{certificate}, {key}"
@@ -84,4 +84,4 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    raise ValueError("the private key has a password: decrypt it by openssl pkey -in KEY")
+    raise ValueError("the private key has a password: decrypt it with openssl pkey -in KEY")

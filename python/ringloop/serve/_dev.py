@@ -1,4 +1,4 @@
-"""`--dev`: a certificate for local work, and how a browser takes it."""
+"""`--dev`: a certificate for local development, and how to have a browser accept it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DAYS", "DevCertificate", "hint"]
 
 DAYS = 13
-"""Browsers take certificates by their hash for 14 days at most; it begins an hour ago."""
+"""Browsers accept certificates by hash if valid for at most 14 days; it starts an hour ago."""
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 # Elements of a certificate's first part before its key: version, number, algorithm, issuer, dates,
@@ -73,7 +73,7 @@ class DevCertificate:
 
 
 def hint(made: DevCertificate, tcp: Address | None, quic: Address) -> str:
-    """Return what to do with it, for the addresses that are served."""
+    """Return how to use it, for the served addresses."""
     numbers = ",".join(map(str, made.hash))
     place = f"localhost:{quic[1]}"
     url = f"https://localhost:{quic[1] if tcp is None else tcp[1]}/"

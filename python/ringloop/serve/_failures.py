@@ -1,4 +1,4 @@
-"""What applications do wrong, and how it is said: in the log, as uvicorn says it."""
+"""Errors of applications, logged as by uvicorn."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ async def called(
     send: Callable[[Any], Awaitable[None]],
     told: Callable[[], ConnectionError | None],
 ) -> bool:
-    """Call an application; return whether it has returned. What it raises is logged.
+    """Call an application; return whether it has returned. Its exceptions are logged.
 
-    `told` returns the error that has told it of the client's end: what comes of that is no failure.
+    `told` returns the error that told it that the client is gone: that one propagating is no failure.
     """
     try:
         returned = await application(scope, receive, send)
@@ -45,9 +45,9 @@ async def called(
 
 
 def report(error: Exception, told: ConnectionError | None) -> None:
-    """Log what an application has raised; `told` is as that of `called` returns it."""
+    """Log an application's exception; `told` is what `called`'s `told` returned."""
     if _is_disconnect(error, told):
-        log.debug("The client was gone before the application had ended.", exc_info=error)
+        log.debug("The client disconnected before the application ended.", exc_info=error)
     else:
         log.error("Exception in ASGI application\n", exc_info=error)
 
@@ -59,7 +59,7 @@ def check_returned(returned: object) -> None:
 
 
 def unexpected(message: Any, wanted: str) -> RuntimeError:
-    """Return the error of a message that is not the next one."""
+    """Return the error for an unexpected message."""
     kind = message.get("type") if isinstance(message, dict) else message
     return RuntimeError(f"Expected ASGI message {wanted}, but got {kind!r}.")
 
@@ -86,7 +86,7 @@ _HOP_BY_HOP = frozenset(
 
 
 def checked_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return an application's fields as HTTP/3 has them: in lower case, less those of HTTP/1.1 alone."""
+    """Return an application's fields for HTTP/3: in lower case, without those specific to HTTP/1.1."""
     fields = []
     for name, value in headers:
         pair: tuple[Any, Any] = (name, value)

@@ -1,7 +1,7 @@
-"""The `http` scope over HTTP/3: one request, its response, and what an application may do with them.
+"""The `http` scope over HTTP/3: one request and its response, as seen by an application.
 
-Native code makes the messages of a request, and sends those of a plain response. What waits, and
-what is rare, is here.
+Native code makes the messages of a request, and sends those of a plain response. Waiting and rare
+cases are here.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Request(_h3.AsgiRequest, h3.Request):
     """A request that an application answers.
 
     Errors of `send_message`: ConnectionError once the client is gone or wants no more; RuntimeError
-    for a message that is not the next one, and for a body that is not as long as its
-    `content-length`.
+    for an unexpected message, and for a body that does not match its `content-length`.
     """
 
     _asgi_scope: dict[str, Any]
@@ -65,7 +64,7 @@ class Request(_h3.AsgiRequest, h3.Request):
     _trailers: tuple[tuple[bytes, bytes], ...] = ()
 
     async def run(self, application: Application, template: dict[str, Any]) -> None:
-        """Have an application answer; its failure is logged, and ends the response."""
+        """Have an application respond; its failure is logged, and ends the response."""
         self._asgi_scope = scope = self._scope(template)
         has_returned = False
         try:
@@ -102,7 +101,7 @@ class Request(_h3.AsgiRequest, h3.Request):
     # What the application receives.
 
     async def receive_message(self) -> dict[str, Any]:
-        """Return the next part of the request's body; after it wait for the client's end."""
+        """Return the next part of the request's body; after its end wait for the disconnect."""
         try:
             if self._is_received or self._told is not None:
                 await self._until_over()
@@ -133,7 +132,7 @@ class Request(_h3.AsgiRequest, h3.Request):
     # What the application sends.
 
     async def send_message(self, message: dict[str, Any]) -> None:
-        """Send a part of the response; waits while the client takes no more."""
+        """Send a part of the response; waits while the client is not reading."""
         if self._told is not None:
             raise self._told
         try:

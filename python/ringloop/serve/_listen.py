@@ -1,4 +1,4 @@
-"""Sockets of a server: one that listens for TCP, and one of UDP for each worker."""
+"""Sockets of a server: one listening for TCP, and a UDP socket for each worker."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Listeners:
     """The sockets of one worker."""
 
     tcp: socket.socket | None
-    """Shared by all workers; each has a descriptor of its own."""
+    """Shared by all workers; each has its own descriptor."""
     quic: socket.socket
     worker: Worker | None
-    """Which of several it is."""
+    """The worker of several."""
 
     def close(self) -> None:
-        """Close them, where another process serves them."""
+        """Close them, if another process serves them."""
         self.quic.close()
         if self.tcp is not None:
             self.tcp.close()
 
     def again(self) -> Listeners:
-        """Return the same sockets with descriptors of their own."""
+        """Return the same sockets with their own descriptors."""
         tcp = None if self.tcp is None else self.tcp.dup()
         quic = self.quic.dup()
         quic.setblocking(False)
@@ -50,7 +50,7 @@ def _with_socket(worker: Worker, sock: socket.socket) -> Worker:
 def bound(settings: Settings, count: int = 1) -> list[Listeners]:
     """Bind the sockets of `count` workers.
 
-    OSError: an address is in use, is not this machine's, or is a name that is not found.
+    OSError: an address is in use or not this machine's, or a name is not found.
     """
     tcp = None if settings.bind is None else _listening(settings.bind)
     try:

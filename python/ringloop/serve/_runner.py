@@ -1,4 +1,4 @@
-"""A server on a loop of its own, and what signals ask of it."""
+"""A server on its own loop, and its reactions to signals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ringloop.serve._server import Server, StartupError
 __all__ = ["CUT_OFF", "NOT_STARTED", "SIGNALS", "LoopFactory", "Runner"]
 
 CUT_OFF = 1
-"""The exit status of a server whose requests were cut off, or that has no address or certificate."""
+"""The exit status if requests were cut off, or an address or a certificate cannot be used."""
 NOT_STARTED = 3
-"""The exit status of a server whose application has not started, as uvicorn's."""
+"""The exit status if the application did not start, as with uvicorn."""
 
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
@@ -76,7 +76,7 @@ class Runner:
         return CUT_OFF if self._asked > 1 else 0
 
     def tell(self, number: int) -> None:
-        """Pass on a signal, from any thread."""
+        """Forward a signal, from any thread."""
         with self._lock:
             loop = self._loop
             if loop is None:

@@ -1,4 +1,4 @@
-"""Scopes of ASGI: what all requests of a server have; native code adds what is a request's own."""
+"""ASGI scopes: what all requests of a server share; native code adds the rest for each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def template(
     server: tuple[str, int],
     state: dict[str, Any],
 ) -> dict[str, Any]:
-    """Make what all scopes of a kind have: those of requests are copies, with entries of their own.
+    """Make the common part of all scopes of a kind: requests get copies with their own entries.
 
     None stands for these.
     """
@@ -41,12 +41,12 @@ def template(
 
 
 def place(scope: dict[str, Any]) -> str:
-    """Return the client's address, as the access log has it."""
+    """Return the client's address for the access log."""
     # A proxy's header may have replaced it.
     client = scope["client"]
     return f"{client[0]}:{client[1]}" if client else ""
 
 
 def address(of_socket: tuple[Any, ...]) -> tuple[str, int]:
-    """Return host and port; those of IPv4 as such, though the socket is of both families."""
+    """Return host and port; IPv4 addresses as such, although the socket is dual-stack."""
     return of_socket[0].removeprefix("::ffff:"), of_socket[1]

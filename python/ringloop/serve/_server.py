@@ -42,15 +42,15 @@ _EXTENSIONS = {
 
 
 class StartupError(Exception):
-    """The application was not loaded, or has refused to start; the log says why."""
+    """The application could not be loaded, or refused to start; the log says why."""
 
 
 class Server:
-    """An application of ASGI 3 that is served as `settings` say.
+    """Serves an ASGI 3 application as described by `settings`.
 
     `application` is one, or its import string: `"module:attribute"`; with `is_factory` it is called
     without arguments, and returns the application. As a context manager it is started at the
-    beginning, and shut down at the end. `listeners`: sockets in place of the settings' addresses.
+    beginning, and shut down at the end. `listeners`: sockets to use instead of the settings' addresses.
 
     Errors of `start`: `StartupError`; OSError of an address or a file; ValueError of certificates.
     """
@@ -72,7 +72,7 @@ class Server:
         self._ends = asyncio.Event()
 
     async def start(self) -> None:
-        """Start the application, and take connections."""
+        """Start the application, and accept connections."""
         settings = self._settings
         listeners = self._listeners
         try:
@@ -222,9 +222,9 @@ class Server:
         return self._tcp_address
 
     def reload_certificates(self) -> bool:
-        """Read the certificates again, for handshakes that follow; whether all of them are good.
+        """Reload the certificates, for later handshakes; return whether all of them are valid.
 
-        Otherwise those before stay, and the log says why.
+        Otherwise the previous ones stay, and the log says why.
         """
         try:
             self._certificates.reload()
@@ -237,7 +237,7 @@ class Server:
     # The end.
 
     def shut_down(self) -> None:
-        """Take no more requests, and end when those under way have ended; `wait_closed()` waits.
+        """Accept no more requests, and end when open ones have ended; `wait_closed()` waits.
 
         Called again, it cuts them off.
         """
@@ -248,7 +248,7 @@ class Server:
             self.abort()
 
     def abort(self) -> None:
-        """Cut off what is under way."""
+        """Cut off open requests."""
         self._uvicorn.force_exit = True
         for task in self._uvicorn.server_state.tasks:
             task.cancel()
@@ -260,7 +260,7 @@ class Server:
             connection.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait for the end that `shut_down` begins."""
+        """Wait for the end that `shut_down` initiates."""
         await self._ends.wait()
         assert self._ending is not None, "set before"  # noqa: S101
         await asyncio.shield(self._ending)

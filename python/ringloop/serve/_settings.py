@@ -1,4 +1,4 @@
-"""What a server is told: addresses, certificates, limits. Refuses what cannot be, by name."""
+"""A server's settings: addresses, certificates, limits. Refuses invalid ones by name."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _WORKERS_MAX = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an application is served. Refused with a ValueError: numbers out of their bounds."""
+    """How an application is served. Numbers out of range raise ValueError."""
 
     certificate: Path
     """The certificate and its chain: a PEM file, leaf first."""
     private_key: Path
     """Its key (RSA, ECDSA or Ed25519): a PEM file without a password."""
     sni: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)
-    """Certificates and keys by the name that a client asks for; others get `certificate`."""
+    """Certificates and keys by the name that a client requests; others get `certificate`."""
     bind: Address | None = ("127.0.0.1", 8443)
     """Where HTTP/1.1 and WebSocket are served, over TLS; None: nowhere."""
     quic_bind: Address | None = None
     """Where HTTP/3 is served; None: at the host and port of `bind`."""
     root_path: str = ""
-    """The prefix of paths behind which a proxy has the application (`root_path` of ASGI)."""
+    """The path prefix under which a proxy serves the application (`root_path` of ASGI)."""
     lifespan: Literal["auto", "on", "off"] = "auto"
-    """Whether the application gets lifespan events; "auto": unless it raises at the start."""
+    """Whether the application gets lifespan events; "auto": unless it raises at start-up."""
     access_log: bool = True
     """Whether each request is logged, with its protocol, on `uvicorn.access`."""
     alt_svc_seconds: int = 86400
-    """How long clients may remember that there is HTTP/3 (RFC 7838); 0: they are not told."""
+    """How long clients may remember HTTP/3 (RFC 7838); 0: not advertised."""
     alt_svc_port: int = 0
     """The port of HTTP/3 that clients see, if a router translates it; 0: that of the socket."""
     graceful_seconds: int = 30
-    """How long requests may take once the server is to end."""
+    """How long open requests may take at shutdown."""
     websocket_bytes_max: int = 16 << 20
-    """Bytes of a message of WebSocket, decompressed."""
+    """Bytes of a WebSocket message, decompressed."""
     quic: Mapping[str, Any] = field(default_factory=dict)
     """Further keywords of `ringloop.h3.serve`, such as `retry` and `max_connections`."""
 
@@ -88,7 +88,7 @@ def _check(name: str, value: int, least: int, most: int) -> None:
 def parse_address(text: str) -> Address:
     """Read `host:port`, `[::1]:port`, `:port` (all addresses) or a port alone.
 
-    ValueError: it is none of these.
+    ValueError: none of these.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):

@@ -1,7 +1,7 @@
-"""The `websocket` scope over HTTP/3 (RFC 9220): frames by `websockets`, on the stream of a CONNECT.
+"""The `websocket` scope over HTTP/3 (RFC 9220): frames through `websockets`, on the stream of a CONNECT.
 
-A task reads while fewer messages wait than one read has, so that pings are answered though the
-application does not receive; the client waits beyond that.
+A task reads while fewer messages wait than one read has, so that pings are answered even if the
+application does not receive; beyond that the client waits.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class _Phase(Enum):
     """How far a WebSocket is."""
 
     CONNECTING = 0
-    """The application is to accept it."""
+    """The application has to accept it."""
     DENYING = 1
-    """The application sends a response of its own."""
+    """The application sends its own response."""
     OPEN = 2
     CLOSED = 3
     """The application has closed or denied it, or was told of its end."""
 
 
 def subprotocols(request: Request) -> list[str]:
-    """Return what a client offers (RFC 6455 §11.3.4)."""
+    """Return the client's offered sub-protocols (RFC 6455 §11.3.4)."""
     offered = [
         value.decode("latin-1")
         for name, value in request.headers or ()
@@ -75,8 +75,8 @@ def subprotocols(request: Request) -> list[str]:
 class WebSocket:
     """A WebSocket that an application accepts and uses.
 
-    Errors of `send`: ConnectionError once it is closed by the client; RuntimeError for a message that
-    is not the next one.
+    Errors of `send`: ConnectionError once it is closed by the client; RuntimeError for an
+    unexpected message.
     """
 
     def __init__(self, request: Request, scope: dict[str, Any], message_bytes_max: int) -> None:
@@ -246,7 +246,7 @@ class WebSocket:
         try:
             message = {"text": data.decode()} if self._is_text else {"bytes": data}
         except UnicodeDecodeError:
-            self._frames.fail(_INVALID_DATA, "text that is no UTF-8")
+            self._frames.fail(_INVALID_DATA, "text is not valid UTF-8")
             return
         self._messages.append({"type": "websocket.receive", **message})
         self._changed.set()
@@ -254,7 +254,7 @@ class WebSocket:
     # What the application sends.
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send a message; waits while the client takes no more."""
+        """Send a message; waits while the client is not reading."""
         if self._told is not None:
             raise self._told
         try:

@@ -1,7 +1,7 @@
-"""The `webtransport` scope: a session, in the messages that servers and applications agree on so far.
+"""The `webtransport` scope: a session, in the messages that servers and applications use so far.
 
-ASGI has no specification of it. The names are those of aioquic's server, which others have taken over;
-what they have added is here, too, where it does not contradict. docs/http3.md has the list.
+ASGI has no specification of it. The names are those of aioquic's server, which others have adopted;
+their additions are included if they do not conflict. docs/http3.md has the list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Phase(Enum):
     """How far a session is."""
 
     CONNECTING = 0
-    """The application is to accept it."""
+    """The application has to accept it."""
     OPEN = 1
     CLOSED = 2
 
@@ -54,7 +54,7 @@ class WebTransport:
     """A session that an application accepts and uses.
 
     Errors of `send`: ConnectionError once the session is closed, or the client wants no more of a
-    stream; RuntimeError for a message that is not the next one, and for a stream that is not there.
+    stream; RuntimeError for an unexpected message, and for an unknown stream.
     """
 
     def __init__(self, request: Request, scope: dict[str, Any]) -> None:
@@ -231,7 +231,7 @@ class WebTransport:
     # What the application sends.
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Carry out a message; waits while the client takes no more of a stream."""
+        """Process a message; waits while the client is not reading a stream."""
         if self._told is not None:
             raise self._told
         try:

@@ -1,8 +1,8 @@
-"""Several servers at one address: processes or threads, each with a loop, that are started again.
+"""Several servers at one address: processes or threads, each with a loop, restarted after a crash.
 
-The kernel routes datagrams by the connection id to the worker whose connection it is
-(`ringloop.quic.bind_workers`). The first process keeps the sockets: what is for a worker that has
-crashed waits for the next one.
+The kernel routes datagrams by connection id to the worker that owns the connection
+(`ringloop.quic.bind_workers`). The first process keeps the sockets: data for a crashed worker waits
+for its successor.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def run(
 ) -> int:
     """Serve until SIGTERM or SIGINT, and return an exit status; for the main thread.
 
-    The first signal ends it once requests under way have ended, the second one at once; SIGHUP
+    The first signal ends it once open requests have ended, the second one at once; SIGHUP
     reloads the certificates. `workers`: 1 to 256, as processes or threads; the default is threads on
-    a free-threaded build, otherwise processes. Workers as processes import the application each.
-    `listeners`: what `bound` has made, one a worker.
+    a free-threaded build, otherwise processes. Each worker process imports the application.
+    `listeners`: the result of `bound`, one per worker.
 
-    Status: 0 after a signal; 1 where requests were cut off, an address or a certificate is not to be
-    had; 3 where the application has not started.
+    Status: 0 after a signal; 1 if requests were cut off, or an address or a certificate cannot be used;
+    3 if the application did not start.
     """
     count = checked_workers(workers)
     kind = kind_of(workers_as, "workers_as")

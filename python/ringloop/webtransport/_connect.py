@@ -1,4 +1,4 @@
-"""Clients: a session on a connection of its own, or several on one."""
+"""Clients: a session on its own connection, or several on one."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ async def open_session(
     local_address: Address | None = None,
     **keywords: Unpack[ConnectKeywords],
 ) -> Session:
-    """Ask a server for a session at `https://host[:port]/path`, and wait for its answer.
+    """Request a session at `https://host[:port]/path`, and wait for the response.
 
-    The session is to be closed, best as a context manager, which closes the connection too if it was
-    made for the session; `connection=` is that of another session, which both share where the server
+    Close the session, preferably by using it as a context manager, which also closes the connection if
+    it was made for the session; `connection=` is that of another session, shared by both if the server
     allows several. `headers`: fields of the request, such as `{"origin": "https://example.org"}`.
-    `protocols`: the sub-protocols that are offered, the favourite first; `session.protocol` is what
-    the server has chosen. `connect_to`: the host and port to connect to, where they are not the URL's,
-    which the request and the certificate still name.
+    `protocols`: the offered sub-protocols, the preferred first; `session.protocol` is the server's
+    choice. `connect_to`: the host and port to connect to, if they differ from the URL's, which the
+    request and the certificate still name.
 
-    `certificate_hashes`: SHA-256 hashes of certificates, one of which the server has to show; no
-    authority is asked then. By the rules of browsers' `serverCertificateHashes` it has a key of ECDSA
+    `certificate_hashes`: SHA-256 hashes of certificates, one of which the server has to present; no
+    authority is needed then. By the rules of browsers' `serverCertificateHashes` it has a key of ECDSA
     P-256, is valid for at most 14 days, and now. For the other keywords see `ringloop.quic.keywords`.
 
-    Errors: `SessionRejected`; `ConnectError` where the server has no WebTransport, or no more of it,
-    or shows another certificate; those of `ringloop.quic.open_connection`.
+    Errors: `SessionRejected`; `ConnectError` if the server does not support WebTransport, or
+    accepts no more sessions, or presents another certificate; those of `ringloop.quic.open_connection`.
     """
     refuse_unknown(open_session, keywords)
     if isinstance(protocols, str):
@@ -156,7 +156,7 @@ def connect(
 def _refuse_settings(names: Collection[str]) -> None:
     """Refuse what would be ignored."""
     if names:
-        raise TypeError(f"{', '.join(names)}: the connection is open already")
+        raise TypeError(f"{', '.join(names)}: the connection is already open")
 
 
 def _drive(limits: tuple[int, tuple[int, int, int] | None], connection: Connection) -> None:
@@ -169,7 +169,7 @@ async def _opened(
     while (takes := _webtransport.takes_session(connection)) is None:
         await connection._waiter("progress")
     if not takes:
-        raise ConnectError("the connection has all the sessions that it may have: close one first")
+        raise ConnectError("the connection has its maximum of sessions: close one first")
     fields = encoded(headers)
     while True:
         asked = _webtransport.open_session(connection, authority, path, fields, list(protocols))
@@ -195,8 +195,8 @@ def _check_rejected(session: Session) -> None:
     end = session._end
     if end is not None and end[:2] == ("reset", _REQUEST_REJECTED):
         raise ConnectError(
-            "the server did not look at the request for a session: it has all that it takes on a"
-            " connection, or is going away; it may be asked again"
+            "the server did not process the request for a session: it allows no more on this"
+            " connection, or is going away; the request may be repeated"
         )
 
 
@@ -204,7 +204,7 @@ def _parts(url: str) -> tuple[str, int, str, str]:
     """Return host, port, authority and path of a URL."""
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname or "@" in parts.netloc:
-        raise ValueError(f"{url!r} is no URL of a session: give https://host[:port]/path")
+        raise ValueError(f"{url!r} is not the URL of a session: give https://host[:port]/path")
     path = parts.path or "/"
     if parts.query:
         path = f"{path}?{parts.query}"

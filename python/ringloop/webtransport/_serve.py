@@ -73,15 +73,15 @@ async def serve(
     worker: Worker | None = None,
     **keywords: Unpack[ServeKeywords],
 ) -> Server:
-    """Take sessions at an address; as `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
+    """Serve sessions at an address; like `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
 
     `handler(session)` runs as a task for each; when it returns, the session is closed with code 0, and
     with code 1 when it raises.
 
-    A session is taken at one of `paths` (without a query; None: at any), others get status 404; from a
-    page of one of `origins` (None: of any; programs name none), others get 403; with the first of
-    `protocols` that the client offers. `accepts(request)` decides in place of these: it returns what
-    `accept()` made of the request, or responds to it and returns None.
+    A session is accepted at one of `paths` (without a query; None: any), others get status 404; from a
+    page of one of `origins` (None: any; programs send none), others get 403; with the first of
+    `protocols` that the client offers. `accepts(request)` replaces these rules: it returns the result
+    of `accept()` for the request, or responds to it and returns None.
 
     `request_handler(request)` responds to all other requests; without it they get status 404.
     """

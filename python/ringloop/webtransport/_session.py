@@ -1,7 +1,7 @@
 """A session: streams and datagrams between two ends.
 
-Owns: nothing; native code has what has come. Called by: programs. Never does: make a future where what
-is asked for is there.
+Owns: nothing; native code holds received data. Called by: programs. Never does: make a future if the
+result is available.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Close(NamedTuple):
 
 
 class Session(_webtransport.Session):
-    """A session of WebTransport, of either end.
+    """A WebTransport session, at either end.
 
-    As a context manager it is closed at the end, with code 0, or 1 after an exception. Where the
-    peer has closed it, a `StreamClosedError` of its streams becomes `SessionClosed`, which says so.
+    As a context manager it is closed at the end, with code 0, or 1 after an exception. If the
+    peer has closed it, a `StreamClosedError` of its streams becomes `SessionClosed`.
 
     Its streams are those of `ringloop.quic`, where `reset(code)`, `stop(code)` and the codes of errors
-    are 0 to 2^32 - 1; 0 also stands for a reset without a program's code. Where the session is closed,
-    its streams are reset: await `stream.acked()` for what must arrive before.
+    are 0 to 2^32 - 1; 0 also stands for a reset without a program's code. When the session is closed,
+    its streams are reset: await `stream.acked()` first for data that must arrive.
 
-    Bounds: streams that are not accepted keep the peer from opening others (`max_streams_bidi`,
-    `max_streams_uni`); of datagrams that are not received 256 KiB are kept, the newest.
+    Limits: streams that are not accepted keep the peer from opening others (`max_streams_bidi`,
+    `max_streams_uni`); of unread datagrams the newest 256 KiB are kept.
     """
 
     _owns_connection = False
@@ -65,7 +65,7 @@ class Session(_webtransport.Session):
 
     @property
     def origin(self) -> str | None:
-        """The origin of the page that asks for the session, which browsers name."""
+        """The origin of the page that requests the session, as sent by browsers."""
         for name, value in self.headers:
             if name == b"origin":
                 return value.decode("latin-1")
@@ -93,11 +93,11 @@ class Session(_webtransport.Session):
         return Stream(self.connection, stream_id)
 
     async def accept_stream(self) -> Stream:
-        """Take the next bidirectional stream that the peer opens."""
+        """Accept the next bidirectional stream that the peer opens."""
         return await self._accept(unidirectional=False)
 
     async def accept_unidirectional_stream(self) -> Stream:
-        """Take the next stream on which only the peer sends."""
+        """Accept the next stream on which only the peer sends."""
         return await self._accept(unidirectional=True)
 
     async def _accept(self, *, unidirectional: bool | None) -> Stream:
@@ -110,9 +110,9 @@ class Session(_webtransport.Session):
         return self.incoming_streams()
 
     async def incoming_streams(self) -> AsyncIterator[Stream]:
-        """Give the streams of both kinds that the peer opens, until the session is closed.
+        """Yield the streams of both kinds that the peer opens, until the session is closed.
 
-        `ConnectionClosed` and its kinds: it has ended otherwise.
+        `ConnectionClosed` or a subclass: the connection ended.
         """
         while True:
             try:
@@ -128,23 +128,23 @@ class Session(_webtransport.Session):
     # Datagrams.
 
     def send_datagram(self, data: _Data) -> None:
-        """Send a datagram, which may be lost on the way.
+        """Send a datagram, which may be lost.
 
-        Where more wait than the path takes (`datagram_send_buffer`), the oldest are dropped.
+        If more wait than `datagram_send_buffer` holds, the oldest are dropped.
         `DatagramError`: it is longer than `max_datagram_size`.
         """
         if not self._send_datagram(data):
             self._check()
 
     async def receive_datagram(self) -> bytes:
-        """Take the next datagram; past 256 KiB of waiting ones the oldest are dropped."""
+        """Receive the next datagram; beyond 256 KiB of waiting ones the oldest are dropped."""
         while (datagram := self._take_datagram()) is None:
             self._check()
             await self._datagram_waiter()
         return datagram
 
     async def datagrams(self) -> AsyncIterator[bytes]:
-        """Give the datagrams that come, until the session is closed."""
+        """Yield the datagrams that arrive, until the session is closed."""
         while True:
             try:
                 datagram = await self.receive_datagram()
@@ -159,16 +159,16 @@ class Session(_webtransport.Session):
     def close(self, code: int = 0, reason: str = "") -> None:
         """Close it with the program's code (0 to 2^32 - 1) and reason, cut at 1024 bytes.
 
-        Its streams are reset. Nothing happens where it is over.
+        Its streams are reset. Does nothing if it has ended.
         """
         if type(code) is not int or not 0 <= code < 1 << 32:
             raise ValueError(f"code is {code!r}: give 0 to {(1 << 32) - 1}")
         self._close(code, reason)
 
     async def wait_closed(self) -> Close:
-        """Wait for the end of the session, and tell how it was closed.
+        """Wait for the end of the session, and return how it was closed.
 
-        `SessionClosed` where it was reset, `ConnectionClosed` with its kinds where the connection ended.
+        `SessionClosed` if it was reset, `ConnectionClosed` or a subclass if the connection ended.
         """
         while (end := self._end) is None:
             await self._waiter()
@@ -178,7 +178,7 @@ class Session(_webtransport.Session):
         raise self._error()
 
     async def wait_draining(self) -> None:
-        """Wait until the peer asks for the session's end (`is_draining`), or it is over."""
+        """Wait until the peer asks for the session's end (`is_draining`), or it has ended."""
         while not self.is_draining and self._end is None:
             await self._waiter()
 
