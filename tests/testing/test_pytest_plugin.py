@@ -80,4 +80,4 @@ def test_fixtures_and_the_mark(tmp_path: Path) -> None:
     assert "assert 5.0 == 6" in done.stdout
     assert "DeadlockError: nothing can happen any more at virtual time 0" in done.stdout
     assert "test_waits_for_nothing" in done.stdout
-    assert "has the mark virtual_time and is no coroutine function" in done.stdout
+    assert "has the mark virtual_time but is not a coroutine function" in done.stdout

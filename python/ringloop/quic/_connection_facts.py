@@ -1,4 +1,4 @@
-"""What programs may ask of a connection without I/O: who it is, what was agreed, how far it is.
+"""A connection's properties without I/O: identity, negotiated parameters, state.
 
 Owns: nothing; its subclass in `connection` sets the attributes. Called by: programs, the HTTP/3
 layers and `asyncio`, through `QuicConnection`.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionFacts:
-    """The part of `QuicConnection` that changes nothing."""
+    """The read-only part of `QuicConnection`."""
 
     tls: TlsState
     _configuration: QuicConfiguration
@@ -33,7 +33,7 @@ class ConnectionFacts:
 
     @property
     def configuration(self) -> QuicConfiguration:
-        """What it was made with."""
+        """The configuration it was made with."""
         return self._configuration
 
     @property
@@ -43,7 +43,7 @@ class ConnectionFacts:
 
     @property
     def peer_transport_parameters(self) -> QuicTransportParameters | None:
-        """What the peer allows and wants (RFC 9000 §18.2); `None` before the handshake has told."""
+        """The peer's transport parameters (RFC 9000 §18.2); `None` before the handshake has them."""
         if self._peer_parameters is None and self._native is not None:
             try:
                 encoded = self._native.peer_transport_parameters()
@@ -79,12 +79,12 @@ class ConnectionFacts:
         return None if name is None else CipherSuite[name.removeprefix("TLS13_")]
 
     def get_peercert(self) -> Certificate | None:
-        """Return the peer's certificate; `None` before the handshake, or where it showed none."""
+        """Return the peer's certificate; `None` before the handshake, or if it presented none."""
         chain = self._chain()
         return chain[0] if chain else None
 
     def get_issuercerts(self) -> list[Certificate]:
-        """Return what the peer showed with its certificate."""
+        """Return the chain that the peer presented with its certificate."""
         return self._chain()[1:]
 
     def _chain(self) -> list[Certificate]:
@@ -95,14 +95,14 @@ class ConnectionFacts:
         return [Certificate(der) for der in chain]
 
     def get_peer_address(self) -> NetworkAddress | None:
-        """Return where datagrams go now."""
+        """Return the current destination of datagrams."""
         try:
             return None if self._native is None else self._native.remote_address
         except ConnectionClosed:
             return None
 
     def stats(self) -> Any:
-        """Return the connection's figures (`ringloop.quic.Stats`); `None` before it was begun."""
+        """Return the connection's figures (`ringloop.quic.Stats`); `None` before it started."""
         return None if self._native is None else self._native.stats()
 
     def _end(self) -> ConnectionClosed | None:

@@ -1,4 +1,4 @@
-"""What is known of a connection, and how its streams are numbered, in aioquic's names.
+"""A connection's properties, and how its streams are numbered, under aioquic's names.
 
 Owns: nothing; `connection` has the connection. Called by: `connection`, which gives these names to
 programs.
@@ -27,17 +27,17 @@ __all__ = [
 
 
 def stream_is_client_initiated(stream_id: int) -> bool:
-    """Tell whether the client opened a stream (RFC 9000 §2.1)."""
+    """Return whether the client opened a stream (RFC 9000 §2.1)."""
     return not stream_id & 1
 
 
 def stream_is_unidirectional(stream_id: int) -> bool:
-    """Tell whether a stream's bytes go one way (RFC 9000 §2.1)."""
+    """Return whether a stream is unidirectional (RFC 9000 §2.1)."""
     return bool(stream_id & 2)
 
 
 class QuicConnectionState(Enum):
-    """How far a connection is."""
+    """The state of a connection."""
 
     FIRSTFLIGHT = 0
     CONNECTED = 1
@@ -47,7 +47,7 @@ class QuicConnectionState(Enum):
 
 
 class QuicConnectionError(Exception):
-    """A rule of the protocol was broken, with what a close would say of it."""
+    """A protocol violation, with what a close reports about it."""
 
     def __init__(self, error_code: int, frame_type: int | None, reason_phrase: str) -> None:
         super().__init__(error_code, frame_type, reason_phrase)
@@ -61,7 +61,7 @@ class QuicConnectionError(Exception):
 
 
 class TlsState:
-    """What is known of a connection's TLS, under the names that programs look for."""
+    """The TLS properties of a connection, under the names that programs use."""
 
     def __init__(self, connection: QuicConnection) -> None:
         self._connection = connection
@@ -91,7 +91,7 @@ class TlsState:
 
     @property
     def early_data_accepted(self) -> bool:
-        """Whether the server took the early data."""
+        """Whether the server accepted the early data."""
         return bool(self._agreed("early_data_accepted"))
 
     @property
@@ -110,7 +110,7 @@ def check_arguments(
     retry_source: bytes | None,
     token_handler: QuicTokenHandler | None,
 ) -> None:
-    """Refuse what a connection of this side cannot be made with."""
+    """Refuse arguments that do not apply to this side."""
     if configuration.is_client:
         if original is not None:
             raise ValueError("Cannot set original_destination_connection_id for a client")

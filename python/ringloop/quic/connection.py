@@ -1,10 +1,10 @@
 """A connection without I/O, in the shape of `aioquic.quic.connection`.
 
-Owns: one connection of a native endpoint, and what a program asked of it before there was one.
-Called by: `asyncio`, and programs that have sockets and clocks of their own (dnspython, hypercorn,
+Owns: one connection of a native endpoint, and requests made before it existed.
+Called by: `asyncio`, and programs with their own sockets and clocks (dnspython, hypercorn,
 urllib3-future do). Never does: send, wait, read a clock (`now` is an argument).
 
-One turn of whoever drives it::
+One turn of its driver::
 
     receive_datagram(data, addr, now)*     what came in
     handle_timer(now)                      where get_timer() has passed
@@ -12,9 +12,9 @@ One turn of whoever drives it::
     datagrams_to_send(now)                 what goes out
     get_timer()                            when to come back at the latest
 
-What is written has no bound that raises while the window has room; past it `tx_max_queued_bytes` is
-one. What the peer sends is bounded by the windows, and credit is given back as events are taken: a
-program that takes none stops the peer.
+Writes have no limit that raises while the window has space; beyond it `tx_max_queued_bytes` is one.
+The windows limit what the peer sends, and credit is returned as events are taken: a program that takes
+none stops the peer.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class QuicConnection(ConnectionFacts):
     # --- the turn ---
 
     def connect(self, addr: NetworkAddress, now: float) -> None:
-        """Begin the handshake with the server at `addr`; for clients, once."""
+        """Start the handshake with the server at `addr`; for clients, once."""
         if not self._is_client or self._native is not None:
             raise RuntimeError("connect() can only be called for clients and a single time")
         configuration = self._configuration
@@ -238,7 +238,7 @@ class QuicConnection(ConnectionFacts):
             self._driver.loop.call_exception_handler({"message": message, "exception": error})
 
     def receive_datagram(self, data: bytes, addr: NetworkAddress, now: float) -> None:
-        """Take a datagram that came from `addr`."""
+        """Process a datagram received from `addr`."""
         endpoint = self._endpoint
         if endpoint is None:
             return
@@ -249,7 +249,7 @@ class QuicConnection(ConnectionFacts):
     def receive_many_datagrams(
         self, datagrams: Iterable[bytes], addr: NetworkAddress, now: float
     ) -> None:
-        """Take datagrams that came from one address."""
+        """Process datagrams received from one address."""
         for data in datagrams:
             self.receive_datagram(data, addr, now)
 
@@ -261,7 +261,7 @@ class QuicConnection(ConnectionFacts):
             self._bind(self._endpoint, news[0][0])
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, NetworkAddress]]:
-        """Return what has to be sent, and where to."""
+        """Return the datagrams to send, with their destinations."""
         if self._endpoint is None or self._driver is not None:
             return []
         self._unsent_at = None
@@ -288,7 +288,7 @@ class QuicConnection(ConnectionFacts):
             self._endpoint.send(once=True)
 
     def get_timer(self) -> float | None:
-        """Return when `handle_timer` has to be called; right after `datagrams_to_send`."""
+        """Return when to call `handle_timer`; valid right after `datagrams_to_send`."""
         if self._endpoint is None or self._driver is not None:
             return None
         # Programs wait for the timer before they send for the first time.
@@ -298,12 +298,12 @@ class QuicConnection(ConnectionFacts):
         return timer
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Process expired timers."""
         if self._endpoint is not None:
             self._endpoint.handle_timer(now)
 
     def next_event(self) -> events.QuicEvent | None:
-        """Return the next thing that has happened; bytes of streams are then credit for the peer."""
+        """Return the next event; stream bytes then become credit for the peer."""
         queue = self._events
         if not queue:
             if self._native is None:
@@ -402,12 +402,12 @@ class QuicConnection(ConnectionFacts):
         return stream_id
 
     def send_stream_data(self, stream_id: int, data: BytesLike, end_stream: bool = False) -> None:
-        """Write to a stream, and finish it with `end_stream`. What has no room is queued.
+        """Write to a stream, and finish it with `end_stream`. Data beyond the window is queued.
 
-        Errors: BufferError where `tx_max_queued_bytes` are queued already; ValueError for a stream
-        that the peer alone may write to; StreamClosedError where it was finished or reset here, or
-        is not there. Nothing happens where the peer has stopped the stream, or the connection is
-        over: an event tells.
+        Errors: BufferError if `tx_max_queued_bytes` are already queued; ValueError for a stream
+        that only the peer may write to; StreamClosedError if it was finished or reset here, or
+        does not exist. Does nothing if the peer has stopped the stream, or the connection has
+        ended: an event reports that.
         """
         self._write(stream_id, data, end_stream)
 
@@ -455,7 +455,7 @@ class QuicConnection(ConnectionFacts):
         self._early.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
 
     def reset_stream(self, stream_id: int, error_code: int) -> None:
-        """Give up sending on a stream; does nothing where that was done, or all has arrived."""
+        """Abort sending on a stream; does nothing if already done, or if everything has arrived."""
         if self._is_due:
             self._flush()
         self._call("reset_stream", stream_id, error_code)
@@ -463,10 +463,10 @@ class QuicConnection(ConnectionFacts):
             http._reset(stream_id, error_code)
 
     def stop_stream(self, stream_id: int, error_code: int) -> None:
-        """Have the peer stop sending on a stream; what has come is dropped.
+        """Have the peer stop sending on a stream; received data is dropped.
 
-        Errors: ValueError for a stream that the peer cannot send on. Nothing happens where it has
-        ended already.
+        Errors: ValueError for a stream that the peer cannot send on. Does nothing if it has already
+        ended.
         """
         if not self._stream_can_receive(stream_id):
             raise ValueError("Cannot stop receiving on a local-initiated unidirectional stream")
@@ -482,15 +482,15 @@ class QuicConnection(ConnectionFacts):
         self._call("set_stream_priority", stream_id, priority)
 
     def pause_stream(self, stream_id: int) -> None:
-        """Hold back a stream's events, so that its window closes; the other streams go on."""
+        """Hold back a stream's events, so that its window closes; the other streams continue."""
         self._call("pause_stream", stream_id)
 
     def resume_stream(self, stream_id: int) -> None:
-        """Go on with a stream's events."""
+        """Resume a stream's events."""
         self._call("resume_stream", stream_id)
 
     def want_writable(self, stream_id: int) -> bool:
-        """Have `take_writable` name a stream once nothing of it is queued; False where nothing is."""
+        """Have `take_writable` name a stream once nothing of it is queued; False if nothing is."""
         try:
             return self._native is not None and self._native.want_writable(stream_id)
         except ConnectionClosed:
@@ -526,11 +526,11 @@ class QuicConnection(ConnectionFacts):
     # --- the rest ---
 
     def send_datagram_frame(self, data: bytes) -> int:
-        """Send a datagram; returns its length, or 0 where there is no room and it was not taken.
+        """Send a datagram; returns its length, or 0 if the buffer is full and it was not accepted.
 
-        Nothing happens, as with streams, where the connection is over.
+        Does nothing, as with streams, if the connection has ended.
 
-        Errors: `DatagramError` where the peer takes none, or none of that length.
+        Errors: `DatagramError` if the peer accepts none, or none of that length.
         """
         if self._held is not None:
             # Whether the peer takes any is not known before.
@@ -543,12 +543,12 @@ class QuicConnection(ConnectionFacts):
 
     @property
     def max_datagram_payload(self) -> int | None:
-        """Bytes of the longest datagram that may be sent now; `None`: the peer takes none."""
+        """Bytes of the longest datagram that may be sent now; `None`: the peer accepts none."""
         size: int | None = None if self._native is None else self._native.max_datagram_size
         return size
 
     def send_ping(self, uid: int) -> None:
-        """Have the peer acknowledge something; `PingAcknowledged` tells."""
+        """Ping the peer; `PingAcknowledged` reports the acknowledgement."""
         self._call("ping", uid)
 
     def request_key_update(self) -> None:
@@ -557,9 +557,9 @@ class QuicConnection(ConnectionFacts):
             self._call("update_keys")
 
     def change_connection_id(self) -> None:
-        """Address the peer by another of its connection ids, and retire the last.
+        """Switch to another of the peer's connection ids, and retire the current one.
 
-        Once the handshake is confirmed: not before may a client move (RFC 9000 §9).
+        Once the handshake is confirmed: a client may not migrate earlier (RFC 9000 §9).
         """
         if not self._waits_for_confirmation(_CHANGE_ID_PING):
             self._call("local_address_changed")
@@ -583,8 +583,8 @@ class QuicConnection(ConnectionFacts):
     ) -> None:
         """Close the connection.
 
-        `ConnectionTerminated` is the next event, and the peer hears by the next datagram. It is
-        told a code of the application's, whatever `frame_type` is.
+        `ConnectionTerminated` is the next event, and the next datagram notifies the peer, with an
+        application code, whatever `frame_type` is.
         """
         self._call("close", int(error_code), reason_phrase)
 

@@ -1,8 +1,8 @@
 """The loop with a virtual clock.
 
 Owns: the clock, the timers, which are in a heap here and not the loop's own, and the rule by which the
-clock jumps. Called by: tests. The loop runs a turn at a time, which `_turn` bounds by a timer of the
-real clock: so `time()` has two answers, one for the loop's turn and one for everything else.
+clock jumps. Called by: tests. The loop runs one turn at a time, which `_turn` limits with a timer of
+the real clock: so `time()` has two values, one for the loop's turn and one for everything else.
 
 ```text
   nothing is ready, and                                      the loop
@@ -50,20 +50,20 @@ _WATCHERS = _snapshot.GAUGES.index("watchers")
 
 
 class DeadlockError(RuntimeError):
-    """Nothing can happen any more: no timer, I/O, job, child or thread is left to wait for."""
+    """Deadlock: no timer, I/O, job, child or thread is left to wait for."""
 
 
 class VirtualLoop(_loop.Loop):
     """A `ringloop.Loop` whose clock jumps to the next timer when nothing else can happen.
 
-    `time()` begins at `start` (seconds) and moves by jumps alone: what runs between two timers takes no
-    time. `asyncio.sleep`, `timeout`, `call_later` and `call_at` go by it; `time.monotonic` and
+    `time()` starts at `start` (seconds) and only jumps: code between two timers takes no time.
+    `asyncio.sleep`, `timeout`, `call_later` and `call_at` use it; `time.monotonic` and
     `time.sleep` do not. Sockets, pipes, executors and children are real, and are waited for:
     `io_wait` is how many real seconds without any of their events pass before the clock jumps while
     some are open (0.02; more where a peer is slow to answer, 0 to jump at once).
 
     `driver` and `writes` are as for `Loop`. `run_until_complete` raises `DeadlockError`, which names
-    the waiting tasks, where no event can ever come.
+    the waiting tasks, if no event can ever occur.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class VirtualLoop(_loop.Loop):
 
     @contextlib.contextmanager
     def holding_time(self) -> Iterator[None]:
-        """Hold the clock inside the block, for events that the loop knows nothing of.
+        """Hold the clock inside the block, for events unknown to the loop.
 
-        Threads that the program starts itself and that report by `call_soon_threadsafe` are such.
+        For example from threads that the program starts and that report by `call_soon_threadsafe`.
         """
         self._holds += 1
         try:
@@ -118,7 +118,7 @@ class VirtualLoop(_loop.Loop):
         super().run_forever()
 
     def stop(self) -> None:
-        """Ask the running loop to end after its current pass."""
+        """Have the running loop end after its current pass."""
         self._is_asked_to_stop = True
         super().stop()
 
@@ -185,7 +185,7 @@ class VirtualLoop(_loop.Loop):
         proto: int = 0,
         flags: int = 0,
     ) -> list[tuple[Any, Any, int, str, Any]]:
-        """Look a host up as `Loop.getaddrinfo`; the clock stands still meanwhile."""
+        """Look up a host like `Loop.getaddrinfo`; the clock stands still meanwhile."""
         options: Any = {"family": family, "type": type, "proto": proto, "flags": flags}
         with self.holding_time():
             return await super().getaddrinfo(host, port, **options)
@@ -193,7 +193,7 @@ class VirtualLoop(_loop.Loop):
     async def getnameinfo(
         self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int = 0
     ) -> tuple[str, str]:
-        """Look an address up as `Loop.getnameinfo`; the clock stands still meanwhile."""
+        """Look up an address like `Loop.getnameinfo`; the clock stands still meanwhile."""
         with self.holding_time():
             return await super().getnameinfo(sockaddr, flags)
 

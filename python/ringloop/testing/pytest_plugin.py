@@ -1,6 +1,6 @@
 """Fixtures and a mark for pytest: `pytest_plugins = ["ringloop.testing.pytest_plugin"]`.
 
-`virtual_loop` is a `VirtualLoop`, closed behind the test; `virtual_run` runs a coroutine on it. A test
+`virtual_loop` is a `VirtualLoop`, closed after the test; `virtual_run` runs a coroutine on it. A test
 that is a coroutine function and has the mark `virtual_time` runs on it.
 """
 
@@ -53,7 +53,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     function = pyfuncitem.obj
     if not inspect.iscoroutinefunction(function):
         pytest.fail(
-            f"{pyfuncitem.name} has the mark virtual_time and is no coroutine function: "
+            f"{pyfuncitem.name} has the mark virtual_time but is not a coroutine function: "
             "write async def, or take the fixture virtual_run"
         )
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}

@@ -1,7 +1,7 @@
 """QUIC on an asyncio loop, in the shape of `aioquic.asyncio`.
 
 Owns: `connect`, `serve` and the protocol between a connection and a program. Called by: programs
-that come from aioquic, qh3 or aiopquic; new ones are better served by `ringloop.quic` itself. Never
+ported from aioquic, qh3 or aiopquic; new ones should use `ringloop.quic` itself. Never
 does: start a thread.
 """
 

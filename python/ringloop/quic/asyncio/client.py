@@ -39,17 +39,17 @@ async def connect(
     wait_connected: bool = True,
     local_port: int = 0,
 ) -> AsyncGenerator[QuicConnectionProtocol, None]:
-    """Connect to a server; on leaving the protocol is closed (`close`), by itself with code 0.
+    """Connect to a server; on exit the protocol is closed (`close`), by default with code 0.
 
-    That returns once it was sent; the socket stays a little for what may still come.
+    That returns once the close was sent; the socket stays open briefly for late packets.
 
     `create_protocol(connection, stream_handler=…)` makes the protocol. `stream_handler(reader,
     writer)` is called for each stream that the server opens; it may be a coroutine function.
-    Without `wait_connected` the body begins before the handshake ends, so that early data may be
-    sent (with `configuration.session_ticket`). `session_ticket_handler`, `token_handler`: take what
-    the server gives for later connections.
+    Without `wait_connected` the body starts before the handshake ends, so that early data may be
+    sent (with `configuration.session_ticket`). `session_ticket_handler`, `token_handler`: receive
+    what the server issues for later connections.
 
-    Errors: `ConnectionError` where the handshake fails; `OSError` of name resolution and of the
+    Errors: `ConnectionError` if the handshake fails; `OSError` of name resolution and of the
     socket.
     """
     if configuration is None:
@@ -78,7 +78,7 @@ async def connected(
     waits: bool,
     local_port: int,
 ) -> AsyncGenerator[None, None]:
-    """Connect what was made for it, by a socket of its own."""
+    """Connect with a new socket."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, checked_port(port), type=socket.SOCK_DGRAM)
     family, _, _, _, address = found[0]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringloop.quic.configuration import QuicConfiguration
 
 LAST_WORDS_SECONDS = 3.0
-"""How long the socket stays for connections that were closed; their peers hear in far less."""
+"""How long the socket stays open for closed connections; their peers are notified in far less."""
 
 
 class AsyncEndpoint(asyncio.DatagramTransport):
@@ -59,7 +59,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         # Once it is to close: the last moment for that.
         self._last: asyncio.TimerHandle | None = None
         self._make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
-        """Servers: make the protocol of a connection that was let in."""
+        """Servers: make the protocol of an accepted connection."""
         try:
             with by_field():
                 self._native = _quic.Endpoint(
@@ -141,7 +141,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
     def close(self) -> None:
         """Close all connections, and then the socket; `wait_closed` waits for that.
 
-        Protocols are asked to `close`, which may say more than code 0 with nothing.
+        Calls each protocol's `close`, which may send a different code and reason than 0.
         """
         if self._driver.is_closed:
             return
@@ -164,7 +164,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             self._last = self._driver.loop.call_later(LAST_WORDS_SECONDS, self.abort)
 
     async def wait_closed(self) -> None:
-        """Wait until what `close` has begun is done; returns at once before it."""
+        """Wait until `close` has completed; returns at once if it was not called."""
         if self._last is not None:
             await self._driver.wait_idle()
 
@@ -219,11 +219,11 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         return {"sockname": self._driver.address, "socket": self._driver.sock}.get(name, default)
 
     def is_closing(self) -> bool:
-        """Tell whether the socket is closed, or about to be."""
+        """Return whether the socket is closed, or about to be."""
         return self._driver.is_closed or self._last is not None
 
     def abort(self) -> None:
-        """Close the socket at once; peers hear nothing, protocols that their connections are over."""
+        """Close the socket at once; peers are not notified, protocols lose their connections."""
         if self._driver.is_closed:
             return
         if self._last is not None:

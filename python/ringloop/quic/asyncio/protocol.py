@@ -1,7 +1,7 @@
 """Between a connection and a program on an asyncio loop.
 
 Owns: `QuicConnectionProtocol`: the connection's events, the futures that wait for some of them, the
-streams' readers and writers, and - where a program made the transport itself - sending and the
+streams' readers and writers, and - if a program made the transport itself - sending and the
 timer. Called by: `client`, `server`, programs that subclass it. Never does: look at packets.
 """
 
@@ -60,7 +60,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     # --- for programs ---
 
     def quic_event_received(self, event: events.QuicEvent) -> None:
-        """Take an event; to be overridden. This one feeds the readers of streams."""
+        """Handle an event; meant to be overridden. This one feeds the readers of streams."""
         if isinstance(event, events.StreamDataReceived):
             stream = self.__streams.get(event.stream_id)
             if stream is None:
@@ -82,7 +82,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             self._end_streams(event)
 
     def connect(self, addr: NetworkAddress, transmit: bool = True) -> None:
-        """Begin the handshake, for clients; without `transmit` early data may be written first."""
+        """Start the handshake, for clients; without `transmit` early data may be written first."""
         self._quic.connect(addr, now=self._loop.time())
         if transmit:
             self.transmit()
@@ -98,7 +98,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         error_code: int = QuicErrorCode.NO_ERROR,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> None:
-        """Close the connection, and wait until it is; no longer than `timeout` seconds."""
+        """Close the connection, and wait for that; no longer than `timeout` seconds."""
         self.close(error_code)
         try:
             async with asyncio.timeout(timeout):
@@ -109,9 +109,9 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     async def create_stream(
         self, is_unidirectional: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a stream; past the peer's limit its bytes wait for credit, and `drain` with them.
+        """Open a stream; beyond the peer's limit its bytes, and `drain`, wait for credit.
 
-        Errors: `ConnectionError` where the connection is over.
+        Errors: `ConnectionError` if the connection has ended.
         """
         if self._closed.is_set():
             raise ConnectionError("the connection is closed")
@@ -127,12 +127,12 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self.transmit()
 
     def change_connection_id(self) -> None:
-        """Address the peer by another of its connection ids."""
+        """Switch to another of the peer's connection ids."""
         self._quic.change_connection_id()
         self.transmit()
 
     async def ping(self) -> None:
-        """Wait until the peer has acknowledged a ping; ConnectionError where that cannot be."""
+        """Wait until the peer has acknowledged a ping; ConnectionError if it cannot."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         waiter.add_done_callback(_retrieve)
         if self._closed.is_set():
@@ -146,11 +146,11 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         """Return; a connection is there as soon as its protocol is."""
 
     async def wait_connected(self) -> None:
-        """Wait for the handshake; `ConnectionError` where the connection ends before."""
+        """Wait for the handshake; `ConnectionError` if the connection ends before."""
         await asyncio.shield(self._connected)
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is over."""
+        """Wait until the connection has ended."""
         await self._closed.wait()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -162,7 +162,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     # --- between the transport and the connection ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: NetworkAddress) -> None:
@@ -172,14 +172,14 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self.transmit()
 
     def transmit(self) -> None:
-        """Send what there is now; with `connect` and `serve` the loop does by itself, once a pass.
+        """Send pending data now; with `connect` and `serve` the loop does so itself, once per pass.
 
-        There the first call of a pass sends at once, and what follows leaves at the pass's end, or
-        before a close or a reset that would take it back.
+        There the first call of a pass sends at once, and later data is sent at the pass's end, or
+        before a close or a reset that would discard it.
 
-        One that overrides it is called as aioquic does: after events, and where a stream was
-        written to. It is to call this one. It is not called for acknowledgements and timers, and
-        the datagrams of `connect` and `serve` do not pass through it.
+        An override is called as in aioquic: after events, and after writes to a stream. It has to
+        call this one. It is not called for acknowledgements and timers, and the datagrams of
+        `connect` and `serve` do not pass through it.
         """
         if self._transmit_handle is not None:
             self._transmit_handle.cancel()

@@ -1,6 +1,6 @@
 """The server's side of QUIC on an asyncio loop.
 
-Owns: `serve`. Called by: programs. Never does: keep what a connection that is over has left.
+Owns: `serve`. Called by: programs. Never does: keep anything of an ended connection.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ async def serve(
     stream_handler: QuicStreamHandler | None = None,
     on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
 ) -> AsyncEndpoint:
-    """Take connections; `close()` of what is returned ends them all.
+    """Accept connections; `close()` of the result ends them all.
 
     `create_protocol(connection, stream_handler=…)` makes each one's protocol. `retry`: clients have
-    to prove their address first. Sessions are kept by the configuration, so that clients can resume
-    them; the two ticket functions are not called, and either of them allows early data, as with
+    to prove their address first. The configuration keeps sessions, so that clients can resume
+    them; the two ticket functions are not called, but passing either allows early data, as with
     aioquic. `on_handshake_failed(address, error)` is called for each client whose handshake fails;
     some of them are also logged, on `ringloop.quic`.
 

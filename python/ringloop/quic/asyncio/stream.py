@@ -1,8 +1,8 @@
 """One stream as asyncio's pair of reader and writer.
 
-Owns: the transport under the pair: `drain` waits while the stream's writes are queued past the send
-window, and a reader that is full holds back its stream's events, so that the peer's window closes.
-Called by: the protocol. Never does: buffer; what is queued is the connection's.
+Owns: the transport under the pair: `drain` waits while the stream's writes are queued beyond the send
+window, and a full reader holds back its stream's events, so that the peer's window closes.
+Called by: the protocol. Never does: buffer; queued data belongs to the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READER_BYTES = 1 << 16
 
 
 class QuicStreamAdapter(asyncio.Transport):
-    """The transport of one stream, and the part of a protocol that its writer asks."""
+    """The transport of one stream, and the part of a protocol that its writer uses."""
 
     def __init__(self, protocol: QuicConnectionProtocol, stream_id: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class QuicStreamAdapter(asyncio.Transport):
             self._closed.set_result(None)
 
     def pair(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return the pair that a program works with; a writer that is dropped finishes its stream."""
+        """Return the pair for the program; dropping the writer finishes its stream."""
         reader = self.reader
         assert reader is not None  # noqa: S101 (made once, before anything has come)
         protocol: Any = self
@@ -58,7 +58,7 @@ class QuicStreamAdapter(asyncio.Transport):
         return self.protocol.get_extra_info(name, default)
 
     def can_write_eof(self) -> bool:
-        """Tell whether this end may write to the stream."""
+        """Return whether this end may write to the stream."""
         return self.protocol._quic._stream_can_send(self.stream_id)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
@@ -83,11 +83,11 @@ class QuicStreamAdapter(asyncio.Transport):
         self.protocol._forget_if_over(self)
 
     def close(self) -> None:
-        """Finish the stream, where this end may write to it."""
+        """Finish the stream, if this end may write to it."""
         self.write_eof()
 
     def abort(self) -> None:
-        """Reset the stream with code 0, and have the peer stop; what has come and was not read ends."""
+        """Reset the stream with code 0, and have the peer stop; unread data is discarded."""
         quic = self.protocol._quic
         if self.can_write_eof():
             self.reset(0)
@@ -101,7 +101,7 @@ class QuicStreamAdapter(asyncio.Transport):
         self.protocol._forget_soon(self)
 
     def reset(self, error_code: int) -> None:
-        """Give up sending; the peer is told the code."""
+        """Abort sending with a code for the peer."""
         if not self._closed.done():
             self._closed.set_result(None)
         self.protocol._quic.reset_stream(self.stream_id, error_code)
@@ -110,7 +110,7 @@ class QuicStreamAdapter(asyncio.Transport):
         self.protocol._forget_if_over(self)
 
     def is_closing(self) -> bool:
-        """Tell whether nothing more can be written."""
+        """Return whether nothing more can be written."""
         return self._closed.done()
 
     # asyncio's StreamWriter asks these two of its protocol.
@@ -135,14 +135,14 @@ class QuicStreamAdapter(asyncio.Transport):
         self.protocol._quic.pause_stream(self.stream_id)
 
     def resume_reading(self) -> None:
-        """Go on with the stream's events."""
+        """Resume the stream's events."""
         self.protocol._quic.resume_stream(self.stream_id)
         self.protocol._process_soon()
 
     # --- what the connection tells ---
 
     def data_received(self, data: bytes, *, is_end: bool) -> bool:
-        """Feed the reader; tells whether this was the last."""
+        """Feed the reader; return whether this was the last."""
         if self.reader is None:
             return True
         self.reader.feed_data(data)
@@ -164,7 +164,7 @@ class QuicStreamAdapter(asyncio.Transport):
             drained.set_result(None)
 
     def writing_failed(self, error: Exception) -> None:
-        """Have `drain` fail: the peer wants no more, or the connection is over."""
+        """Have `drain` fail: the peer wants no more, or the connection has ended."""
         if self._error is None:
             self._error = error
         if not self._closed.done():
@@ -175,7 +175,7 @@ class QuicStreamAdapter(asyncio.Transport):
             drained.add_done_callback(_retrieve)
 
     def is_over(self) -> bool:
-        """Tell whether nothing can be read or written any more."""
+        """Return whether nothing can be read or written any more."""
         reads = self.reader is not None and self.protocol._quic._stream_can_receive(self.stream_id)
         return not reads and self._closed.done()
 
