@@ -2,7 +2,7 @@
 
 Owns: `QuicConfiguration`, its fields' defaults, and the native configurations made from it. Called
 by: `connection`, `asyncio`, the native API's `connect` and `serve`. Never does: leave a server
-unverified that nobody asked to leave so.
+unverified unless asked to.
 
 Source: the fields' names are those of aioquic, qh3 and aiopquic; where these disagree about a
 default, the docstring of the field says which one it is. docs/quic-migration.md tells what became
@@ -45,18 +45,18 @@ _PathLike = str | os.PathLike[str]
 @suggests
 @dataclass
 class QuicConfiguration:
-    """What connections do, keep and trust."""
+    """The configuration of connections."""
 
     alpn_protocols: list[str] | None = None
-    """The application's protocols, the best first."""
+    """The application's protocols, the preferred first."""
     congestion_control_algorithm: str = "cubic"
     """`cubic`, `newreno` (or `reno`), or `bbr` (or `bbr1`; experimental)."""
     connection_id_length: int = 8
     """Bytes of this end's connection ids: 4 to 20. Of those shorter than 8 a port has few."""
     idle_timeout: float | None = 60.0
-    """Seconds of silence after which a connection is given up (the shorter of both ends')."""
+    """Seconds of silence after which a connection is closed (the shorter of both ends')."""
     handshake_timeout: float | None = 30.0
-    """Seconds that the handshake may take in all, whatever the peer sends meanwhile."""
+    """Total seconds that the handshake may take, whatever the peer sends meanwhile."""
     keep_alive_interval: float | None = None
     """Send something after so many seconds of silence."""
     is_client: bool = True
@@ -64,50 +64,50 @@ class QuicConfiguration:
     max_data: int = 24 << 20
     """Bytes that the peer may send ahead of the program, all streams together."""
     max_stream_data: int = 16 << 20
-    """The same for one stream. Credit is given back as the program takes events, not as bytes
-    come.
+    """The same for one stream. Credit is returned as the program takes events, not as bytes
+    arrive.
     """
     max_streams_bidi: int = 128
     """Bidirectional streams that the peer may have open at a time."""
     max_streams_uni: int = 128
     """Unidirectional streams that the peer may have open at a time."""
     send_window: int = 16 << 20
-    """Bytes written and not acknowledged, all streams together; what is written past it is queued."""
+    """Bytes written and not acknowledged, all streams together; writes beyond it are queued."""
     tx_max_queued_bytes: int | None = 256 << 20
     """Bytes that may be queued past the window; `QuicConnection.send_stream_data` then raises
     `BufferError`. A writer of `create_stream` never gets there: its `drain` waits. `None`: no
     bound."""
     max_datagram_size: int = SMALLEST_MAX_DATAGRAM_SIZE
-    """Bytes of UDP payload that the path is taken to carry at first."""
+    """Bytes of UDP payload that the path is assumed to carry at first."""
     probe_datagram_size: bool = True
-    """Whether to look for how much more it carries, up to 1452 bytes."""
+    """Whether to probe the path for more, up to 1452 bytes."""
     max_datagram_frame_size: int | None = None
     """`None`: DATAGRAM frames are off (as in aioquic); any number but 0: they are on."""
     datagram_ring_bytes: int = 1 << 20
-    """Bytes of received datagrams that wait for the program; past it the oldest are dropped."""
+    """Bytes of received datagrams that wait for the program; beyond it the oldest are dropped."""
     datagram_send_bytes: int = 256 << 10
-    """Bytes of datagrams that wait to be sent; `send_datagram_frame` tells when there is no room."""
+    """Bytes of datagrams that wait to be sent; `send_datagram_frame` reports a full buffer."""
     socket_buffer_size: int = 4 << 20
-    """Bytes that the socket asks the kernel to keep, each way."""
+    """Bytes of the socket's kernel buffers, each way."""
     initial_rtt: float = 0.1
-    """Seconds that a round trip is taken to last at first."""
+    """Assumed initial round-trip time in seconds."""
     max_connections: int | None = None
     """Servers: connections at a time; more are refused."""
 
     server_name: str | None = None
-    """Clients: the name to ask for and to verify; by default the host's."""
+    """Clients: the name to request and to verify; by default the host's."""
     verify_mode: int | None = None
     """A constant `ssl.CERT_…`; `None`: clients verify, servers ask for no certificate."""
     cafile: str | None = None
-    """Whom to trust: a file of PEM. Without any of these three: the system's authorities."""
+    """Trusted authorities: a PEM file. Without any of these three: the system's."""
     capath: str | None = None
-    """Whom to trust: a directory of PEM files."""
+    """Trusted authorities: a directory of PEM files."""
     cadata: bytes | str | None = None
-    """Whom to trust: PEM or DER."""
+    """Trusted authorities: PEM or DER."""
     certificate: Any = None
-    """The own certificate: PEM or DER bytes, or an object of `cryptography`."""
+    """This end's certificate: PEM or DER bytes, or an object of `cryptography`."""
     certificate_chain: list[Any] = field(default_factory=list)
-    """What stands between it and an authority, in the same forms."""
+    """The intermediate certificates, in the same forms."""
     private_key: Any = None
     """Its key, in the same forms."""
     certificate_file: _PathLike | None = None
@@ -115,7 +115,7 @@ class QuicConfiguration:
     private_key_file: _PathLike | None = None
     """aiopquic's spelling of `load_cert_chain`."""
     secrets_log_file: TextIO | _PathLike | None = None
-    """Where secrets go (NSS format): an open text file or a path; `None`: what `SSLKEYLOGFILE`
+    """Where to write secrets (NSS format): an open text file or a path; `None`: what `SSLKEYLOGFILE`
     names.
     """
     session_ticket: SessionTicket | None = None
@@ -127,9 +127,9 @@ class QuicConfiguration:
     token: bytes = b""
     """Clients: the address token of the server, from a `token_handler`."""
     supported_versions: list[int] = field(default_factory=lambda: [QUIC_V1, QUIC_V2])
-    """The versions to speak, the best first."""
+    """The supported versions, the preferred first."""
     original_version: int | None = None
-    """Clients: the version to begin with; by default the first of `supported_versions`."""
+    """Clients: the version to start with; by default the first of `supported_versions`."""
 
     hostname_checks_common_name: bool = False
     """qh3's: names are looked for in the alternative names alone (RFC 9525), so True is refused."""
@@ -138,7 +138,7 @@ class QuicConfiguration:
     assert_fingerprint: str | None = None
     """qh3's: certificates are not pinned, so a fingerprint is refused."""
     quic_logger: QuicLogger | None = None
-    """Where the connections' traces go: `ringloop.quic.logger`."""
+    """Where to write the connections' traces: `ringloop.quic.logger`."""
 
     def load_cert_chain(
         self,
@@ -146,11 +146,11 @@ class QuicConfiguration:
         keyfile: _PathLike | None = None,
         password: bytes | str | Callable[[], bytes | str] | None = None,
     ) -> None:
-        """Read the own certificate, its chain and its key (PEM).
+        """Read this end's certificate, its chain and its key (PEM).
 
         Without `keyfile` the key is in `certfile`, or follows as `private_key`. A key with a
-        password needs the `cryptography` package. Errors: OSError; ValueError for what is no
-        certificate or key.
+        password needs the `cryptography` package. Errors: OSError; ValueError for an
+        invalid certificate or key.
         """
         with open(certfile, "rb") as file:  # noqa: PTH123 (fspath of any kind)
             chain = file.read()
@@ -186,8 +186,8 @@ class QuicConfiguration:
     def client_config(self, *, probes: bool = True) -> Any:
         """Return the native configuration of a client; equal settings (and files) share one.
 
-        Without `probes` the path's MTU is not looked for: who sends may not know how to forbid
-        fragments.
+        Without `probes` the path's MTU is not probed: the sender may not be able to forbid
+        fragmentation.
         """
         settings = self._settings(probes=probes)
         settings.update(
@@ -218,7 +218,7 @@ class QuicConfiguration:
         return os.urandom(length)
 
     def memory(self) -> Any:
-        """Return what the next connection of a client shall use of earlier ones."""
+        """Return the state of earlier connections for a client's next one."""
         if self.session_ticket is None and self.session_ticket_file is not None:
             return _named_memory(os.fspath(self.session_ticket_file))
         return _quic.Memory(ticket=self.session_ticket, token=self.token)
@@ -345,7 +345,7 @@ _NAMED: Final = re.compile(rf"\b(?:{'|'.join(_FIELDS)})\b")
 
 @contextmanager
 def by_field() -> Iterator[None]:
-    """Have what refuses a setting name the field that it was set by."""
+    """Have the error of a refused setting name the field that set it."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What happens on a connection, as objects with the names and fields of `aioquic.quic.events`.
+"""Events of a connection, as objects with the names and fields of `aioquic.quic.events`.
 
 Owns: nothing; the classes are native. Called by: programs. Never does: change; events are frozen.
 """

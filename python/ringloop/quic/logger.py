@@ -1,10 +1,10 @@
 """Traces of connections (qlog), in the shape of `aioquic.quic.logger`.
 
-Owns: which connections are traced, and where that goes at their end. Called by: `connection`, programs.
+Owns: which connections are traced, and where traces are written when they end. Called by: `connection`, programs.
 Never does: look at packets; the native core writes what it sends and receives, and layers above
 (HTTP/3) add what they do.
 
-A trace is in memory until its connection is over. Where that is too much, the native API's
+A trace is in memory until its connection has ended. If that is too much, the native API's
 `qlog=FOLDER` writes files as it goes.
 """
 
@@ -27,7 +27,7 @@ QLOG_VERSION: Final = "0.3"
 
 
 class QuicLoggerTrace:
-    """What one connection did."""
+    """The trace of one connection."""
 
     def __init__(self, *, is_client: bool, odcid: bytes) -> None:
         self._is_client = is_client
@@ -43,7 +43,7 @@ class QuicLoggerTrace:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trace as what is written as JSON; times are those of the day, in milliseconds."""
+        """Return the trace, ready for JSON; times are wall-clock milliseconds."""
         events = [*self._received(), *self._said]
         events.sort(key=_time_of)
         return {
@@ -102,7 +102,7 @@ def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[dict[str, str]]:
 class QuicLogger:
     """Keeps traces in memory; `configuration.quic_logger`, of any number of connections.
 
-    `end_trace` may be overridden to take a trace once its connection is over.
+    `end_trace` may be overridden to process a trace once its connection has ended.
     """
 
     def __init__(self) -> None:
@@ -117,12 +117,12 @@ class QuicLogger:
         return trace
 
     def end_trace(self, trace: QuicLoggerTrace) -> None:
-        """Take a trace whose connection is over; this one keeps it."""
+        """Process a trace whose connection has ended; this one keeps it."""
         if trace not in self._traces:
             raise ValueError("QuicLoggerTrace does not belong to QuicLogger")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all traces as what is written as JSON."""
+        """Return all traces, ready for JSON."""
         return {
             "qlog_format": "JSON",
             "qlog_version": QLOG_VERSION,
@@ -143,9 +143,9 @@ def _refused(error: OSError, path: str) -> OSError:
 
 
 class QuicFileLogger(QuicLogger):
-    """Writes a file a connection, once it is over: `<its first id>.qlog` in a folder that is there.
+    """Writes one file per connection once it has ended: `<its first id>.qlog` in an existing folder.
 
-    Both ends' traces have one name: give them folders of their own. Errors: the `OSError` of a
+    Both ends' traces have the same name: use separate folders. Errors: the `OSError` of a
     folder that cannot be read, which is a `ValueError` too, as in aioquic.
     """
 

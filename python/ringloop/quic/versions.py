@@ -1,4 +1,4 @@
-"""Everything about this installation that belongs into a report: `python -m ringloop.quic versions`."""
+"""Details of this installation for a bug report: `python -m ringloop.quic versions`."""
 
 from __future__ import annotations
 

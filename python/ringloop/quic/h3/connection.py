@@ -1,8 +1,8 @@
 """HTTP/3 without I/O, in the shape of `aioquic.h3.connection`.
 
-Owns: which streams belong to WebTransport; all else of HTTP/3 is native (`crates/ringloop-h3`). Called
-by: programs, with each event of a `QuicConnection`. Never does: transmit; what is to be sent is
-written to the `QuicConnection`, whose driver transmits it.
+Owns: which streams belong to WebTransport; the rest of HTTP/3 is native (`crates/ringloop-h3`). Called
+by: programs, with each event of a `QuicConnection`. Never does: transmit; data to be sent is written
+to the `QuicConnection`, whose driver transmits it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 H3_ALPN: Final = ["h3"]
-"""What HTTP/3 is called in TLS (RFC 9114 §3.1)."""
+"""The name of HTTP/3 in ALPN (RFC 9114 §3.1)."""
 
 
 class ErrorCode(IntEnum):
@@ -121,7 +121,7 @@ class StreamType(IntEnum):
 
 
 class ProtocolError(Exception):
-    """What this program would do is not HTTP/3; what the peer does closes the connection instead."""
+    """This program violates HTTP/3; violations by the peer close the connection instead."""
 
     error_code = ErrorCode.H3_GENERAL_PROTOCOL_ERROR
 
@@ -131,7 +131,7 @@ class ProtocolError(Exception):
 
 
 class FrameUnexpected(ProtocolError):  # noqa: N818 (aioquic's name)
-    """Headers or data that may not be sent on the stream now."""
+    """Headers or data may not be sent on the stream now."""
 
     error_code = ErrorCode.H3_FRAME_UNEXPECTED
 
@@ -171,7 +171,7 @@ class H3Connection:
 
     @property
     def received_settings(self) -> dict[int, int] | None:
-        """The peer's settings that are not the default; None until they have come."""
+        """The peer's non-default settings; None until received."""
         return self._core.received_settings()
 
     @property
@@ -182,10 +182,10 @@ class H3Connection:
     # --- receiving ---
 
     def handle_event(self, event: QuicEvent) -> list[H3Event]:
-        """Take the next event of the QUIC connection, and return what it means.
+        """Process the next event of the QUIC connection, and return the resulting HTTP/3 events.
 
-        Where the peer breaks the protocol, QUIC is closed with the code that RFC 9114 has for it, and
-        there are no more events.
+        If the peer violates the protocol, QUIC is closed with the code of RFC 9114, and there are no
+        more events.
         """
         if self._is_done:
             return []
@@ -263,11 +263,11 @@ class H3Connection:
     def send_headers(self, stream_id: int, headers: Headers, end_stream: bool = False) -> None:
         """Send a request, a response, any number of interim ones before it, or trailers.
 
-        A request needs the number of a new stream. Fields are sent as they are, and trailers end the
-        message. Nothing happens where the peer has stopped the stream.
+        A request needs the number of a new stream. Fields are sent unchanged, and trailers end the
+        message. Does nothing if the peer has stopped the stream.
 
-        Errors: `FrameUnexpected` where they are not allowed on the stream now; `H3Error` where the
-        peer takes no more requests, or no such long headers; BufferError as with
+        Errors: `FrameUnexpected` if they are not allowed on the stream now; `H3Error` if the peer
+        accepts no more requests, or no headers of this length; BufferError as with
         `QuicConnection.send_stream_data`.
         """
         self._quic._check_room()
@@ -278,9 +278,9 @@ class H3Connection:
         self._finish(stream_id, send(stream_id, fields, end_stream))
 
     def send_data(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
-        """Send a part of a body. Nothing happens where the peer has stopped the stream.
+        """Send a part of a body. Does nothing if the peer has stopped the stream.
 
-        Errors: `FrameUnexpected` where no headers were sent, or the end; BufferError as with
+        Errors: `FrameUnexpected` if no headers were sent, or the end was; BufferError as with
         `QuicConnection.send_stream_data`.
         """
         self._quic._check_room()

@@ -1,4 +1,4 @@
-"""What happens on an HTTP/3 connection, with the names and fields of `aioquic.h3.events`."""
+"""Events of an HTTP/3 connection, with the names and fields of `aioquic.h3.events`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class H3Event:
-    """What all events are."""
+    """Base of all events."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class DataReceived(H3Event):
     """A part of a body, or its end."""
 
     data: bytes
-    """The next bytes; empty where just the end has come."""
+    """The next bytes; empty for the end alone."""
     stream_id: int
     """The request's stream."""
     stream_ended: bool
@@ -65,7 +65,7 @@ class WebTransportStreamDataReceived(H3Event):
     """Bytes of a stream of WebTransport, or its end."""
 
     data: bytes
-    """The next bytes; empty where just the end has come."""
+    """The next bytes; empty for the end alone."""
     stream_id: int
     """The stream; bytes are sent on it by `QuicConnection.send_stream_data`."""
     stream_ended: bool

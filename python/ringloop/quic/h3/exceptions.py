@@ -1,4 +1,4 @@
-"""What calls of `H3Connection` raise, with the names of `aioquic.h3.exceptions`."""
+"""Exceptions of `H3Connection`'s calls, with the names of `aioquic.h3.exceptions`."""
 
 __all__ = ["H3Error", "InvalidStreamTypeError", "NoAvailablePushIDError"]
 
@@ -8,7 +8,7 @@ class H3Error(Exception):
 
 
 class InvalidStreamTypeError(H3Error):
-    """The stream is not a request's, and the call needs one."""
+    """The stream is not a request's, as the call requires."""
 
 
 class NoAvailablePushIDError(H3Error):
