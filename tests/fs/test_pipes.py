@@ -81,10 +81,7 @@ def test_text_cut_anywhere_is_that_of_a_file(
     run(main())
 
 
-def test_cancelled_read_of_text_loses_nothing_of_what_was_decoded(run: Run, loop_name: str) -> None:
-    if not loop_name.startswith("ringloop"):
-        pytest.skip("a call in the pool cannot be stopped")
-
+def test_cancelled_read_of_text_loses_nothing_of_what_was_decoded(run: Run) -> None:
     async def main() -> None:
         async with pipe() as (file, writes):
             os.write(writes, b"beginning, ")
@@ -112,10 +109,8 @@ def test_bytes_that_are_no_text_raise_and_the_rest_is_read(run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["read", "cancelled"])
-def test_number_of_a_closed_pipe_is_watched_anew(how: str, run: Run, loop_name: str) -> None:
+def test_number_of_a_closed_pipe_is_watched_anew(how: str, run: Run) -> None:
     """The readiness driver took the first pipe's registration for that of the next of its number."""
-    if how == "cancelled" and not loop_name.startswith("ringloop"):
-        pytest.skip("a call in the pool cannot be stopped")
 
     async def main() -> None:
         for _ in range(3):
@@ -129,5 +124,23 @@ def test_number_of_a_closed_pipe_is_watched_anew(how: str, run: Run, loop_name: 
                 else:
                     os.write(writes, b"abc")
                     assert await within(reading) == b"abc"
+
+    run(main())
+
+
+def test_many_readers_that_wait_keep_no_writer_from_its_turn(run: Run) -> None:
+    """A thread for each would be more than an executor has."""
+
+    async def main() -> None:
+        pairs = [os.pipe() for _ in range(50)]
+        readers = [await fs.open(reads, "rb") for reads, _ in pairs]
+        reading = [asyncio.ensure_future(reader.readline()) for reader in readers]
+        await asyncio.sleep(0.01)
+        for _, writes in pairs:
+            async with fs.open(writes, "wb") as writer:
+                await writer.write(b"line\n")
+        assert await within(asyncio.gather(*reading)) == [b"line\n"] * 50
+        for reader in readers:
+            await reader.close()
 
     run(main())

@@ -13,6 +13,7 @@ import errno
 import functools
 import io
 import os
+import select
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ringloop._native import LoopCore
@@ -88,6 +89,8 @@ class Pool:
             cached = read_cached(fd, size, position)
             if cached is not None:
                 return cached
+        if position == POLLED and await _is_readable(fd):
+            return os.read(fd, size)
         return await call(_read, fd, size, position)
 
     async def write(self, fd: int, data: Any, position: int) -> int:
@@ -177,6 +180,35 @@ def read_cached(fd: int, size: int, position: int) -> bytes | None:
                 break
             done += count
     return bytes(buffer[:done])
+
+
+async def _is_readable(fd: int) -> bool:
+    """Wait until a read would not; False where the loop cannot watch the descriptor."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if poll.poll(0):
+        return True
+    loop = asyncio.get_running_loop()
+    # One of our own: the program may watch the file's.
+    watched = os.dup(fd)
+    try:
+        ready = loop.create_future()
+        try:
+            loop.add_reader(watched, _set, ready)
+        except (OSError, NotImplementedError):
+            return False
+        try:
+            await ready
+        finally:
+            loop.remove_reader(watched)
+    finally:
+        os.close(watched)
+    return True
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 def _open(path: bytes, flags: int, mode: int) -> int:
