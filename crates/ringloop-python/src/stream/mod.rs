@@ -13,6 +13,7 @@
 
 mod buffered;
 mod create;
+mod failure;
 mod listener;
 mod methods;
 pub(crate) mod native;
@@ -49,9 +50,19 @@ impl Completes for Stream {
     fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
         this.called_by_loop(|| {
             let done = match handlers::role(event.token) {
-                role if role == Role::Read as u8 => read::completed(this, event),
-                role if role == Role::Write as u8 => write::completed(this, event),
-                _ => write::writable(this, event),
+                role if role == Role::Read as u8 => {
+                    let is_last = !event.completion.more;
+                    let handled = read::completed(this, event);
+                    if is_last {
+                        handled.and(failure::report(this)).and(read::settle(this))
+                    } else {
+                        handled
+                    }
+                }
+                role if role == Role::Write as u8 => {
+                    failure::note(this, write::completed(this, event))
+                }
+                _ => failure::note(this, write::writable(this, event)),
             };
             base::or_end(this, done)
         })

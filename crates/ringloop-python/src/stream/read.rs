@@ -27,8 +27,8 @@ use ringloop::embed::sys::libc;
 use ringloop::embed::{Event, Kind, PoolBuffer};
 
 use super::buffered::{deliver_into_protocol, receive_into_protocol};
-use super::state::{Delivery, End, Held, Mode, Receiver, Role, Stream, Stream_};
-use super::{native, write};
+use super::native;
+use super::state::{Delivery, End, Held, Mode, Receiver, Role, SendOp, Stream, Stream_};
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
@@ -120,7 +120,7 @@ pub(super) fn disarm(this: Stream_<'_, '_>) -> PyResult<()> {
     socket::disarm(this, &this.read.armed)
 }
 
-/// A completion of the read operation.
+/// A completion of the read operation; after the last one [`settle`] is to follow.
 pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     let completion = event.completion;
     if !completion.more {
@@ -129,7 +129,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     let py = this.py();
     // The kernel keeps the file of a receive open, even if the application has closed the socket.
     let taken_away = this.socket.fd(py) < 0;
-    let handled = match completion.buffer {
+    match completion.buffer {
         Some(_) if taken_away => ended(this, End::Failed(libc::EBADF)),
         Some(bytes) => {
             this.base.owner.received(bytes.len());
@@ -149,16 +149,15 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
             Ok(())
         }
         None => ended(this, End::Failed(-completion.result)),
-    };
-    if !completion.more {
-        // A change of mode, or a pause that was resumed.
-        let failed = write::report_failure(this);
-        let again = if holds(this) { Ok(()) } else { arm(this) };
-        let closed = socket::close_if_lost(this);
-        let rested = socket::rest_if_idle(this);
-        return handled.and(failed).and(again).and(closed).and(rested);
     }
-    handled
+}
+
+/// Nothing is in flight: continues after a change of mode, or a pause that was resumed.
+pub(super) fn settle(this: Stream_<'_, '_>) -> PyResult<()> {
+    let again = if holds(this) { Ok(()) } else { arm(this) };
+    let closed = socket::close_if_lost(this);
+    let rested = socket::rest_if_idle(this);
+    again.and(closed).and(rested)
 }
 
 /// Bytes in a pool buffer, which is returned before the protocol is called.
@@ -271,13 +270,14 @@ pub(super) fn read_last(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.wish.get() == Wish::Read && !holds(this) { ready(this) } else { Ok(()) }
 }
 
-/// The reset that a receive in flight has reported, if its event is pending.
-pub(super) fn pending_reset(this: Stream_<'_, '_>) -> PyResult<Option<i32>> {
-    let Some(key) = this.read.key() else {
-        return Ok(None);
+/// Whether a send has taken the kernel's report of a reset, which it makes once: a receive sees only
+/// EOF then.
+fn was_reset(this: Stream_<'_, '_>) -> PyResult<bool> {
+    let SendOp::Sending(key) = this.write.armed.get() else {
+        return Ok(this.write.took_reset.get());
     };
-    let result = this.base.driver(this.py(), |driver| driver.peek(key))?;
-    Ok(result.filter(|result| *result == -libc::ECONNRESET).map(i32::wrapping_neg))
+    let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
+    Ok(sent == Some(-libc::ECONNRESET))
 }
 
 /// Receives into a new object; `None`: that failed, and the connection has ended.
@@ -373,7 +373,7 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
 /// End of the stream; held like bytes while reading is paused.
 fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     let end = match end {
-        End::Eof if write::took_reset(this)? => End::Failed(libc::ECONNRESET),
+        End::Eof if was_reset(this)? => End::Failed(libc::ECONNRESET),
         end => end,
     };
     match this.read.wish.get() {

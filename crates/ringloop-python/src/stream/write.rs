@@ -25,8 +25,8 @@ use ringloop::embed::sys::libc;
 use ringloop::embed::sys::socket as syscalls;
 use ringloop::embed::{Event, Kind};
 
+use super::sendfile;
 use super::state::{Role, SendOp, Stream, Stream_};
-use super::{read, sendfile};
 use crate::error;
 use crate::event_loop::poll;
 use crate::ffi::{Fallible, Raise as _, intern};
@@ -251,24 +251,24 @@ fn wait_writable(this: Stream_<'_, '_>) -> PyResult<()> {
     Ok(())
 }
 
-/// A send operation has ended.
-pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+/// A send operation has ended; the errno of its failure.
+pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<Option<i32>> {
     this.write.armed.set(SendOp::Nothing);
     let result = event.completion.result;
     if this.write.discarded.get() {
         drop(event);
-        return socket::close_if_lost(this);
+        return socket::close_if_lost(this).map(|()| None);
     }
     if result < 0 {
         drop(event);
-        return failed_in_turn(this, -result);
+        return Ok(Some(-result));
     }
     this.base.owner.sent(result as usize);
     let sending = this.write.sending_bytes.replace(0);
     if (result as usize) < sending {
         put_back(this, event);
     }
-    progressed(this)
+    progressed(this).map(|()| None)
 }
 
 /// A short send: the rest goes back to the front of the queue.
@@ -285,27 +285,27 @@ fn put_back(this: Stream_<'_, '_>, event: Event) {
     this.write.queue.advance(sent);
 }
 
-/// The socket is writable again.
-pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
+/// The socket is writable again; the errno of a send that failed.
+pub(super) fn writable(this: Stream_<'_, '_>, event: Event) -> PyResult<Option<i32>> {
     if !event.completion.more {
         this.write.armed.set(SendOp::Nothing);
     }
     if this.write.discarded.get() {
-        return socket::close_if_lost(this);
+        return socket::close_if_lost(this).map(|()| None);
     }
     match event.completion.result {
         0.. => {}
         error if error == -libc::ECANCELED => {}
         // Such as `ENOMEM`, of epoll: another poll would fail the same way.
-        error => return failed(this, -error),
+        error => return Ok(Some(-error)),
     }
     if let SendOp::Waiting(key) = this.write.armed.get() {
         this.base.driver(this.py(), |driver| driver.forget(key))?;
         this.write.armed.set(SendOp::Nothing);
     }
     match send_or_wait(this)? {
-        Some(errno) => failed_in_turn(this, errno),
-        None => progressed(this),
+        Some(errno) => Ok(Some(errno)),
+        None => progressed(this).map(|()| None),
     }
 }
 
@@ -400,49 +400,20 @@ pub(super) fn discard(this: Stream_<'_, '_>) -> PyResult<()> {
     }
 }
 
-/// A send failed in the loop, not in a call of the application. The peer may have answered before it
-/// closed, and asyncio reads before it writes: so does this, after a receive in flight has ended.
-fn failed_in_turn(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
-    if !matches!(errno, libc::EPIPE | libc::ECONNRESET) {
-        return failed(this, errno);
-    }
-    this.write.took_reset.set(errno == libc::ECONNRESET);
-    let started = read::start(this);
-    if read::is_receiving(this) {
-        this.write.failure.set(Some(errno));
-        return started.and(read::disarm(this));
-    }
-    started.and(read_and_fail(this, errno))
-}
-
-/// The receive that a failure waited for has ended.
-pub(super) fn report_failure(this: Stream_<'_, '_>) -> PyResult<()> {
-    match this.write.failure.take() {
-        Some(errno) => read_and_fail(this, errno),
-        None => Ok(()),
-    }
-}
-
-fn read_and_fail(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
-    let read = read::read_last(this);
-    let ended = if this.base.is_lost() { Ok(()) } else { failed(this, errno) };
-    read.and(ended)
-}
-
-/// Whether a send has taken the kernel's report of a reset, which it makes once: a receive sees only
-/// EOF then.
-pub(super) fn took_reset(this: Stream_<'_, '_>) -> PyResult<bool> {
-    let SendOp::Sending(key) = this.write.armed.get() else {
-        return Ok(this.write.took_reset.get());
+/// The reset that a receive in flight has reported, if its event is pending.
+fn pending_reset(this: Stream_<'_, '_>) -> PyResult<Option<i32>> {
+    let Some(key) = this.read.key() else {
+        return Ok(None);
     };
-    let sent = this.base.driver(this.py(), |driver| driver.peek(key))?;
-    Ok(sent == Some(-libc::ECONNRESET))
+    let result = this.base.driver(this.py(), |driver| driver.peek(key))?;
+    Ok(result.filter(|result| *result == -libc::ECONNRESET).map(i32::wrapping_neg))
 }
 
-fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
+/// A send failed: ends the connection.
+pub(super) fn failed(this: Stream_<'_, '_>, errno: i32) -> PyResult<()> {
     // If the reading side has taken that report, a send gets only EPIPE.
     let reset = match this.read.held_errno() {
-        None if errno == libc::EPIPE => read::pending_reset(this)?,
+        None if errno == libc::EPIPE => pending_reset(this)?,
         held => held,
     };
     let error = error::from_errno(reset.unwrap_or(errno));
