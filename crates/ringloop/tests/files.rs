@@ -394,9 +394,9 @@ fn open_of_a_pipe_with_a_name_waits_for_the_other_end() {
         for append in [false, true] {
             for reader_first in [false, true] {
                 let options = for_writing(append);
-                let (reads, writes) = (path.clone(), path.clone());
-                let reading = async move { File::open(&reads).await.unwrap() };
-                let writing = async move { options.open(&writes).await.unwrap() };
+                let (one, other) = (path.clone(), path.clone());
+                let reading = async move { File::open(&one).await.unwrap() };
+                let writing = async move { options.open(&other).await.unwrap() };
                 let (reader, writer) = if reader_first {
                     let reading = spawn(reading);
                     time::sleep(Duration::from_millis(20)).await;

@@ -1,8 +1,8 @@
 """Traces of connections (qlog), in the shape of `aioquic.quic.logger`.
 
-Owns: which connections are traced, and where traces are written when they end. Called by: `connection`, programs.
-Never does: look at packets; the native core writes what it sends and receives, and layers above
-(HTTP/3) add what they do.
+Owns: which connections are traced, and where traces are written when they end. Called by:
+`connection`, programs. Never does: look at packets; the native core writes what it sends and
+receives, and layers above (HTTP/3) add what they do.
 
 A trace is in memory until its connection has ended. If that is too much, the native API's
 `qlog=FOLDER` writes files as it goes.

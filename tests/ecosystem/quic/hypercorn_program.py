@@ -93,7 +93,7 @@ async def main() -> None:
     try:
         async with asyncio.timeout(60):
             # A client of ringloop's ends at once where nothing is bound.
-            while not is_bound(port) and not serving.done():
+            while not is_bound(port) and not serving.done():  # noqa: ASYNC110 - it does not tell
                 await asyncio.sleep(0.01)
             await ask(port)
     finally:
