@@ -122,9 +122,8 @@ def report(results: Results, versions: dict[str, str], python: str) -> str:
         "",
         made_on,
         "",
-        "*yes*: all checks of the row pass; *partly*: some do; *no*: none does; "
-        "*?*: not measurable on this",
-        "machine or interpreter. A number refers to a note below the tables. ringloop runs on",
+        "*yes*: all checks of the row pass; *partly*: some do; *no*: none does; *?*: not measurable",
+        "on this machine or interpreter. A number refers to a note below the tables. ringloop runs on",
         "Linux only; uvloop on macOS too, rsloop and zuvloop also on Windows.",
     ]
     group = ""
