@@ -85,7 +85,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     *(
         Difference(f"test_unix_events.SelectorEventLoopSignalTests.{test}", SIGNALS)
         for test in (
-            "test_add_signal_handler",
             "test_add_signal_handler_install_error*",
             "test_add_signal_handler_setup_error",
             "test_check_signal",

@@ -153,7 +153,7 @@ def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) ->
             raise unexpected(function.__qualname__, name, known)
 
 
-def check_functions(**given: object) -> None:
+def check_functions(**given: Any) -> None:
     """Raise the error of the first argument that is to be called and cannot be."""
     for name, value in given.items():
         if value is not None and not callable(value):
