@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ringloop
 from tests import support
 from tests.support.tcp import Factory, ask, serving
 
@@ -163,6 +164,14 @@ def test_interrupt_ends_a_wait_at_once(loop: Loop) -> None:
     assert loop.run_until_complete(asyncio.sleep(0.001, 5)) == 5
 
 
+def end_interrupted_run(loop: Any) -> None:
+    """Clean up as `run_forever` does in `finally`, which one interrupt in some hundred jumps over."""
+    loop._thread_id = None
+    loop._stopping = False
+    asyncio._set_running_loop(None)
+    sys.set_asyncgen_hooks(None, None)
+
+
 def test_interrupt_ends_a_busy_chain(loop: Loop) -> None:
     stop = False
 
@@ -176,6 +185,9 @@ def test_interrupt_ends_a_busy_chain(loop: Loop) -> None:
         loop.run_forever()
     thread.join()
     stop = True
+    if loop.is_running() and not isinstance(loop, ringloop.Loop):
+        end_interrupted_run(loop)
+        pytest.skip("asyncio's loop misses its clean-up if it is interrupted between two turns")
     loop.call_soon(loop.stop)
     loop.run_forever()
 
