@@ -389,10 +389,12 @@ def test_child_of_fork_leaves_the_block_quietly(tmp_path: Path) -> None:
     try:
         with ringloop.profile(file):
             pid = os.fork()
+            if pid:
+                _, status = os.waitpid(pid, 0)
     finally:
         if pid == 0:
             os._exit(5 if sys.exc_info() == (None, None, None) and not file.exists() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    assert os.waitstatus_to_exitcode(status) == 5
     assert file.exists()
 
 
