@@ -1,8 +1,8 @@
 //! The exception that is being handled: what `sys.exc_info()` says inside of `except`.
 //!
 //! asyncio calls exception handlers, and `error_received`, inside of `except`. Applications rely on
-//! it: `logging.exception()` and `traceback.print_exc()` take the exception from there, and one that
-//! is raised meanwhile gets it as its `__context__`.
+//! it: `logging.exception()` and `traceback.print_exc()` take the exception from there, and an
+//! exception raised meanwhile gets it as its `__context__`.
 //!
 //! Invariant:
 //! 1. The pointer in `Handled` is null or an owned reference.

@@ -1,12 +1,12 @@
 //! Wait for connections at a listener shared with other processes or loops: a poll, after which
-//! accept(2) takes them. Also for other descriptors that are closed by somebody else than the waiter.
+//! accept(2) takes them. Also for other descriptors that their owner may close without notice.
 //!
 //! A multishot accept waits exclusively: of several rings on one listener only the first would get
 //! connections, even while its process hangs. And a ring keeps the files of operations in flight: those
 //! of a killed process are closed by a kernel worker, some milliseconds after the process was reaped.
 //! So the ring polls an epoll set that holds the listener, because a set keeps no file: the port is
-//! free as soon as the process, or its owner, has closed the listener; the peer of a connection is told
-//! of its end.
+//! free as soon as the process, or its owner, has closed the listener, and the peer of a connection sees
+//! its end.
 
 use super::operation::{Need, Operation, Shape};
 use super::poll::ready_now;
