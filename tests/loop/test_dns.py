@@ -154,7 +154,7 @@ def test_an_address_needs_no_thread(
     threads = threading.active_count()
     run(main())
     assert calls == [("getaddrinfo", "MainThread")] * 2 + [("getnameinfo", "MainThread")]
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     assert loop._default_executor is None
 
 

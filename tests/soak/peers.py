@@ -41,9 +41,11 @@ def dial(soak: Soak, name: str) -> socket.socket:
     """Connect a blocking socket."""
     address = soak.addresses[name]
     sock = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
-    sock.settimeout(PEER_SECONDS)
     try:
+        # Without a timeout yet: with one the socket does not block, and a Unix socket is refused
+        # at once (EAGAIN) while the server's backlog is full.
         sock.connect(address)
+        sock.settimeout(PEER_SECONDS)
     except BaseException:
         sock.close()
         raise
