@@ -8,7 +8,7 @@ use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::limits;
 use ringloop::embed::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, PollListener, Read, Recv, RecvMsg, RecvMsgMulti,
+    Accept, Cancel, Close, Connect, Nop, Poll, PollBorrowed, Read, Recv, RecvMsg, RecvMsgMulti,
     RecvMulti, Request, Send, SendMsg, Timeout, Write,
 };
 use ringloop::embed::sys::address::SockAddr;
@@ -112,10 +112,10 @@ fn poll(world: &World, level: bool) -> Request {
     Request::Poll(Poll { fd: world.fd(), interest: Interest::READ, level })
 }
 
-fn poll_listener(world: &World, level: bool) -> Request {
+fn poll_borrowed(world: &World, level: bool) -> Request {
     // The ring's form on both: it owns a descriptor.
-    let poll = PollListener::new(world.listener.as_raw_fd(), Kind::Uring, level);
-    Request::PollListener(poll)
+    let poll = PollBorrowed::new(world.listener.as_raw_fd(), Interest::READ, Kind::Uring, level);
+    Request::PollBorrowed(poll)
 }
 
 fn accept(world: &World, multi: bool) -> Request {
@@ -194,8 +194,8 @@ const CASES: [Case<World>; 19] = [
     Case::new("nop", |_| Request::Nop(Nop), nothing),
     Case::new("poll once", |world| poll(world, false), write_to_ours),
     Case::new("poll level", |world| poll(world, true), write_to_ours),
-    Case::new("poll listener", |world| poll_listener(world, false), connect_a_client),
-    Case::new("poll listener level", |world| poll_listener(world, true), connect_a_client),
+    Case::new("poll borrowed", |world| poll_borrowed(world, false), connect_a_client),
+    Case::new("poll borrowed level", |world| poll_borrowed(world, true), connect_a_client),
     Case::new("accept", |world| accept(world, false), connect_a_client),
     Case::new("accept multi", |world| accept(world, true), connect_a_client),
     Case::new("connect", connect, nothing),

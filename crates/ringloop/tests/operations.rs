@@ -3,7 +3,7 @@
 
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, PollListener, RecvMsg, RecvMulti, Request,
+    Accept, Cancel, Close, Connect, Nop, Poll, PollBorrowed, RecvMsg, RecvMulti, Request,
     SendDatagram, SendMsg, Timeout, Write,
 };
 use ringloop::embed::sys::address::SockAddr;
@@ -197,8 +197,8 @@ fn listener_poll_takes_no_connection_and_keeps_no_listener() {
         let address = listener.local_addr().unwrap();
         let mut other = Bed::new(bed.kind().to_string().parse().unwrap());
         let watch = |bed: &mut Bed| {
-            let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), true);
-            bed.submit(Request::PollListener(poll)).1
+            let poll = PollBorrowed::new(listener.as_raw_fd(), Interest::READ, bed.kind(), true);
+            bed.submit(Request::PollBorrowed(poll)).1
         };
         let tokens = [watch(bed), watch(&mut other)];
         bed.expect_none(tokens[0]);
@@ -231,8 +231,8 @@ fn listener_poll_reports_each_connection_that_comes_to_an_empty_backlog() {
     on_both(|bed| {
         let listener = listener();
         listener.set_nonblocking(true).unwrap();
-        let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), false);
-        let (_, token) = bed.submit(Request::PollListener(poll));
+        let poll = PollBorrowed::new(listener.as_raw_fd(), Interest::READ, bed.kind(), false);
+        let (_, token) = bed.submit(Request::PollBorrowed(poll));
         for _ in 0..3 {
             let clients = [connect_to(&listener), connect_to(&listener)];
             let completion = bed.expect(token);
@@ -249,8 +249,8 @@ fn listener_poll_reports_each_connection_that_comes_to_an_empty_backlog() {
         let _waiting = connect_to(&listener);
         bed.expect(token);
         // Another poll reports the rest.
-        let poll = PollListener::new(listener.as_raw_fd(), bed.kind(), false);
-        let (_, again) = bed.submit(Request::PollListener(poll));
+        let poll = PollBorrowed::new(listener.as_raw_fd(), Interest::READ, bed.kind(), false);
+        let (_, again) = bed.submit(Request::PollBorrowed(poll));
         assert_eq!(bed.expect(again).result, IN);
     });
 }

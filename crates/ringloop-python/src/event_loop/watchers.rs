@@ -88,7 +88,7 @@ fn poll_of(
     if kind == Kind::Epoll || is_bare {
         return Ok(poll(fd, interest));
     }
-    Ok(op::Request::PollListener(op::PollListener::of_interest(fd, interest, kind, true)))
+    Ok(op::Request::PollBorrowed(op::PollBorrowed::new(fd, interest, kind, true)))
 }
 
 /// Watches `args[0]`, a descriptor, and calls `args[1]` with the rest; returns the handle.

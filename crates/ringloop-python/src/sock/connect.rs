@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOSError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use ringloop::embed::Kind;
-use ringloop::embed::op::{PollListener, Request};
+use ringloop::embed::op::{PollBorrowed, Request};
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket;
 
@@ -117,7 +117,7 @@ impl Work for Accept {
     }
 
     fn poll(&self, fd: RawFd, kind: Kind) -> Request {
-        Request::PollListener(PollListener::new(fd, kind, true))
+        Request::PollBorrowed(PollBorrowed::new(fd, Interest::READ, kind, true))
     }
 
     fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {

@@ -5,7 +5,7 @@
 //!
 //! The listening socket may be shared with other processes and loops, so connections are taken only
 //! by accept(2), in the turn that creates the transport: a loop that does not run takes none
-//! (`op::PollListener`). Accepting is native up to `connection_made`. Without free descriptors, or
+//! (`op::PollBorrowed`). Accepting is native up to `connection_made`. Without free descriptors, or
 //! memory for the poll, it pauses for a second as asyncio does. A TLS listener passes each connection to a Python callback
 //! instead. Each connection is created in a copy of the context in which serving was started, like
 //! asyncio's accepting task.
@@ -20,8 +20,9 @@ use std::io;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
-use ringloop::embed::op::{PollListener, Request};
+use ringloop::embed::op::{PollBorrowed, Request};
 use ringloop::embed::sys::address::SockAddr;
+use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{file, path, socket};
 use ringloop::embed::{Event, Key, Sink, Token};
 
@@ -145,8 +146,9 @@ fn poll(this: Listener_<'_, '_>) -> PyResult<io::Result<()>> {
 }
 
 fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<io::Result<()>> {
-    let poll = PollListener::new(this.socket.fd(this.py()), core.engine.kind()?, false);
-    let poll = Request::PollListener(poll);
+    let (fd, kind) = (this.socket.fd(this.py()), core.engine.kind()?);
+    let poll = PollBorrowed::new(fd, Interest::READ, kind, false);
+    let poll = Request::PollBorrowed(poll);
     let sink = Sink::Handler(this.token.get());
     Ok(core.submit_poll(poll, sink)?.map(|key| this.armed.set(Some(key))))
 }

@@ -11,7 +11,7 @@ use std::io;
 /// The result is a new connection's descriptor, close-on-exec and non-blocking.
 ///
 /// On the ring the wait is exclusive: use it for a listener that only one loop accepts from, and
-/// [`PollListener`](super::PollListener) for others.
+/// poll others with [`PollBorrowed`](super::PollBorrowed).
 #[derive(Debug)]
 pub struct Accept {
     /// The listening socket.

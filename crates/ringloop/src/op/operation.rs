@@ -105,6 +105,12 @@ pub(crate) trait Operation {
     /// Readiness form: what to wait for. May change after an attempt that would have blocked.
     fn need(&self) -> Need;
 
+    /// Readiness form: true if the descriptor's owner may close it at any time, without a word to the
+    /// driver: a user's file that is polled, spliced or read. Its registration ends with each wait.
+    fn is_borrowed(&self) -> bool {
+        false
+    }
+
     /// Readiness form: the system call, without blocking. `WouldBlock` means "wait and try again".
     fn attempt(&mut self) -> io::Result<u32> {
         Err(io::ErrorKind::WouldBlock.into())

@@ -33,6 +33,10 @@ impl Operation for Poll {
         Need::Ready(self.fd, self.interest)
     }
 
+    fn is_borrowed(&self) -> bool {
+        self.level
+    }
+
     fn attempt(&mut self) -> io::Result<u32> {
         ready_now(self.fd, self.interest)
     }

@@ -48,6 +48,10 @@ impl Operation for Read {
         }
     }
 
+    fn is_borrowed(&self) -> bool {
+        true
+    }
+
     fn attempt(&mut self) -> io::Result<u32> {
         read_now(self.fd, self.buf.as_uninit().into(), self.offset)
     }
@@ -96,6 +100,10 @@ impl Operation for ReadFixed {
             return Need::Ready(self.file.fd(), Interest::READ);
         }
         Need::Pool([self.file.fd(), NO_FD])
+    }
+
+    fn is_borrowed(&self) -> bool {
+        true
     }
 
     fn attempt(&mut self) -> io::Result<u32> {

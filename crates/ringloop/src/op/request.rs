@@ -5,7 +5,7 @@
 
 use super::{
     Accept, Allocate, Cancel, Close, Completable, Connect, Ended, Fsync, HardLink, MakeDir, Need,
-    Nop, Open, Operation, Peek, Poll, PollListener, PollMulti, Read, ReadFixed, ReadV, Recv,
+    Nop, Open, Operation, Peek, Poll, PollBorrowed, PollMulti, Read, ReadFixed, ReadV, Recv,
     RecvDescriptors, RecvMsg, RecvMsgMulti, RecvMulti, RecvPooled, Rename, Send, SendDatagram,
     SendDescriptors, SendMsg, SendMsgZc, SendZc, Shape, Splice, Statx, Symlink, Tee, Timeout,
     Transfer, Truncate, Unlink, WaitChild, Write, WriteFixed, WriteV,
@@ -104,7 +104,7 @@ requests! {
         Write WriteV Splice Tee Open Statx SendDescriptors RecvDescriptors
     }
     other: {
-        PollMulti PollListener RecvPooled RecvMulti SendZc SendMsgZc RecvMsgMulti
+        PollMulti PollBorrowed RecvPooled RecvMulti SendZc SendMsgZc RecvMsgMulti
     }
 }
 
@@ -141,6 +141,10 @@ impl Operation for Request {
             Self::Recv(recv) => recv.need(),
             other => other.need_of_other(),
         }
+    }
+
+    fn is_borrowed(&self) -> bool {
+        each!(self, op => op.is_borrowed())
     }
 
     fn attempt(&mut self) -> io::Result<u32> {

@@ -57,6 +57,10 @@ impl Operation for Splice {
         }
     }
 
+    fn is_borrowed(&self) -> bool {
+        true
+    }
+
     fn attempt(&mut self) -> io::Result<u32> {
         self.waits_for = not_ready(self.from.0, self.to.0)?;
         let on_disk = |fd| Ok::<_, io::Error>(file::kind(fd)? == FileKind::Other);
@@ -127,6 +131,10 @@ impl Operation for Tee {
 
     fn finish(&mut self, result: i32) -> i32 {
         unless_interrupted(result)
+    }
+
+    fn is_borrowed(&self) -> bool {
+        true
     }
 
     fn attempt(&mut self) -> io::Result<u32> {

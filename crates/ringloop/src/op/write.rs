@@ -50,6 +50,10 @@ impl Operation for Write {
         }
     }
 
+    fn is_borrowed(&self) -> bool {
+        true
+    }
+
     fn attempt(&mut self) -> io::Result<u32> {
         if self.offset.is_some() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -97,6 +101,10 @@ impl Operation for WriteFixed {
             return Need::Ready(self.file.fd(), Interest::WRITE);
         }
         Need::Pool([self.file.fd(), NO_FD])
+    }
+
+    fn is_borrowed(&self) -> bool {
+        true
     }
 
     fn attempt(&mut self) -> io::Result<u32> {

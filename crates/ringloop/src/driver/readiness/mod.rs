@@ -17,6 +17,7 @@
 mod attempt;
 mod pool;
 pub(super) mod receive;
+mod tries;
 mod watches;
 
 use super::blocking_pool::BlockingPool;
@@ -35,7 +36,7 @@ use crate::sys::interest::Interest;
 use crate::sys::libc;
 use crate::sys::pool::PoolBuffer;
 use crate::sys::selector::{Selector, Trigger};
-use attempt::{blocked_after, outcome, would_block};
+use attempt::{outcome, would_block};
 use pool::Pool;
 use std::collections::VecDeque;
 use std::io;
@@ -504,45 +505,6 @@ impl ReadinessDriver {
         }
     }
 
-    /// One non-blocking try; `None` is "would block".
-    fn attempt(&mut self, key: Key) -> Option<i32> {
-        let slot = self.table.slot(key)?;
-        let is_nonblocking = slot.is(flag::NONBLOCKING);
-        let request = slot.request_mut()?;
-        let result = match request {
-            Request::Accept(accept) if is_nonblocking => outcome(accept.accept()),
-            request => attempt(request),
-        };
-        let request = slot.request_mut()?;
-        let blocked = blocked_after(request, result);
-        self.note(blocked);
-        result
-    }
-
-    /// Tries a request that is not in the table, unless it is known to block or others wait before
-    /// it.
-    pub(super) fn attempt_first(&mut self, request: &mut Request) -> Option<i32> {
-        let (fd, interest) = match request.need() {
-            Need::Ready(fd, interest) => (fd, interest),
-            // Data that is already in memory.
-            Need::Pool(_) => return attempt(request).map(|result| request.finish(result)),
-            _ => return None,
-        };
-        if !request.shape().is_single() || self.watches.is_blocked(fd, interest) {
-            return None;
-        }
-        let result = attempt(request);
-        self.note(blocked_after(request, result));
-        result.map(|result| request.finish(result))
-    }
-
-    /// Notes that a direction of a descriptor would block.
-    fn note(&mut self, blocked: Option<(RawFd, Interest)>) {
-        if let Some((fd, interest)) = blocked {
-            self.watches.note_blocked(fd, interest);
-        }
-    }
-
     /// The future of an operation waits: of one that reports changes, after it has met `EAGAIN`.
     pub(super) fn rearm(&mut self, key: Key) {
         if self.table.slot(key).is_some_and(|slot| slot.shape() == Shape::Edge)
@@ -570,26 +532,19 @@ impl ReadinessDriver {
         }
     }
 
-    /// Removes an operation from its descriptor's queue; from one of another owner also its registration.
+    /// Removes an operation from its descriptor's queue, and a borrowed descriptor's registration.
     fn unpark(&mut self, key: Key) {
         let need = self.need(key);
         self.unpark_from(key, need);
     }
 
     fn unpark_from(&mut self, key: Key, need: Option<Need>) {
-        let Some(slot) = self.table.slot(key) else {
+        let Some(request) = self.table.slot(key).map(|slot| slot.request()) else {
             return;
         };
-        // The owner of what is polled, spliced, teed, or read as a file, may close it at once, and does not tell.
-        let is_anothers = slot.shape() == Shape::Level
-            || matches!(
-                slot.request(),
-                Some(Request::Splice(_) | Request::Tee(_) | Request::Read(_) | Request::Write(_))
-            );
-        let Some(Need::Ready(fd, _)) = need else {
-            return;
-        };
-        self.watches.unpark(key, fd, is_anothers);
+        if let Some(Need::Ready(fd, _)) = need {
+            self.watches.unpark(key, fd, request.is_some_and(Operation::is_borrowed));
+        }
     }
 
     fn expire(&mut self) {

@@ -75,7 +75,7 @@ impl UringDriver {
         }
         if self.has_ended(key)
             && let Some(slot) = self.table.slot(key)
-            && let Some(Request::PollListener(poll)) = slot.request_mut()
+            && let Some(Request::PollBorrowed(poll)) = slot.request_mut()
         {
             poll.close_set();
         }

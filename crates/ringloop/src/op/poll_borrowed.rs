@@ -1,12 +1,13 @@
-//! Wait for connections at a listener shared with other processes or loops: a poll, after which
-//! accept(2) takes them. Also for other descriptors that their owner may close without notice.
+//! Poll a descriptor that somebody else may close at any time: a listener shared with other processes
+//! or loops, after which accept(2) takes its connections, or a file that a user watches.
 //!
-//! A multishot accept waits exclusively: of several rings on one listener only the first would get
-//! connections, even while its process hangs. And a ring keeps the files of operations in flight: those
-//! of a killed process are closed by a kernel worker, some milliseconds after the process was reaped.
-//! So the ring polls an epoll set that holds the listener, because a set keeps no file: the port is
-//! free as soon as the process, or its owner, has closed the listener, and the peer of a connection sees
-//! its end.
+//! A ring keeps the files of operations in flight. A file closed under a poll stays open until the poll
+//! ends: its port is not free, and its peer sees no end. Those of a killed process are closed by a kernel
+//! worker, some milliseconds after the process was reaped. So the ring polls an epoll set that holds
+//! the descriptor, because a set keeps no file.
+//!
+//! A multishot accept is no choice for a shared listener either: it waits exclusively, so of several
+//! rings only the first would get connections, even while its process hangs.
 
 use super::operation::{Need, Operation, Shape};
 use super::poll::ready_now;
@@ -17,9 +18,9 @@ use crate::sys::selector::{Selector, Trigger};
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 
-/// Completes when connections arrive, until it is cancelled; each result is a poll(2) mask.
+/// Completes when the descriptor becomes ready, until it is cancelled; each result is a poll(2) mask.
 #[derive(Debug)]
-pub struct PollListener {
+pub struct PollBorrowed {
     fd: RawFd,
     interest: Interest,
     /// The set that the ring polls. Closed with the operation, which names it.
@@ -27,18 +28,13 @@ pub struct PollListener {
     level: bool,
 }
 
-impl PollListener {
-    /// Polls the listener `fd` on a driver of this kind. On the ring that takes a descriptor;
-    /// without one the listener itself is polled, and stays open until the ring is closed.
+impl PollBorrowed {
+    /// Polls `fd`, which epoll(7) must take, on a driver of this kind. On the ring that takes a
+    /// descriptor; without a free one `fd` itself is polled, and stays open until the poll ends.
     ///
-    /// With `level` it completes while connections are waiting. Without, the ring may report each change
-    /// only once, and submits nothing in between: accept until `EAGAIN`, or submit another poll.
-    pub fn new(fd: RawFd, kind: Kind, level: bool) -> Self {
-        Self::of_interest(fd, Interest::READ, kind, level)
-    }
-
-    /// As [`PollListener::new`], for any descriptor that epoll(7) takes, and what it is to be ready for.
-    pub fn of_interest(fd: RawFd, interest: Interest, kind: Kind, level: bool) -> Self {
+    /// With `level` it completes while `fd` is ready. Without, the ring may report each change only
+    /// once, and submits nothing in between: accept or read until `EAGAIN`, or submit another poll.
+    pub fn new(fd: RawFd, interest: Interest, kind: Kind, level: bool) -> Self {
         let set = match kind {
             Kind::Uring => set_of(fd, interest).ok(),
             Kind::Epoll => None,
@@ -59,7 +55,7 @@ fn set_of(fd: RawFd, interest: Interest) -> io::Result<Selector> {
     Ok(set)
 }
 
-impl Operation for PollListener {
+impl Operation for PollBorrowed {
     fn prepare(&mut self, sqe: &mut Sqe) {
         sqe.opcode = abi::IORING_OP_POLL_ADD;
         let (fd, interest) = match &self.set {
@@ -78,6 +74,10 @@ impl Operation for PollListener {
 
     fn attempt(&mut self) -> io::Result<u32> {
         ready_now(self.fd, self.interest)
+    }
+
+    fn is_borrowed(&self) -> bool {
+        true
     }
 
     fn shape(&self) -> Shape {
