@@ -84,6 +84,7 @@ OF_ONE_THREAD = {
     "processes.test_system": "changes the module os",
     "loop.test_refused_ring": "in processes of its own",
     "processes.test_signals": "signals arrive in the main thread",
+    "processes.test_interrupts": "signals arrive in the main thread",
     "docs.test_blocks": "in processes of their own",
     "extension.test_guide": "in processes of its own",
     "extension.test_table": "in processes of its own",
