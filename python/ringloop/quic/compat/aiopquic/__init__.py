@@ -1,4 +1,4 @@
-"""aiopquic's shape: its `asyncio` and `quic` on `ringloop.quic`, without a second thread.
+"""aiopquic's API: its `asyncio` and `quic` on `ringloop.quic`, without a second thread.
 
 | from | to, below this package |
 |---|---|
@@ -6,7 +6,6 @@
 | `aiopquic.asyncio.webtransport` | `webtransport` |
 | `aiopquic.quic.configuration`, `.connection`, `.events` | `configuration`, `connection`, `events` |
 
-It differs from aioquic's shape in that stream numbers are taken when they are asked for, writes raise
-`BufferError`, a connection of a server can be made ahead of its client, and there are sessions of
-WebTransport.
+Differences from aioquic's API: requesting a stream number reserves it, writes raise `BufferError`, a
+server's connection can be created before its client connects, and there are WebTransport sessions.
 """

@@ -1,7 +1,7 @@
-"""aiopquic's session of WebTransport: streams by their numbers, and events that are asked for.
+"""aiopquic's WebTransport session: streams by number, events by iteration.
 
-Owns: the streams of a session, and what `events` has not given yet. Called by: `webtransport`.
-Never does: read ahead; streams and datagrams stay in native code until they are asked for.
+Owns: the streams of a session, and events not yet returned by `events`. Called by: `webtransport`.
+Never does: read ahead; streams and datagrams stay in native code until requested.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["WT_SESSION_GONE", "WebTransportError", "WebTransportSession"]
 
 WT_SESSION_GONE: Final = 0x170D7B68
-"""The code of `WebTransportStreamReset` where the session is over (draft-ietf-webtrans-http3 §9.5)."""
+"""The code of `WebTransportStreamReset` once the session has ended (draft-ietf-webtrans-http3 §9.5)."""
 
 _READ_BYTES: Final = 1 << 16
 _PRIORITY_MAX: Final = 255
-# picoquic's priority of a stream that has none; lower ones send first there, higher ones here.
+# picoquic's default stream priority; lower ones send first there, higher ones here.
 _PRIORITY_USUAL: Final = 9
 
 
@@ -50,14 +50,14 @@ class WebTransportError(ConnectionError):
 
 
 class WebTransportSession:
-    """A session; `WebTransportClient` and `WebTransportServerSession` begin one.
+    """A session; `WebTransportClient` and `WebTransportServerSession` start one.
 
-    Its streams are read by `receive_stream_data`; all else that happens is told by `events`, which one
-    task at a time may iterate.
+    Read its streams with `receive_stream_data`; `events` reports everything else. One task at a time
+    may iterate `events`.
     """
 
     tx_max_queued_bytes: int | None = 4 << 20
-    """Bytes queued of all streams past which `create_stream` waits; None or 0: it does not."""
+    """Bytes queued of all streams beyond which `create_stream` waits; None or 0: never."""
     stream_ring_cap: int = 4 << 20
     """Bytes of a stream that may be queued; `send_stream_data` then raises `BufferError`."""
 
@@ -69,17 +69,17 @@ class WebTransportSession:
         self._session = state
         self._session_closed = asyncio.Event()
         self._is_closed_here = False
-        # aiopquic's names: programs look here for code and reason, behind `wait_closed`; and for the
-        # end of a client's connection.
+        # aiopquic's names: programs read code and reason here after `wait_closed`, and the end of a
+        # client's connection.
         self._cnx_closed = asyncio.Event()
         self._session_close_event: WebTransportSessionClosed | None = None
-        # What is to be told before what native code has.
+        # Events to return before those of native code.
         self._told: deque[QuicEvent] = deque()
         self._news = asyncio.Event()
         self._waiters: dict[str, Waiter] = {}
         self._is_draining = False
         self._has_told_draining = False
-        # Streams that are not over; bytes written to each that this end sends on.
+        # Open streams; bytes written to each that this end sends on.
         self._streams: dict[int, Stream] = {}
         self._written: dict[int, int] = {}
         self._drain_events: dict[int, asyncio.Event] = {}
@@ -98,7 +98,7 @@ class WebTransportSession:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def role(self) -> str:
@@ -107,37 +107,37 @@ class WebTransportSession:
 
     @property
     def is_client(self) -> bool:
-        """Whether this end has asked for the session."""
+        """Whether this end requested the session."""
         return self._role == "client"
 
     @property
     def is_server(self) -> bool:
-        """Whether the peer has asked for the session."""
+        """Whether the peer requested the session."""
         return self._role == "server"
 
     @property
     def negotiated_protocol(self) -> str | None:
-        """The sub-protocol that was agreed on, if any."""
+        """The negotiated sub-protocol, if any."""
         return None if self._session is None else self._session.protocol
 
     @property
     def session_ready(self) -> bool:
-        """Whether it was opened; it may be over by now."""
+        """Whether it was opened; it may have ended since."""
         return self._session is not None
 
     @property
     def session_closed(self) -> bool:
-        """Whether it is over."""
+        """Whether it has ended."""
         return self._session_closed.is_set()
 
     @property
     def is_draining(self) -> bool:
-        """Whether the peer has asked for its end, or this end by `drain`."""
+        """Whether the peer, or this end by `drain`, has requested its end."""
         return self._is_draining or (self._session is not None and self._session.is_draining)
 
     @property
     def control_stream_id(self) -> int:
-        """The number of the stream that carries it; -1 before it is open."""
+        """The id of its CONNECT stream; -1 before it is open."""
         return -1 if self._session is None else self._session.session_id
 
     def peer_address(self) -> tuple[str, int] | None:
@@ -155,7 +155,7 @@ class WebTransportSession:
         port = connection.endpoint.address[1]
         if connection.local_ip is not None:
             return connection.local_ip, port
-        # The socket is bound to all addresses: the kernel says which one goes to the peer.
+        # The socket is bound to all addresses: the kernel tells which one it uses for the peer.
         peer = connection.remote_address
         family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
@@ -167,10 +167,10 @@ class WebTransportSession:
     async def create_stream(self, bidir: bool = True, timeout: float = 5.0) -> int:  # noqa: ASYNC109  # its name
         """Open a stream, and return its number.
 
-        It waits while `tx_max_queued_bytes` of the session are queued, and while the peer allows no
-        stream; the latter for `timeout` seconds.
+        Waits while `tx_max_queued_bytes` of the session are queued, and at most `timeout` seconds while
+        the peer allows no stream.
 
-        Errors: `TimeoutError`; WebTransportError where the session is not open.
+        Errors: `TimeoutError`; WebTransportError if the session is not open.
         """
         await self._room(self._open())
         session = self._open()
@@ -184,7 +184,7 @@ class WebTransportSession:
         return stream.id
 
     async def _room(self, session: Session) -> None:
-        """Wait while too much is queued, until half of that is."""
+        """If too much is queued, wait until half of the limit is."""
         cap = self.tx_max_queued_bytes
         if not cap or self._tx_backlog() <= cap:
             return
@@ -204,7 +204,7 @@ class WebTransportSession:
             self._start(self._watch_sending(stream))
 
     async def _watch_sending(self, stream: Stream) -> None:
-        """Tell of a peer that wants no more of a stream, and forget the stream when all is sent."""
+        """Report that the peer stopped a stream, and forget the stream when all data is sent."""
         try:
             code = await stream.stopped()
         except QuicError:
@@ -227,16 +227,16 @@ class WebTransportSession:
     def send_stream_data(self, stream_id: int, data: _Data, end_stream: bool = False) -> None:
         """Write to a stream, all of `data` or nothing.
 
-        Errors: BufferError where `stream_ring_cap` bytes would be queued: `get_tx_data_drain_event`
-        tells when to write again; ValueError where `data` alone is longer; WebTransportError where the
-        session or the stream is over.
+        Errors: BufferError if `stream_ring_cap` bytes would be queued: `get_tx_data_drain_event`
+        tells when to write again; ValueError if `data` alone is longer; WebTransportError if the
+        session or the stream has ended.
         """
         self._open()
         stream = self._streams.get(stream_id)
         if stream is None or stream_id not in self._written:
             raise WebTransportError(f"stream {stream_id} is not open for sending")
         if len(data) > self.stream_ring_cap:
-            raise ValueError(f"{len(data)} bytes are more than stream_ring_cap takes at a time")
+            raise ValueError(f"{len(data)} bytes exceed stream_ring_cap")
         if stream.queued_bytes + len(data) > self.stream_ring_cap:
             self.set_tx_data_drain_pending(stream_id)
             raise BufferError(
@@ -260,7 +260,7 @@ class WebTransportSession:
         soft_yield_at: float = 0.5,  # noqa: ARG002  # there is no ring between threads
         hard_wait_at: float = 0.9,  # noqa: ARG002
     ) -> None:
-        """Write to a stream once there is room; returns where the session is closed meanwhile."""
+        """Write to a stream once there is space; return if the session is closed meanwhile."""
         event = self.get_tx_data_drain_event(stream_id)
         while not self.session_closed:
             event.clear()
@@ -272,17 +272,17 @@ class WebTransportSession:
                 return
 
     def get_tx_data_drain_event(self, stream_id: int) -> asyncio.Event:
-        """Return what is set when nothing of a stream that was full is queued any more."""
+        """Return the event that is set once a full stream's queue is empty."""
         return self._drain_events.setdefault(stream_id, asyncio.Event())
 
     def set_tx_data_drain_pending(self, stream_id: int) -> None:
-        """Have the stream's event set once nothing of it is queued."""
+        """Arrange for the stream's event to be set once its queue is empty."""
         self.get_tx_data_drain_event(stream_id)
         if stream_id in self._written:
             self._watch_drain(stream_id)
 
     def clear_tx_data_drain_pending(self, stream_id: int) -> None:
-        """Do nothing: an event without a waiter does no harm."""
+        """Do nothing: an event without a waiter is harmless."""
 
     def _watch_drain(self, stream_id: int) -> None:
         if stream_id not in self._drains:
@@ -292,7 +292,7 @@ class WebTransportSession:
     async def _drain(self, stream: Stream) -> None:
         with suppress(QuicError):
             await stream.drain()
-        # Before a writer goes on, which may fill the stream again.
+        # Before a writer continues, which may fill the stream again.
         self._drains.discard(stream.id)
         if event := self._drain_events.get(stream.id):
             event.set()
@@ -303,7 +303,7 @@ class WebTransportSession:
         return self._streams[stream_id].queued_bytes if stream_id in self._written else 0
 
     def tx_sent_bytes(self, stream_id: int) -> int:
-        """Return how many bytes of a stream are not queued any more; 0 once it is over."""
+        """Return how many bytes of a stream have left the queue; 0 once it has ended."""
         return self._written.get(stream_id, 0) - self.tx_data_ring_used(stream_id)
 
     def tx_event_ring_fill(self) -> float:
@@ -311,22 +311,22 @@ class WebTransportSession:
         return 0.0
 
     def reset_stream(self, stream_id: int, error_code: int = 0) -> None:
-        """Give up sending on a stream, with a code of 32 bits; nothing happens where none goes out."""
+        """Reset a stream with a 32-bit code; does nothing if this end cannot send on it."""
         if stream_id in self._written:
             self._drop_sending(stream_id)
             self._streams[stream_id].reset(error_code)
 
     def stop_stream(self, stream_id: int, error_code: int = 0) -> None:
-        """Have the peer stop sending on a stream; nothing happens where none comes in."""
+        """Ask the peer to stop sending on a stream; does nothing if the peer cannot send on it."""
         stream = self._streams.get(stream_id)
         if stream is not None and stream.is_readable:
             stream.stop(error_code)
             self._forget(stream)
 
     def set_stream_priority(self, stream_id: int, priority: int) -> int:
-        """Have streams of a lower priority, 0 to 255, send first; returns 0. It is 9 at the start.
+        """Set a stream's priority, 0 to 255, lower first; returns 0. The default is 9.
 
-        Streams of the same one take turns, also where it is odd.
+        Streams of equal priority take turns, even if it is odd.
         """
         self._open()
         if not 0 <= priority <= _PRIORITY_MAX:
@@ -338,9 +338,9 @@ class WebTransportSession:
     async def receive_stream_data(
         self, stream_id: int
     ) -> AsyncGenerator[WebTransportStreamDataReceived | WebTransportStreamReset, None]:
-        """Give what comes on a stream, up to its end or a reset, which is the last event.
+        """Yield a stream's data up to its end or a reset, which is the last event.
 
-        Errors: WebTransportError where the session has no such stream, or all of it was read.
+        Errors: WebTransportError if the session has no such stream, or all of it was read.
         """
         stream = self._streams.get(stream_id)
         if stream is None and not self.session_closed:
@@ -362,25 +362,25 @@ class WebTransportSession:
             )
             if has_ended:
                 return
-        # The session is over, or this end has stopped the stream.
+        # The session has ended, or this end has stopped the stream.
         code = WT_SESSION_GONE if self._is_over else 0
         yield WebTransportStreamReset(stream_id=stream_id, error_code=code)
 
     # --- datagrams ---
 
     def send_datagram_frame(self, data: _Data) -> int:
-        """Send a datagram; returns its length, or 0 where there is no room for it.
+        """Send a datagram; returns its length, or 0 if the buffer is full.
 
-        `get_datagram_tx_drain_event` tells then when to send it again.
+        Then `get_datagram_tx_drain_event` tells when to send it again.
 
-        Errors: ValueError where it is longer than the path takes; WebTransportError where the session
+        Errors: ValueError if it is longer than the path allows; WebTransportError if the session
         is not open.
         """
         session = self._open()
         if len(data) > session.max_datagram_size:
-            raise ValueError(f"a datagram of {len(data)} bytes is longer than the path takes")
+            raise ValueError(f"a datagram of {len(data)} bytes is longer than the path allows")
         connection = session.connection
-        # HTTP datagrams begin with a fourth of the number of their stream (RFC 9297 §2.1).
+        # HTTP datagrams begin with a quarter of their stream's number (RFC 9297 §2.1).
         framed = encode_uint_var(session.session_id // 4) + data
         if connection.send_datagram_nowait(framed):
             return len(data)
@@ -390,15 +390,15 @@ class WebTransportSession:
         return 0
 
     def get_datagram_tx_drain_event(self) -> asyncio.Event:
-        """Return what is set while datagrams may be sent, and once the session is closed."""
+        """Return the event that is set while datagrams may be sent, and once the session is closed."""
         return self._datagram_room
 
     # --- events ---
 
     async def events(self) -> AsyncGenerator[QuicEvent, None]:
-        """Give all that happens but what comes on streams; the close of the session is the last.
+        """Yield all events except stream data; the close of the session is the last.
 
-        A stream that the peer opens and this does not give counts against those that it may open.
+        A peer's stream that is not yielded yet counts against the peer's limit of open streams.
         """
         while True:
             event = self._next_event()
@@ -430,7 +430,7 @@ class WebTransportSession:
         return None
 
     def _listen(self) -> None:
-        """Have `_news` set by what native code gets; a waiter that nothing has come for is kept."""
+        """Make native code's events set `_news`; a pending waiter is kept."""
         if (session := self._session) is None:
             return
         for name in ("_stream_waiter", "_datagram_waiter", "_waiter"):
@@ -443,10 +443,10 @@ class WebTransportSession:
         self._told.append(event)
         self._news.set()
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self, error_code: int = 0, reason: bytes = b"") -> None:
-        """Close it with a code of 32 bits and a reason; nothing happens where it is over."""
+        """Close the session with a 32-bit code and a reason; does nothing if it has ended."""
         if self.session_closed:
             return
         self._is_closed_here = True
@@ -455,7 +455,7 @@ class WebTransportSession:
         self._over(error_code, reason)
 
     def drain(self) -> None:
-        """Ask the peer to finish with it."""
+        """Ask the peer to finish the session."""
         self._open().drain()
         self._is_draining = True
 
@@ -471,7 +471,7 @@ class WebTransportSession:
         *,
         timeout: float = 2.0,  # noqa: ASYNC109  # its name
     ) -> None:
-        """Close it; a client waits until its connection is closed, too, for `timeout` seconds."""
+        """Close the session; a client also waits up to `timeout` seconds for its connection to close."""
         self.close(error_code, reason)
         if self._session is not None and self.is_client:
             with suppress(TimeoutError):
@@ -479,21 +479,21 @@ class WebTransportSession:
                     await self._cnx_closed.wait()
 
     async def detach(self) -> None:
-        """End what waits for the session; to be called behind `aclose`."""
+        """End all waits for the session; called after `aclose`."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, session: Session) -> None:
-        """Tell of the end that the peer has brought about, or the network; close the connection."""
+        """Report the session's end by the peer or the network; close the connection."""
         try:
             code, reason, _ = await session.wait_closed()
         except QuicError as error:
             code, reason = getattr(error, "code", 0) or 0, getattr(error, "reason", "")
         self._over(code, reason.encode())
         if self.is_client:
-            # Its connection is the session's own.
+            # The connection belongs to the session.
             await session.__aexit__(None, None, None)
             self._cnx_closed.set()
 
@@ -510,7 +510,7 @@ class WebTransportSession:
         self._drained.set()
 
     def _open(self) -> Session:
-        """Return the session that is open."""
+        """Return the open session."""
         if self._session is None:
             raise WebTransportError("the session is not open yet")
         if self.session_closed or self._session.is_closed:

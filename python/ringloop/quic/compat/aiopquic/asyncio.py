@@ -1,6 +1,6 @@
-"""aiopquic's asyncio interface: `connect`, `serve`, and protocols that can be started by hand.
+"""aiopquic's asyncio interface: `connect`, `serve`, and protocols that can be started manually.
 
-Owns: how these make connections of aiopquic's shape. Called by: programs. Never does: keep a thread.
+Owns: how these make aiopquic's connections. Called by: programs. Never does: start a thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["QuicConnectionProtocol", "QuicServer", "connect", "serve"]
 
 QuicServer = Endpoint
-"""What `serve` returns; aiopquic's name of it."""
+"""What `serve` returns, under aiopquic's name."""
 
 
 class QuicConnectionProtocol(shaped.QuicConnectionProtocol):
@@ -59,11 +59,11 @@ async def connect(
     wait_connected: bool = True,
     local_port: int = 0,
 ) -> AsyncGenerator[shaped.QuicConnectionProtocol, None]:
-    """Connect to a server; on leaving the protocol is closed.
+    """Connect to a server; close the protocol on exit.
 
     The server is verified, unless the configuration's `verify_mode` is `ssl.CERT_NONE`.
 
-    Errors: `ConnectionError` where the handshake fails; `OSError` of name resolution and of the
+    Errors: `ConnectionError` if the handshake fails; `OSError` of name resolution and of the
     socket.
     """
     if configuration is None:
@@ -88,7 +88,7 @@ async def serve(
     stream_handler: QuicStreamHandler | None = None,
     on_handshake_failed: Callable[[Any, ConnectionClosed], object] | None = None,
 ) -> Endpoint:
-    """Take connections at `host`; `create_protocol(connection, stream_handler=…)` is for each.
+    """Accept connections at `host`; `create_protocol(connection, stream_handler=…)` makes each protocol.
 
     `on_handshake_failed(address, error)` is called for each client whose handshake fails.
 

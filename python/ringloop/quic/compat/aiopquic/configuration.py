@@ -18,10 +18,10 @@ __all__ = ["QuicConfiguration"]
 @suggests
 @dataclass
 class QuicConfiguration(configuration.QuicConfiguration):
-    """What connections do, keep and trust."""
+    """The configuration of connections."""
 
     idle_timeout: float | None = 30.0
-    """Seconds of silence after which a connection is given up (the shorter of both ends')."""
+    """Seconds of silence after which a connection is closed (the shorter of both ends')."""
     max_data: int = 16 << 20
     """Bytes that the peer may send ahead of the program, all streams together."""
     max_stream_data: int = 16 << 20
@@ -33,16 +33,16 @@ class QuicConfiguration(configuration.QuicConfiguration):
     max_datagram_frame_size: int | None = 65535
     """`None`: DATAGRAM frames are off; any number but 0: they are on."""
     stream_ring_cap: int = 4 << 20
-    """Bytes that may be queued past the send window, a stream; `send_stream_data` then raises
+    """Bytes per stream that may be queued past the send window; `send_stream_data` then raises
     `BufferError`."""
     tx_max_queued_bytes: int | None = None
     """The same for all streams together."""
     max_connections: int | None = 256
-    """Servers: connections at a time; more are refused. `None`: no bound."""
+    """Servers: connections at a time; more are refused. `None`: no limit."""
     event_ring_capacity: int | None = None
-    """Not used: there is no thread that events would come from."""
+    """Not used: events come from no other thread."""
     qlog_dir: str | None = None
-    """Where the connections' traces go."""
+    """Where to write the connections' traces."""
 
     def __post_init__(self) -> None:
         if self.qlog_dir is not None and self.quic_logger is None:

@@ -1,7 +1,7 @@
-"""aiopquic's connection: stream numbers that are taken, and queues that are full.
+"""aiopquic's connection: reserved stream numbers, and bounded queues.
 
-Owns: the numbers that were given out, and who waits for a stream's queue. Called by: `asyncio`,
-programs. Never does: send from another thread; what is written leaves in the loop's pass.
+Owns: the reserved numbers, and the waiters for streams' queues. Called by: `asyncio`,
+programs. Never does: send from another thread; written data is sent in the loop's pass.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 
 
 class QuicConnection(connection.QuicConnection):
-    """One connection, which `connect` and `serve` make; or a program, with a socket of its own.
+    """One connection, made by `connect` and `serve`; or by a program, with its own socket.
 
-    That is `_start_transport(port)`, a protocol for it, the protocol's `_start()`, and `stop()` at
-    the end. One of a server is the first client's.
+    The program calls `_start_transport(port)`, makes a protocol, calls the protocol's `_start()`, and
+    `stop()` at the end. A server's connection serves its first client.
     """
 
     _configuration: QuicConfiguration
@@ -79,7 +79,7 @@ class QuicConnection(connection.QuicConnection):
         self._attach(self._transport._native, self._transport._driver)
 
     def _begin(self, protocol: QuicConnectionProtocol) -> None:
-        """Tell a protocol of the events."""
+        """Deliver events to a protocol."""
         if (transport := self._transport) is None:
             return
         if self._is_client:
@@ -88,29 +88,29 @@ class QuicConnection(connection.QuicConnection):
             transport._make_protocol = lambda _connection: protocol
 
     def stop(self) -> None:
-        """Close the socket; nothing happens where `connect` or `serve` has it."""
+        """Close the socket; does nothing if `connect` or `serve` owns it."""
         if self._transport is not None:
             self._transport.close()
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is over: what is written then is dropped."""
+        """Whether the connection has ended; writes are then dropped."""
         return self._is_closed
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that were sent, all packets together."""
+        """Bytes sent in all packets."""
         stats = self.stats()
         return 0 if stats is None else int(stats.bytes_sent)
 
     @property
     def bytes_received(self) -> int:
-        """Bytes that have come, all packets together."""
+        """Bytes received in all packets."""
         stats = self.stats()
         return 0 if stats is None else int(stats.bytes_received)
 
     def connect(self, addr: NetworkAddress, now: float = 0.0) -> None:
-        """Begin the handshake with the server at `addr`."""
+        """Start the handshake with the server at `addr`."""
         if self._driver is None:
             self._start_transport()
         super().connect(addr, now or asyncio.get_running_loop().time())
@@ -138,7 +138,7 @@ class QuicConnection(connection.QuicConnection):
     # --- streams ---
 
     def get_next_available_stream_id(self, is_unidirectional: bool = False) -> int:
-        """Take the number of the next stream of this end."""
+        """Reserve the number of this end's next stream."""
         stream_id = self._next_ids[is_unidirectional]
         self._next_ids[is_unidirectional] += 4
         return stream_id
@@ -146,16 +146,16 @@ class QuicConnection(connection.QuicConnection):
     def send_stream_data(
         self, stream_id: int, data: connection.BytesLike, end_stream: bool = False
     ) -> None:
-        """Write to a stream, all of `data` or nothing; dropped once the connection is over.
+        """Write to a stream, all of `data` or nothing; dropped once the connection has ended.
 
-        Errors: BufferError where `stream_ring_cap` bytes would be queued past the send window, or
+        Errors: BufferError if `stream_ring_cap` bytes would be queued past the send window, or
         `tx_max_queued_bytes` of all streams are: `get_tx_data_drain_event` tells when to write
-        again. ValueError where `data` alone is longer than `stream_ring_cap`.
+        again. ValueError if `data` alone is longer than `stream_ring_cap`.
         """
         if self._is_closed:
             return
         if len(data) > self._configuration.stream_ring_cap:
-            raise ValueError(f"{len(data)} bytes are more than stream_ring_cap takes at a time")
+            raise ValueError(f"{len(data)} bytes exceed stream_ring_cap")
         queued = self.get_send_buffer_size(stream_id)
         if queued and queued + len(data) > self._configuration.stream_ring_cap:
             self.set_tx_data_drain_pending(stream_id)
@@ -172,7 +172,7 @@ class QuicConnection(connection.QuicConnection):
     async def send_stream_data_drained(
         self, stream_id: int, data: connection.BytesLike, end_stream: bool = False
     ) -> None:
-        """Write to a stream once there is room."""
+        """Write to a stream once there is space."""
         event = self.get_tx_data_drain_event(stream_id)
         while not self._is_closed:
             event.clear()
@@ -182,11 +182,11 @@ class QuicConnection(connection.QuicConnection):
                 await event.wait()
             else:
                 return
-        # A program that goes on for ever gives others their turn.
+        # A program that writes in an endless loop must let other tasks run.
         await asyncio.sleep(0)
 
     def get_tx_data_drain_event(self, stream_id: int) -> asyncio.Event:
-        """Return what is set when nothing of a stream that was full is queued any more."""
+        """Return the event that is set once a full stream's queue is empty."""
         return self._drained.setdefault(stream_id, asyncio.Event())
 
     def tx_data_ring_used(self, stream_id: int) -> int:
@@ -194,22 +194,22 @@ class QuicConnection(connection.QuicConnection):
         return self.get_send_buffer_size(stream_id)
 
     def set_tx_data_drain_pending(self, stream_id: int) -> None:
-        """Have the stream's event set once nothing of it is queued."""
+        """Arrange for the stream's event to be set once its queue is empty."""
         if not self.want_writable(stream_id):
-            # Others have taken all the room there is.
+            # Other streams have taken all the space.
             waits = [other for other in self._drained if self.want_writable(other)]
             if not waits:
                 self.get_tx_data_drain_event(stream_id).set()
 
     def clear_tx_data_drain_pending(self, stream_id: int) -> None:
-        """Do nothing: an event without a waiter does no harm."""
+        """Do nothing: an event without a waiter is harmless."""
 
     def tx_event_ring_fill(self) -> float:
         """Return 0: there is no ring between threads that could be full."""
         return 0.0
 
     def take_writable(self) -> list[int]:
-        """Return the streams that have nothing queued by now, and tell who waits for them."""
+        """Return the streams whose queues are empty now, and wake their waiters."""
         stream_ids = super().take_writable()
         if stream_ids:
             for event in self._drained.values():
@@ -218,15 +218,15 @@ class QuicConnection(connection.QuicConnection):
 
 
 class Endpoint(AsyncEndpoint):
-    """What `serve` returns, and the socket of a connection that a program made."""
+    """What `serve` returns; also the socket of a connection that a program made."""
 
     _only: QuicConnection | None = None
-    """The one connection that there is to be."""
+    """Limits an endpoint to one connection."""
 
     def _accepted(self, key: int) -> connection.QuicConnection:
         if (only := self._only) is None:
             return QuicConnection._let_in(self._configuration, self._native, key, self._driver)
-        # A stranger's first packet begins no other.
+        # First packets of other clients are not accepted.
         self._native.set_server(None)
         only._bind(self._native, key)
         return only

@@ -1,4 +1,4 @@
-"""What has happened to a connection, the events of `ringloop.quic.events`; and to a session."""
+"""Events of connections, from `ringloop.quic.events`, and of sessions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NOTHING = memoryview(b"")
 
 
 class _Event(QuicEvent):
-    """What events of sessions are; the native class takes no fields."""
+    """Base of session events; the native class takes no fields."""
 
     def __new__(cls, *_fields: Any, **_named: Any) -> Self:
         return super().__new__(cls)
@@ -54,57 +54,57 @@ class _Event(QuicEvent):
 
 @dataclass
 class WebTransportSessionReady(_Event):
-    """Does not come, as in aiopquic: `open` returns then."""
+    """Never occurs, as in aiopquic: `open` returns instead."""
 
 
 @dataclass
 class WebTransportSessionRefused(_Event):
-    """The server does not want the session."""
+    """The server refused the session."""
 
     error_code: int = 0
-    """The status of its answer."""
+    """The status of its response."""
 
 
 @dataclass
 class WebTransportSessionClosed(_Event):
-    """The session is over."""
+    """The session has ended."""
 
     error_code: int = 0
     """The code that it was closed with."""
     reason: memoryview = _NOTHING
-    """And the reason."""
+    """The reason that it was closed with."""
 
 
 @dataclass
 class WebTransportSessionDraining(_Event):
-    """The peer asks for the session's end."""
+    """The peer requests the session's end."""
 
 
 @dataclass
 class WebTransportStreamDataReceived(_Event):
-    """Bytes of a stream have come, or its end."""
+    """Bytes of a stream, or its end, have arrived."""
 
     stream_id: int = 0
     """The stream's number."""
     data: memoryview = _NOTHING
     """The next bytes of the stream, in order; may be empty at its end."""
     end_stream: bool = False
-    """Whether these are the last ones."""
+    """Whether the stream ends with them."""
 
 
 @dataclass
 class WebTransportStreamReset(_Event):
-    """The peer gave up sending on a stream, or the session is over."""
+    """The peer reset a stream, or the session has ended."""
 
     stream_id: int = 0
     """The stream's number."""
     error_code: int = 0
-    """The program's code; `WT_SESSION_GONE` where the session is over."""
+    """The program's code; `WT_SESSION_GONE` if the session has ended."""
 
 
 @dataclass
 class WebTransportStopSending(_Event):
-    """The peer does not want to receive a stream."""
+    """The peer stopped receiving a stream."""
 
     stream_id: int = 0
     """The stream's number."""
@@ -114,10 +114,10 @@ class WebTransportStopSending(_Event):
 
 @dataclass
 class WebTransportDatagramReceived(_Event):
-    """A datagram has come."""
+    """A datagram has arrived."""
 
     data: memoryview = _NOTHING
-    """What it carries."""
+    """The payload."""
 
 
 @dataclass

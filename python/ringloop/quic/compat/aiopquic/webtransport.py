@@ -1,7 +1,7 @@
 """aiopquic's `asyncio.webtransport`, its sessions, client and server, on `ringloop.webtransport`.
 
-Owns: how its sessions begin, and its server. Called by: programs. Never does: keep a thread; what
-aiopquic calls a transport, which others may share, is not there.
+Owns: how its sessions start, and its server. Called by: programs. Never does: start a thread; there
+is no shared transport in aiopquic's sense.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ __all__ = [
 ]
 
 _NOT_FOUND = 404
-# As aiopquic answers to sub-protocols of which it has none.
+# As aiopquic responds to unsupported sub-protocols.
 _BAD_REQUEST = 400
 
 
 class WebTransportClient(WebTransportSession):
-    """A session that this end asks for, by `open`; `connect_webtransport` makes and closes one.
+    """A session that this end requests by `open`; `connect_webtransport` makes and closes one.
 
     `transport` is None. The server is verified as `configuration` says.
     """
@@ -89,9 +89,9 @@ class WebTransportClient(WebTransportSession):
         self._configuration = configuration or QuicConfiguration()
 
     async def open(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109  # its name
-        """Connect, and ask for the session.
+        """Connect, and request the session.
 
-        Errors: WebTransportError where it is refused, or past `timeout` seconds; `OSError` of name
+        Errors: WebTransportError if it is refused, or after `timeout` seconds; `OSError` of name
         resolution and of the socket.
         """
         host, port = self._target
@@ -119,7 +119,7 @@ class WebTransportClient(WebTransportSession):
 
 
 class WebTransportServerSession(WebTransportSession):
-    """A session that a client has asked for; `state` is that of `ringloop.webtransport`."""
+    """A session that a client requested; `state` is the session of `ringloop.webtransport`."""
 
     def __init__(self, transport: Any, state: Session) -> None:
         super().__init__(transport, "server", state)
@@ -140,12 +140,12 @@ async def connect_webtransport(
     verify_peer: bool | None = None,
     ca_file: str | None = None,
 ) -> AsyncGenerator[WebTransportClient, None]:
-    """Open a session on a connection of its own; on leaving both are closed.
+    """Open a session on its own connection; close both on exit.
 
     The server is verified by `ca_file`, or the configuration's authorities, or the system's;
-    `verify_peer=False` takes any server. `sni` is the name that it is asked for by, and proves.
+    `verify_peer=False` accepts any server. `sni` is the name to request and to verify.
 
-    Errors: WebTransportError where the session is refused, or past `timeout` seconds; `OSError` of name
+    Errors: WebTransportError if the session is refused, or after `timeout` seconds; `OSError` of name
     resolution and of the socket; ValueError for a `transport`.
     """
     _refuse_transport(transport)
@@ -215,12 +215,12 @@ async def serve_webtransport(
     wt_supported_protocols: Sequence[str] | None = None,
     web_folder: None = None,
 ) -> WebTransportServer:
-    """Take sessions at `path` of an address.
+    """Accept sessions at `path` of an address.
 
-    `handler(session)` is called for each, and may be a coroutine function; the session goes on when it
-    returns, and is closed with code 1 where it raises. `session_factory(server, state)` makes each
-    session, by default a `WebTransportServerSession`. Of `wt_supported_protocols` the first that the
-    client offers is taken; one that offers only others gets status 400.
+    `handler(session)` is called for each, and may be a coroutine function; the session stays open when
+    it returns, and is closed with code 1 if it raises. `session_factory(server, state)` makes each
+    session, by default a `WebTransportServerSession`. The first of `wt_supported_protocols` that the
+    client offers is selected; a client that offers only others gets status 400.
 
     Errors: those of the certificate; `OSError` of the address and of the socket; ValueError for a
     `transport` or a `web_folder`.
@@ -228,7 +228,7 @@ async def serve_webtransport(
     _refuse_transport(transport)
     if web_folder is not None:
         raise ValueError(
-            "web_folder is not there: `python -m ringloop serve` serves files and sessions"
+            "web_folder is not supported: `python -m ringloop serve` serves files and sessions"
         )
     used = copy.copy(configuration or QuicConfiguration())
     used.load_cert_chain(cert_file, key_file)
@@ -262,7 +262,7 @@ async def serve_webtransport(
 
 
 def _step(path: str, supported: Sequence[str]) -> Callable[[Request], Any]:
-    """Decide by the path and the sub-protocols."""
+    """Accept or refuse by path and sub-protocols."""
 
     async def accepts(request: Request) -> Session | None:
         if (request.path or "").partition("?")[0] != path:
@@ -279,7 +279,7 @@ def _step(path: str, supported: Sequence[str]) -> Callable[[Request], Any]:
 
 
 def _over_http(configuration: QuicConfiguration) -> QuicConfiguration:
-    """Return a configuration for HTTP/3 with datagrams, which sessions need."""
+    """Return a configuration for HTTP/3 with datagrams, which sessions require."""
     used = copy.copy(configuration)
     used.alpn_protocols = ["h3"]
     used.max_datagram_frame_size = used.max_datagram_frame_size or 65535
@@ -287,7 +287,7 @@ def _over_http(configuration: QuicConfiguration) -> QuicConfiguration:
 
 
 def _limit(session: WebTransportSession, configuration: QuicConfiguration | None) -> None:
-    """Have a session keep the limits of a configuration that the program gave."""
+    """Apply the limits of the program's configuration to a session."""
     if configuration is not None:
         session.tx_max_queued_bytes = configuration.tx_max_queued_bytes
         session.stream_ring_cap = configuration.stream_ring_cap
@@ -295,4 +295,4 @@ def _limit(session: WebTransportSession, configuration: QuicConfiguration | None
 
 def _refuse_transport(transport: object) -> None:
     if transport is not None:
-        raise ValueError("transport has to be None: there is no thread that sessions could share")
+        raise ValueError("transport must be None: sessions do not share a transport")
