@@ -85,7 +85,7 @@ async def start_tls(
         ssl_shutdown_timeout=ssl_shutdown_timeout,
         call_connection_made=False,
     )
-    # No byte may come before connection_made().
+    # No data may arrive before connection_made().
     transport.pause_reading()
     if server_side:
         _hand_over_read_ahead(protocol, tls_protocol)
@@ -98,7 +98,7 @@ async def start_tls(
         transport.close()
         made.cancel()
         resumed.cancel()
-        # The exception holds this frame, and the future holds the exception.
+        # Break the cycle: the exception refers to this frame, and the future to the exception.
         del waiter
         raise
     return tls_protocol._app_transport
@@ -157,10 +157,10 @@ def _default_context(server_side: bool, server_hostname: str | None) -> ssl.SSLC
 
 
 def _hand_over_read_ahead(protocol: Any, tls_protocol: Any) -> None:
-    """Give the handshake what the stream has received behind the plain part of the conversation.
+    """Pass bytes that the stream reader received after the plaintext part to the handshake.
 
-    As later patch releases of every version do. The older ones leave it to the stream, and the handshake
-    waits for it: a client that goes on at once may be there before the server has turned to TLS.
+    As later patch releases of every version do. Older ones leave them in the reader, and the handshake
+    waits for ever: a client may send its first TLS bytes before the server calls start_tls().
     """
     if isinstance(protocol, streams.StreamReaderProtocol):
         reader = getattr(protocol, "_stream_reader", None)

@@ -42,23 +42,23 @@ def main(arguments: list[str]) -> int:
         profiled = profiling.profile(mode=asked.mode, rate=asked.rate)
     except ValueError as error:
         parser.error(str(error))
-    # The program may change the current folder.
+    # The program may change the current directory.
     file = Path(asked.output).absolute()
     if not file.parent.is_dir():
-        parser.error(f"the profile cannot be written: there is no folder {file.parent}")
+        parser.error(f"the profile cannot be written: there is no directory {file.parent}")
     process = os.getpid()
     try:
         with profiled as profile:
             return run.main(arguments[position:])
     finally:
-        # A child that the program has forked ends here, too.
+        # A child forked by the program ends here, too.
         if os.getpid() == process:
             told = _written(profile, asked.output, file, name)
             sys.stderr.write(f"{PROGRAM} profile: {told}\n")
 
 
 def _written(profile: profiling.Profile, shown: str, file: Path, name: str) -> str:
-    """Write the profile, and say so; of a program that has run no loop there is none."""
+    """Write the profile, and report it; a program that ran no loop has none."""
     if not profile.samples:
         return "no sample was taken: the program ran no loop for long enough"
     try:

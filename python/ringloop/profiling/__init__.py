@@ -25,7 +25,7 @@ __all__ = ["Format", "Function", "Mode", "Profile", "Share", "profile"]
 Format: TypeAlias = Literal["svg", "speedscope", "gecko", "pstats"]
 Mode: TypeAlias = Literal["running", "waiting"]
 
-# The running profile, under the key "profile". There is no lock: a signal handler may begin and end
+# The running profile, under the key "profile". There is no lock: a signal handler may start and stop
 # profiles at any point of these functions, and each change is one operation of the dictionary.
 _current: dict[str, tuple[_running.Sampler | _waiting.Sampler, profile]] = {}
 
@@ -33,21 +33,22 @@ _current: dict[str, tuple[_running.Sampler | _waiting.Sampler, profile]] = {}
 class profile:  # noqa: N801 - a context manager that reads as a verb, as `contextlib.suppress` does
     """Profile the loops of this process while the block runs.
 
-    `path` is the file that the profile is written to at the end; None writes none. Its format is
+    `path` is the file that the profile is written to at the end; None: no file. Its format is
     `format`, or that of its extension: `.svg` a flame graph for a browser, `.speedscope.json` for
     https://www.speedscope.app, `.gecko.json` for https://profiler.firefox.com, `.pstats` for the
     standard library's `pstats`.
 
-    `mode` is "running": what the loops' threads do, in samples of their stacks; or "waiting": what
-    the tasks wait for, in samples of their await chains. `rate` is how many samples are taken a
-    second: 100 of running threads, 10 of waiting tasks unless it is given. `loops` names the loops;
-    without it, these are all of ringloop's in this process, in any thread including those that start
-    later, and the running one if it is of another kind.
+    `mode` is "running": samples the stacks of the loops' threads; or "waiting": samples the await
+    chains of suspended tasks. `rate` is the number of samples per second, by default 100 for "running"
+    and 10 for "waiting". `loops` are the loops to sample; by default all of ringloop's in this
+    process, in any thread including those that start later, and the running one if it is of
+    another type.
 
-    `ringloop.profile(...)` as a block yields the :class:`Profile`, which is filled at its end. One
-    profile runs at a time: a second one raises `RuntimeError`. An unknown format is a `ValueError`.
+    As a context manager it yields the :class:`Profile`, which is filled at the end of the block. Only
+    one profile runs at a time: a second one raises `RuntimeError`. An unknown format raises
+    `ValueError`.
 
-    Uses a thread that wakes up `rate` times a second (docs/profiling.md has figures), and nothing
+    Runs a thread that wakes up `rate` times a second (docs/profiling.md has figures); there is no cost
     before and after. While it runs, `sys.setswitchinterval` is at most 0.2 ms, so that short callbacks
     are seen.
     """
@@ -92,7 +93,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, as `conte
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Another one may have ended it by `stop()`; and a child of fork that leaves the block has none.
+        # `stop()` may have ended it; and a forked child that leaves the block has none.
         current = _current.get("profile")
         if current is not None and current[1] is self and running():
             stop()

@@ -1,8 +1,8 @@
 """A flame graph as one self-contained SVG file for a browser.
 
-Rows start with the outermost: the phase of the loop, the task, the functions. The time the loop waited
+The outermost row is first: the phase of the loop, the task, the functions. The time the loop waited
 in the kernel is stated above the graph and not drawn: for most services it is the larger part. The
-graph is complete without its script, which adds zooming and the search.
+graph is complete without its script, which adds zooming and search.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ addEventListener('keydown', event => { if (event.key === 'Escape') zoom(all); })
 
 @dataclass
 class Node:
-    """A box: one function below the ones that called it."""
+    """A box: one function, below its callers."""
 
     function: Function
     seconds: float = 0.0
@@ -90,7 +90,7 @@ class Node:
 
 @dataclass
 class Box:
-    """A node at its place, in parts of the graph's width."""
+    """A node with its position, as fractions of the graph's width."""
 
     node: Node
     x: float
@@ -119,7 +119,7 @@ def render(profile: Profile) -> bytes:
 
 
 def tree(profile: Profile) -> Node:
-    """Merge the stacks by their outer functions; without what the loops slept."""
+    """Merge the stacks by their outer functions, without the time the loops slept."""
     root = Node(Function("all"))
     for stack, seconds in profile.stacks.items():
         if stack[0].name == IDLE:
@@ -134,10 +134,10 @@ def tree(profile: Profile) -> Node:
 
 
 def placed(root: Node) -> Iterator[Box]:
-    """Give every node that is wide enough its place, the widest first."""
+    """Position every node that is wide enough, the widest first."""
     if root.seconds <= 0:
         return
-    # By rows: what is left out of a graph that is too large is its innermost part.
+    # By rows: a graph that is too large loses its innermost part.
     boxes = _inside(Box(root, 0.0, 1.0, -1), root.seconds)
     count = 0
     while boxes and count < BOXES_MAX:
@@ -147,7 +147,7 @@ def placed(root: Node) -> Iterator[Box]:
 
 
 def _inside(outer: Box, seconds: float) -> list[Box]:
-    """Return the boxes of what a node calls."""
+    """Return the boxes of a node's callees."""
     found = []
     x = outer.x
     for callee in _ordered(outer.node):
@@ -177,9 +177,9 @@ def _head(profile: Profile, root: Node) -> str:
     )
     asleep = profile.phases.get(IDLE, 0.0)
     facts = (
-        f"{profile.samples:,} samples in {profile.seconds:.1f} s, {profile.rate:g} a second. "
+        f"{profile.samples:,} samples in {profile.seconds:.1f} s, {profile.rate:g} per second. "
         f"{sums or 'no loop ran'}. The graph is {root.seconds:.2f} {unit}"
-        + (f"; {asleep:.2f} s asleep in the kernel are not drawn." if asleep else ".")
+        + (f"; {asleep:.2f} s asleep in the kernel are not shown." if asleep else ".")
     )
     shares = profile.shares()
     own = [share for share in shares if share.function.is_own and share.total > 0]
@@ -189,7 +189,7 @@ def _head(profile: Profile, root: Node) -> str:
         '<input id="search" placeholder="search (regular expression)"/> '
         '<button id="reset">whole graph (Esc)</button> <span id="share"></span></p>'
         '<div class="lists">'
-        + _list("Your functions, with what they call", own, root.seconds, total=True)
+        + _list("Your functions, with their callees", own, root.seconds, total=True)
         + _list("Own lines only, all functions", inner, root.seconds, total=False)
         + "</div>"
     )

@@ -1,7 +1,7 @@
 """A profile for https://profiler.firefox.com: the Gecko profile format, one thread a loop.
 
-The format is described in docs-developer/gecko-profile-format.md of the Firefox Profiler; version 24
-is what `perf script report gecko` writes, too.
+The Firefox Profiler describes the format in docs-developer/gecko-profile-format.md; `perf script
+report gecko` also writes version 24.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _schema(names: tuple[str, ...]) -> dict[str, int]:
 
 
 def _location(function: Function) -> str:
-    """Return what the Firefox Profiler takes apart into function, file and line."""
+    """Return a label that the Firefox Profiler splits into function, file and line."""
     if not function.is_code:
         return function.name
     return f"{function.name} ({function.file}:{function.line})"

@@ -1,6 +1,6 @@
-"""What was sampled: functions, stacks of them, and how long each was seen.
+"""The samples: functions, their stacks, and the time of each.
 
-Called by: the samplers, which add, and the formats, which read.
+Called by: the samplers, which write, and the formats, which read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import os
 
-# Samples whose times are kept, for the formats that have a time axis: eleven hours at 100 a second.
-# Later ones are in the sums.
+# Samples stored with their time, for the formats that have a time axis: eleven hours at 100 a second.
+# Later ones count in the sums only.
 TIMED_SAMPLES_MAX = 4_000_000
-# Different stacks; later ones are summed up under their phase.
+# Distinct stacks; further ones are summed up under their phase.
 STACKS_MAX = 200_000
 
 RUNNING = "running"
@@ -30,9 +30,9 @@ WAITING = "waiting"
 
 
 class Function(NamedTuple):
-    """A function, or what stands in a stack in place of one: a phase of the loop, a task.
+    """A function, or another entry of a stack: a phase of the loop, a task.
 
-    `file` is "" and `line` 0 for these. `line` is where the function begins.
+    `file` is "" and `line` 0 for the latter. `line` is the function's first line.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Function(NamedTuple):
 
     @property
     def is_code(self) -> bool:
-        """Whether it is a function, and no phase or task."""
+        """Whether it is a function, not a phase or a task."""
         return bool(self.file)
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the application's: neither the standard library's nor a package's."""
+        """Whether it belongs to the application, not to the standard library or a package."""
         return self.is_code and not _is_foreign(self.file)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Function(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A function's part of a profile, in seconds: of its own lines, and with all that it called."""
+    """A function's share of a profile, in seconds: its own lines, and including its callees."""
 
     function: Function
     own: float
@@ -78,10 +78,10 @@ class Track:
 class Profile:
     """The samples of a profile; complete once it has ended.
 
-    `seconds` is how long it ran, `samples` how many were taken, `began` when (seconds since the
-    epoch), `mode` and `rate` what was asked for, `sampler_seconds` the CPU time of the sampling
-    thread. A stack is a tuple of `Function`, from the outside inwards: the phase of the loop, the
-    task or "callback", then the functions.
+    `seconds` is its duration, `samples` the number of samples, `began` its start (seconds since the
+    epoch), `mode` and `rate` are those requested, `sampler_seconds` is the CPU time of the sampling
+    thread. A stack is a tuple of `Function`, outermost first: the phase of the loop, the task or
+    "callback", then the functions.
     """
 
     def __init__(self, mode: str, rate: float) -> None:
@@ -114,19 +114,19 @@ class Profile:
     @property
     def stacks(self) -> dict[tuple[Function, ...], float]:
         """The seconds of each stack."""
-        # Also while the sampler adds: copies of what is there, and one stack may have no seconds yet.
+        # The sampler may be adding: copy first; the newest stack may have no seconds yet.
         return dict(zip(list(self._stacks), list(self._seconds), strict=False))
 
     @property
     def phases(self) -> dict[str, float]:
-        """The seconds of each phase: what the loops did."""
+        """The seconds of each phase of the loops."""
         found: dict[str, float] = {}
         for stack, seconds in self.stacks.items():
             found[stack[0].name] = found.get(stack[0].name, 0.0) + seconds
         return found
 
     def shares(self) -> list[Share]:
-        """Return every function's part, the largest total first."""
+        """Return every function's share, the largest total first."""
         own: dict[Function, float] = {}
         total: dict[Function, float] = {}
         for stack, seconds in self.stacks.items():
@@ -138,11 +138,11 @@ class Profile:
             for function, seconds in total.items()
             if function.is_code
         ]
-        # Of a caller and its only callee the caller comes first.
+        # A caller comes before its only callee.
         return sorted(shares, key=lambda share: (-share.total, share.own, share.function))
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:  # noqa: A002
-        """Write it to a file, in the format of its extension unless one is named."""
+        """Write the profile to a file, in `format` or that of the file's extension."""
         from ringloop.profiling import _formats  # noqa: PLC0415 - the formats need this module
 
         _formats.save(self, Path(path), _formats.of(path, format))
@@ -154,7 +154,7 @@ class Profile:
         )
 
 
-# Where the standard library and packages are; an environment's standard library is another's.
+# Directories of the standard library and packages; an environment shares its base's standard library.
 _LIBRARIES = tuple(
     {
         str(Path(contextlib.__file__).parent),
@@ -164,7 +164,7 @@ _LIBRARIES = tuple(
 
 
 def short(file: str) -> str:
-    """Return a file's name without the folder that it is imported from."""
+    """Return a file's name relative to the directory that it is imported from."""
     folders = [str(Path.cwd()), *sys.path, *_LIBRARIES]
     inside = [folder for folder in folders if folder and file.startswith(folder.rstrip("/") + "/")]
     if not inside:

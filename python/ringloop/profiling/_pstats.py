@@ -1,6 +1,6 @@
 """A profile for the standard library's `pstats`, and for tools that read its files.
 
-Counts of calls are counts of samples there: a sampler does not see calls.
+Call counts are sample counts: a sampler does not see calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def render(profile: Profile) -> bytes:
         last = len(keys) - 1
         for index, key in enumerate(keys):
             own = seconds if index == last else 0.0
-            # Of a recursive function the outermost call has the time.
+            # A recursive function's time counts at its outermost call.
             again = key in keys[:index]
             seen, total = (0, 0.0) if again else (count, seconds)
             sums[key] = _plus(sums.get(key), seen, own, total)
@@ -52,5 +52,5 @@ def _plus(sums: Sums | None, count: int, own: float, total: float) -> Sums:
 
 
 def _key(function: Function) -> Key:
-    # As cProfile has what is no Python function.
+    # As cProfile names anything but Python functions.
     return (function.file or "~", function.line, function.name)

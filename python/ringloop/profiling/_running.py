@@ -1,10 +1,9 @@
-"""Samples of what the loops' threads do.
+"""Samples the loops' threads while they run.
 
-A sampler that needs the interpreter's lock sees a program at the points where the program gives it
-up, and a callback that ends before that point is never seen. So the native part notes what each loop
-does at the moment of the sample, before it asks for the lock (`_native.pulses`); where the loop has
-gone to sleep by the time the sampler has it, the sample says that callbacks ran and does not guess
-which. A shorter switch interval makes these rare.
+A sampler that needs the interpreter's lock sees a program only at the points where the program
+releases it, and misses callbacks that end before. So the native part records what each loop does at
+the moment of the sample, before it acquires the lock (`_native.pulses`). If the loop has gone to sleep
+by then, the sample is attributed to callbacks in general. A shorter switch interval makes these rare.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ if TYPE_CHECKING:
 Calls: TypeAlias = list[tuple[CodeType, int]]
 
 RATE_MAX = 10_000
-# How long a callback may go on before it hands the interpreter to the sampler.
+# How long a callback may run before it yields the interpreter to the sampler.
 SWITCH_INTERVAL_SECONDS = 0.0002
-# Reads of a stack that was not whole.
+# Attempts to read a stack that is inconsistent.
 TRIES = 8
 # The phases of `_native.pulses`.
 STOPPED, IN_TURN, IN_WAIT = 0, 1, 2
 
 _COROUTINE = CO_COROUTINE | CO_ITERABLE_COROUTINE
-# Below these a stack is the program's start; the first is ours.
+# Frames below these belong to the program's start; the first is ours.
 _TURN = _forever.run_forever.__code__
 _ASYNCIO_CALLBACK = events.Handle._run.__code__
 _ASYNCIO_TURN = base_events.BaseEventLoop._run_once.__code__
-# Where a loop that never sleeps hands the interpreter on (`event_loop/give_way.rs`).
+# Where a loop that never sleeps yields the interpreter (`event_loop/give_way.rs`).
 _GIVES_WAY = "<ringloop>"
 _SELECTORS = {
     kind.select.__code__
@@ -77,7 +76,7 @@ class Sampler(SamplerThread):
             while not self._ends.is_set():
                 last = self._tick(last)
         finally:
-            # The program may have set another meanwhile.
+            # The program may have set another value meanwhile.
             if sys.getswitchinterval() == chosen:
                 sys.setswitchinterval(interval)
 
@@ -113,7 +112,7 @@ class Sampler(SamplerThread):
     ) -> tuple[Function, ...]:
         now = loop._beat()
         if frame is None or now[0] != IN_TURN or now[2] != beat[2]:
-            # It has slept since: what it did before is not known.
+            # It has slept since: its earlier stack is lost.
             return (Function(MISSED),)
         for _ in range(TRIES):
             task = asyncio.current_task(loop)
@@ -121,14 +120,14 @@ class Sampler(SamplerThread):
             for index, (code, _line) in enumerate(calls):
                 if code is _TURN:
                     return self._stack(task, calls[:index])
-            # Without the interpreter's lock, a generator may have yielded since: it has no caller then.
+            # On free-threaded builds a generator may have yielded since: then it has no caller.
             frame = sys._current_frames().get(loop._thread_id or 0, frame)
         return (Function(MISSED),)
 
     def _sample_others(
         self, at: float, seconds: float, frames: dict[int, FrameType] | None
     ) -> None:
-        """Sample the loops of other kinds, which have no pulse."""
+        """Sample loops of other types, which have no pulse."""
         for loop in self._others:
             thread: int | None = getattr(loop, "_thread_id", None)
             if thread is None:
@@ -155,7 +154,7 @@ class Sampler(SamplerThread):
         """Return the stack of a callback: phase, task, functions from the outside inwards."""
         if not calls or calls[0][0].co_filename == _GIVES_WAY:
             return (Function(LOOP),)
-        # Without the interpreter's lock, the task may have been asked for in another moment.
+        # On free-threaded builds the task may have been read at another moment.
         if task is not None and _tasks.code_of(task) not in {code for code, _ in calls}:
             task = None
         outermost = calls[-1][0]
@@ -172,7 +171,7 @@ class Sampler(SamplerThread):
         known = self._functions.get(id(code))
         if known is None:
             function = Function(code.co_qualname, code.co_filename, code.co_firstlineno)
-            # The code is kept, so that no other one gets its address.
+            # The cache keeps the code object, so that its address is not reused.
             known = self._functions[id(code)] = code, function
         return known[1]
 

@@ -1,4 +1,4 @@
-"""What a task is called in a profile, and what it waits for."""
+"""A task's name in a profile, and what it waits for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ringloop.profiling._profile import Function
 if TYPE_CHECKING:
     from types import CodeType
 
-# The names that asyncio makes.
+# asyncio's default task names.
 _DEFAULT_NAME = re.compile(r"Task-\d+")
 # Links of an await chain; a longer one is cut at its inner end.
 CHAIN_MAX = 500
 
 
 def label(task: asyncio.Task[Any]) -> str:
-    """Return "task " and its name, or its coroutine's where it was given none."""
+    """Return "task " and its name, or its coroutine's if it was not named."""
     name = task.get_name()
     if _DEFAULT_NAME.fullmatch(name):
         coroutine = task.get_coro()
@@ -37,9 +37,9 @@ def code_of(task: asyncio.Task[Any]) -> CodeType | None:
 
 
 def await_chain(task: asyncio.Task[Any]) -> list[Function]:
-    """Return the coroutines that a task is in, from the outside inwards, and what the last awaits.
+    """Return a task's coroutines, outermost first, and what the innermost awaits.
 
-    Only for a task that does not run, in its loop's thread.
+    Only for a suspended task, in its loop's thread.
     """
     chain: list[Function] = []
     awaited: Any = task.get_coro()
@@ -51,7 +51,7 @@ def await_chain(task: asyncio.Task[Any]) -> list[Function]:
         elif isinstance(awaited, types.AsyncGeneratorType):
             code, inner = awaited.ag_code, awaited.ag_await
         else:
-            # The iterator that `await future` makes hides its future; the task knows it.
+            # The iterator of `await future` does not expose its future; the task does.
             waiter = getattr(task, "_fut_waiter", None)
             chain.append(Function(_what(awaited if waiter is None else waiter)))
             break

@@ -1,4 +1,4 @@
-"""The thread of a sampler: begins, ends, and says how much CPU time it has used."""
+"""The thread of a sampler: starts, stops, and reports its CPU time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SamplerThread:
-    """Takes samples between `start()` and `stop()`; subclasses say how."""
+    """Takes samples between `start()` and `stop()`; subclasses implement it."""
 
     mode: str
     default_rate: float
@@ -30,28 +30,28 @@ class SamplerThread:
         )
         self._tracks: dict[int, tuple[asyncio.AbstractEventLoop, Track]] = {}
         self._process = os.getpid()
-        # Not a multiple of what the program does at regular times.
+        # Jitter, so that samples do not coincide with periodic work of the program.
         self._random = random.Random(0)  # noqa: S311 - jitter
 
     def start(self) -> None:
         """Begin."""
         self.profile.began = time.time()
         self._began = time.monotonic()
-        # Contexts are inherited by threads on free-threaded builds: the program's is not held here.
+        # Threads inherit contexts on free-threaded builds: this does not keep the program's alive.
         contextvars.Context().run(self._thread.start)
 
     def stop(self) -> None:
-        """End; returns once the last sample is taken."""
+        """Stop; returns once the last sample is taken."""
         self._ends.set()
         self._thread.join()
         self.profile.seconds = time.monotonic() - self._began
 
     def is_alive(self) -> bool:
-        """Whether it samples this process, and not the parent."""
+        """Whether it samples this process, not its parent."""
         return self._process == os.getpid() and self._thread.is_alive()
 
     def next_interval(self) -> float:
-        """Return how long to sleep: around the interval, at random."""
+        """Return how long to sleep: the interval with random jitter."""
         return self._interval * self._random.uniform(0.5, 1.5)
 
     def now(self) -> float:
@@ -59,7 +59,7 @@ class SamplerThread:
         return time.monotonic() - self._began
 
     def track(self, loop: asyncio.AbstractEventLoop, thread: int | None) -> Track:
-        """Return the samples of a loop; the loop is kept until the profile ends."""
+        """Return the samples of a loop, which stays alive until the profile ends."""
         known = self._tracks.get(id(loop))
         if known is None:
             names = {running.ident: running.name for running in threading.enumerate()}

@@ -1,7 +1,7 @@
-"""Samples of what the tasks wait for: the await chains of all tasks that do not run.
+"""Samples what the tasks wait for: the await chains of all suspended tasks.
 
-The chains are read in each loop's own thread, between two callbacks, where all tasks but none are
-suspended: another thread would read coroutines that run, which free-threaded builds do not allow.
+The chains are read in each loop's own thread, between two callbacks, when all its tasks are
+suspended: another thread could read running coroutines, which free-threaded builds do not allow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ringloop.profiling._thread import SamplerThread
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# Of the loops' time, at most about this part goes to the walks; with many tasks they are rarer.
+# Walks take at most about this fraction of a loop's time; with many tasks they are rarer.
 SHARE_MAX = 0.02
 
 
@@ -40,13 +40,13 @@ class Sampler(SamplerThread):
         self._loops = None if loops is None else list(loops)
         here = events._get_running_loop()
         self._here = [] if here is None else [here]
-        # When each loop was walked last, and may be again; None while one is scheduled.
+        # When each loop was last walked, and may be walked again; None while a walk is scheduled.
         self._due: dict[int, float | None] = {}
         self._walked: dict[int, float] = {}
         self._adding = threading.Lock()
 
     def run(self) -> None:
-        """Ask every loop for a walk, until the end."""
+        """Schedule walks of every loop, until the end."""
         while not self._ends.wait(self.next_interval()):
             for loop in self._chosen():
                 self._ask(loop)
@@ -69,9 +69,9 @@ class Sampler(SamplerThread):
         self._due[id(loop)] = 0.0
 
     def _walk(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the loop's thread: note the chain of every task."""
+        """Record the await chain of every task, in the loop's thread."""
         if self._ends.is_set():
-            return  # asked for by a profile that has ended
+            return  # scheduled by a profile that has ended
         began = time.monotonic()
         last = self._walked.get(id(loop), began - self._interval)
         chains = [
@@ -85,6 +85,6 @@ class Sampler(SamplerThread):
                 self.profile.add(track, began - self._began, chain, began - last)
         ended = time.monotonic()
         self._walked[id(loop)] = began
-        # At random: else each sample may meet a loop that repeats itself at the same point.
+        # At random: else samples may always hit a periodic loop at the same point.
         pause = random.expovariate(SHARE_MAX / max(ended - began, 1e-6))
         self._due[id(loop)] = ended + pause
