@@ -77,7 +77,7 @@ def test_largest_number_of_names(run: Run, tmp_path: Path) -> None:
     names = [f"host{number}.example" for number in range(100)]
     files = quic.make_certificate(*names, directory=tmp_path)
     verified(run, files, names[-1])
-    with pytest.raises(quic.ConfigurationError, match="1 to 100 names, not for 101"):
+    with pytest.raises(quic.ConfigurationError, match="1 to 100 names, not 101"):
         quic.make_certificate(*names, "one.more", directory=tmp_path / "not made")
     assert not (tmp_path / "not made").exists()
 
@@ -395,7 +395,7 @@ def test_concurrent_makers_in_one_directory(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_names_of_certificates(tmp_path: Path, name: str) -> None:
-    with pytest.raises(quic.ConfigurationError, match="is no name for a certificate") as caught:
+    with pytest.raises(quic.ConfigurationError, match="is not a valid name") as caught:
         quic.make_certificate("localhost", name, directory=tmp_path / "certificates")
     assert repr(name) in str(caught.value)
     assert not (tmp_path / "certificates").exists()
@@ -403,18 +403,18 @@ def test_invalid_names_of_certificates(tmp_path: Path, name: str) -> None:
 
 def test_unsupported_wildcards(tmp_path: Path) -> None:
     for name in ("*.localhost", "*.org"):
-        with pytest.raises(quic.ConfigurationError, match="two labels or more follow it"):
+        with pytest.raises(quic.ConfigurationError, match="two labels or more after it"):
             quic.make_certificate(name, directory=tmp_path)
 
 
 @pytest.mark.parametrize("name", [b"localhost", None, 1, ["localhost"], Path("localhost")])
 def test_names_of_other_types(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(TypeError, match="each as text"):
+    with pytest.raises(TypeError, match="must be str"):
         quic.make_certificate(name, directory=tmp_path)
 
 
 def test_no_name(tmp_path: Path) -> None:
-    with pytest.raises(quic.ConfigurationError, match="1 to 100 names, not for 0"):
+    with pytest.raises(quic.ConfigurationError, match="1 to 100 names, not 0"):
         quic.make_certificate(directory=tmp_path)
 
 
@@ -434,7 +434,7 @@ def test_days_out_of_range(tmp_path: Path, days: int) -> None:
 
 @pytest.mark.parametrize("days", [1.5, "30", None, True, float("nan")])
 def test_days_of_other_types(tmp_path: Path, days: Any) -> None:
-    with pytest.raises(TypeError, match="days is a whole number"):
+    with pytest.raises(TypeError, match="days must be a whole number"):
         quic.make_certificate("localhost", directory=tmp_path, days=days)
 
 
@@ -474,7 +474,7 @@ def test_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[st
     place = ["--directory", str(tmp_path)]
     for words, status, text in (
         (["certificate", *place], 2, "NAME"),
-        (["certificate", "a b", *place], 1, "'a b' is no name for a certificate"),
+        (["certificate", "a b", *place], 1, "'a b' is not a valid name"),
         (["certificate", "localhost", "--days", "398", *place], 1, "give 1 to 397"),
         (["certificate", "localhost", "--days", "x", *place], 2, "invalid int value"),
         (["certificate", "localhost", "--directory", "/proc/none"], 1, "/proc/none"),

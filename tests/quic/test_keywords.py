@@ -260,10 +260,12 @@ def test_keywords_that_are_set_elsewhere(run: Run, certificates: Certificates) -
         config = native.ClientConfig(ca_file=certificates.authority, alpn=["test"])
         async with served(certificates) as server:
             port = server.address[1]
-            with pytest.raises(TypeError, match="max_data: say it in the configuration"):
+            with pytest.raises(TypeError, match="max_data: set it in the configuration"):
                 await quic.open_connection("127.0.0.1", port, configuration=config, max_data=1)
             async with quic.Endpoint(bind("127.0.0.1")) as own:
-                with pytest.raises(TypeError, match="gso: the endpoint's socket is set up already"):
+                with pytest.raises(
+                    TypeError, match="gso: the endpoint's socket is already configured"
+                ):
                     await quic.open_connection(
                         *("127.0.0.1", port), configuration=config, endpoint=own, gso=False
                     )

@@ -71,7 +71,7 @@ def test_missing_password_of_a_key(certificates: Certificates) -> None:
 def test_wrong_password_is_a_configuration_error(certificates: Certificates) -> None:
     pytest.importorskip("cryptography")
     certificate, key = certificates.issue("locked", password=SECRET)
-    with pytest.raises(quic.ConfigurationError, match="cannot be decrypted: another password"):
+    with pytest.raises(quic.ConfigurationError, match="cannot be decrypted: wrong password"):
         quic.ServerConfig(certificate=certificate, private_key=key, password="another")
     with pytest.raises(quic.ConfigurationError, match="encrypted: give its password"):
         quic.ServerConfig(certificate=certificate, private_key=key, password="")
@@ -86,7 +86,7 @@ def test_wrong_password_that_ends_in_valid_padding(certificates: Certificates) -
         locked = loaded.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
         )
-        with pytest.raises(quic.ConfigurationError, match="cannot be decrypted: another password"):
+        with pytest.raises(quic.ConfigurationError, match="cannot be decrypted: wrong password"):
             quic.ServerConfig(certificate=certificate, private_key=locked, password="another")
 
 

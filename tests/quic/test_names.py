@@ -186,9 +186,9 @@ def test_host_is_one_name(run: Run, certificates: Certificates, host: Any) -> No
     certificate, key = certificates.issue()
 
     async def main() -> None:
-        with pytest.raises(TypeError, match="host is one name or address"):
+        with pytest.raises(TypeError, match="host must be one name or address"):
             await quic.serve(None, host, certificate=certificate, private_key=key)
-        with pytest.raises(TypeError, match="host is one name or address"):
+        with pytest.raises(TypeError, match="host must be one name or address"):
             await quic.open_connection(host, 9, verify=False)
 
     run(main())
@@ -239,7 +239,7 @@ def test_connecting_from_a_name(run: Run, certificates: Certificates) -> None:
             connected = dialled(certificates, server.address, local_address=local)
             async with connected as connection:
                 assert connection.endpoint.address[0] == "127.0.0.1"
-            with pytest.raises(OSError, match="not of the server's family") as caught:
+            with pytest.raises(OSError, match="not of the server's address family") as caught:
                 async with dialled(certificates, server.address, local_address=("::1", 0)):
                     pass
             assert caught.value.errno == errno.EAFNOSUPPORT
@@ -254,14 +254,14 @@ def test_workers_at_a_name(host: str | None) -> None:
     for worker in workers:
         worker.close()
     assert len(addresses) == 1
-    with pytest.raises(TypeError, match="host is one name or address"):
+    with pytest.raises(TypeError, match="host must be one name or address"):
         quic.bind_workers(["127.0.0.1"], count=2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [b"localhost", 3, ["localhost"]])
 def test_server_name_is_one_name(run: Run, certificates: Certificates, name: Any) -> None:
     async def main() -> None:
-        with pytest.raises(TypeError, match="server_name is one name"):
+        with pytest.raises(TypeError, match="server_name must be one name"):
             async with dialled(certificates, ("127.0.0.1", 9), server_name=name):
                 pass
 

@@ -38,10 +38,10 @@ class Refused:
         """Compare the remedies."""
         for error, remedy in ((self.client, client), (self.server, server)):
             assert isinstance(error, TlsError)
-            assert f", {name}): {error.reason}. What helps: " in str(error)
-            assert remedy in str(error).partition("What helps: ")[2]
+            assert f", {name}): {error.reason}. Remedy: " in str(error)
+            assert remedy in str(error).partition("Remedy: ")[2]
             # The remedy is for local users; the peer gets only the cause.
-            assert "What helps" not in error.reason
+            assert "Remedy" not in error.reason
         assert self.client.by_peer != self.server.by_peer
 
 
@@ -85,7 +85,7 @@ def test_wrong_name(run: Run, certificates: Certificates) -> None:
 
 def test_unknown_issuer(run: Run, certificates: Certificates) -> None:
     both = refused(run, certificates, ca_file=certificates.issue("another")[0])
-    both.says("unknown_ca", "as ca_file=", "(its ca_file=)")
+    both.says("unknown_ca", "set ca_file=", "(its ca_file=)")
 
 
 def test_self_signed(run: Run, certificates: Certificates, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_authority_as_a_leaf(run: Run, certificates: Certificates) -> None:
 
 def test_recreated_authority(run: Run, certificates: Certificates, tmp_path: Path) -> None:
     both = refused(run, certificates, ca_file=type(certificates)(tmp_path).authority)
-    both.says("decrypt_error", "as ca_file=", "have the peer trust")
+    both.says("decrypt_error", "set ca_file=", "have the peer trust")
 
 
 def test_certificate_for_another_purpose(run: Run, certificates: Certificates) -> None:
@@ -133,7 +133,7 @@ def test_certificate_for_another_purpose(run: Run, certificates: Certificates) -
 def test_client_without_a_certificate(run: Run, certificates: Certificates) -> None:
     wanted = {"client_auth": "required", "ca_file": certificates.authority}
     both = refused(run, certificates, wanted)
-    both.says("certificate_required", "give certificate= and private_key=", "'optional'")
+    both.says("certificate_required", "set certificate= and private_key=", "'optional'")
 
 
 def test_untrusted_client_certificate(run: Run, certificates: Certificates, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_untrusted_client_certificate(run: Run, certificates: Certificates, tmp_
     wanted = {"client_auth": "required", "ca_file": certificates.authority}
     pair = other.certificate, other.private_key
     both = refused(run, certificates, wanted, **shown(pair))
-    both.says("unknown_ca", "(its ca_file=)", "as ca_file=")
+    both.says("unknown_ca", "(its ca_file=)", "set ca_file=")
 
 
 def test_protocols(run: Run, certificates: Certificates) -> None:
@@ -175,7 +175,7 @@ def test_remedies_in_the_aioquic_api(run: Run, certificates: Certificates) -> No
             client = QuicConfiguration(
                 alpn_protocols=["test"], cafile=str(certificates.issue("another")[0])
             )
-            with pytest.raises(ConnectionError, match=r"What helps: .* ca_file="):
+            with pytest.raises(ConnectionError, match=r"Remedy: .* ca_file="):
                 async with connect("localhost", shape.port_of(server), configuration=client):
                     pass
 
@@ -201,7 +201,7 @@ def test_names_of_all_alerts() -> None:
             error = TlsError(0x100 + alert, "", by_peer, is_application=False)
             who = "the peer" if by_peer else "this end"
             assert str(error).startswith(f"{who} closed the connection with CRYPTO_ERROR ")
-            said, _, remedy = str(error).partition(". What helps: ")
+            said, _, remedy = str(error).partition(". Remedy: ")
             assert said.partition(f" ({0x100 + alert:#x}, {name}): ")[2]
             assert remedy
     assert "TLS 1.3" in str(TlsError(0x100 + 70, "", by_peer=True, is_application=False))

@@ -421,7 +421,7 @@ def test_password_needs_a_key_and_a_type(certificates: Certificates) -> None:
     pytest.importorskip("cryptography")
     values: list[Any] = [0, 1.5, [], {}, False]
     for wrong in values:
-        with pytest.raises(TypeError, match="password is bytes"):
+        with pytest.raises(TypeError, match="password must be bytes"):
             server_config(certificates, password=wrong)
 
 

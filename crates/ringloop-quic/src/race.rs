@@ -86,7 +86,6 @@ fn all_failed(failures: &[(SocketAddr, io::Error)]) -> io::Error {
     };
     let tried: Vec<String> =
         failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
-    let text =
-        format!("none of {} addresses could be connected to: {}", failures.len(), tried.join("; "));
+    let text = format!("all {} addresses failed: {}", failures.len(), tried.join("; "));
     io::Error::new(last.kind(), text)
 }

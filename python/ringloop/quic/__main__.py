@@ -36,19 +36,19 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("versions", help="print the details for a bug report")
     certificate = commands.add_parser(
-        "certificate", help="make a certificate and an authority that signs it"
+        "certificate", help="make a certificate, and an authority that signs it"
     )
     certificate.add_argument("names", nargs="+", metavar="NAME", help="a DNS name or an address")
     certificate.add_argument(
         "--directory",
         default=".",
-        help="the folder of the files; created if missing (%(default)s)",
+        help="the directory of the files; created if missing (%(default)s)",
     )
     certificate.add_argument(
         "--days",
         type=int,
         default=365,
-        help=f"how long it is good for: 1 to {DAYS_MAX} (%(default)s)",
+        help=f"days of validity: 1 to {DAYS_MAX} (%(default)s)",
     )
     certificate.add_argument(
         "--overwrite", action="store_true", help="replace an existing certificate"
@@ -57,17 +57,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _told(files: CertificateFiles, days: int) -> str:
-    """Return what was made, and how it is used."""
+    """Describe the files, and how to use them."""
     state = "new" if files.is_new_authority else "kept"
     certificate, key, authority = (
         str(path) for path in (files.certificate, files.private_key, files.ca_file)
     )
     host = files.names[0].replace("*", "www")
     return f"""\
-{certificate}: for {", ".join(files.names)}; good for {days} days
-{key}: its key, for the server alone
+{certificate}: for {", ".join(files.names)}; valid for {days} days
+{key}: its key; only the server needs it
 {authority}: the authority, for clients to trust ({state})
-{files.ca_key}: its key, which signs further certificates here; show it to nobody
+{files.ca_key}: its key, which signs further certificates here; keep it secret
 
 server = await quic.serve(handler, certificate={certificate!r}, private_key={key!r}, alpn=["..."])
 async with quic.connect({host!r}, port, ca_file={authority!r}, alpn=["..."]) as connection: ...

@@ -12,95 +12,93 @@ __all__ = ["cause", "remedy"]
 
 class _Alert(NamedTuple):
     cause: str
-    """Said where the end that refused says nothing itself."""
+    """Used when the refusing end gives no reason."""
     here: str = ""
-    """What helps where this end has refused."""
+    """Remedy if this end refused."""
     there: str = ""
-    """What helps where the peer has."""
+    """Remedy if the peer refused."""
 
 
 _COMMAND: Final = "python -m ringloop.quic certificate NAME"
-_BUG: Final = "look for a fault of either stack, or for something between them that changes packets"
+_BUG: Final = "look for a bug in either stack, or for a middlebox that changes packets"
 _TLS13: Final = (
-    "use a version of the peer's library that has TLS 1.3 for QUIC, and leave TLS 1.3 on"
+    "use a version of the peer's library that has TLS 1.3 for QUIC, and do not disable TLS 1.3"
 )
-_ALPN: Final = "name the same protocol at both ends (alpn=), letter by letter"
-_SNI: Final = (
-    "have the server's sni= name what clients ask for, or certificate= stand for all others"
-)
-_PURPOSE: Final = "extendedKeyUsage serverAuth (of a client's: clientAuth), or without any"
+_ALPN: Final = "offer the same protocol at both ends (alpn=); names are compared byte by byte"
+_SNI: Final = "add the name to the server's sni=, or set certificate= for all other names"
+_PURPOSE: Final = "extendedKeyUsage serverAuth (clients: clientAuth), or without extendedKeyUsage"
 
 _ALERTS: Final = {
-    10: _Alert("a message came that does not belong there", _BUG, _BUG),
-    20: _Alert("a message could not be decrypted", _BUG, _BUG),
+    10: _Alert("unexpected message", _BUG, _BUG),
+    20: _Alert("a message failed to decrypt", _BUG, _BUG),
     40: _Alert(
-        "no cipher suite, key exchange or kind of certificate in common",
-        "let the peer have AES-GCM or ChaCha20-Poly1305, X25519 or P-256, and ECDSA, Ed25519 or RSA",
-        "look at the peer's cipher suites, groups and kinds of certificates; it may want one of this"
-        " end (certificate=)",
+        "no common cipher suite, key exchange group or certificate type",
+        "enable AES-GCM or ChaCha20-Poly1305, X25519 or P-256, and ECDSA, Ed25519 or RSA at the peer",
+        "check the peer's cipher suites, groups and certificate types; it may require a certificate"
+        " of this end (certificate=)",
     ),
     42: _Alert(
-        "the certificate is not for this name, or cannot be read",
-        "connect by a name that the certificate has (server_name=), or have it made for this one"
+        "the certificate is not valid for this name, or cannot be parsed",
+        "connect to a name in the certificate (server_name=), or issue one for this name"
         f" ({_COMMAND})",
-        f"give certificate= one that is for the name that the peer connects to ({_COMMAND})",
+        f"set certificate= to one for the name that the peer connects to ({_COMMAND})",
     ),
     43: _Alert(
-        "the certificate is of a kind, or for a purpose, that does not do",
-        f"have the peer's certificate made with {_PURPOSE}",
-        f"have this end's certificate made with {_PURPOSE}",
+        "the certificate's type or purpose is not allowed",
+        f"reissue the peer's certificate with {_PURPOSE}",
+        f"reissue this end's certificate with {_PURPOSE}",
     ),
     44: _Alert(
         "the certificate has been revoked",
-        "have the peer's certificate made anew",
-        "have this end's certificate made anew",
+        "renew the peer's certificate",
+        "renew this end's certificate",
     ),
     45: _Alert(
         "the certificate has expired, or is not valid yet",
-        "have the peer's certificate made anew, or set this machine's clock",
-        f"have this end's certificate made anew ({_COMMAND} --overwrite), or the peer's clock set",
+        "renew the peer's certificate, or set this machine's clock",
+        f"renew this end's certificate ({_COMMAND} --overwrite), or set the peer's clock",
     ),
     46: _Alert(
         "the certificate is not acceptable",
-        f"have the peer show one that an authority has signed ({_COMMAND})",
-        f"give certificate= one that an authority has signed ({_COMMAND})",
+        f"have the peer present one that an authority has signed ({_COMMAND})",
+        f"set certificate= to one that an authority has signed ({_COMMAND})",
     ),
-    47: _Alert("a message has a value that cannot be", _BUG, _BUG),
+    47: _Alert("a message has an illegal value", _BUG, _BUG),
     48: _Alert(
         "the certificate is signed by an authority that is not trusted",
-        "give the authority that has signed it as ca_file= (a self-signed certificate itself)",
-        "have the peer trust the authority of this end's certificate (its ca_file=), and give"
-        " certificate= what stands between the two as well",
+        "set ca_file= to the authority that signed it (a self-signed certificate itself)",
+        "have the peer trust the authority of this end's certificate (its ca_file=), and include"
+        " the intermediates in certificate=",
     ),
     49: _Alert(
-        "not let in",
+        "access denied",
         _SNI,
-        "ask for a name that the server has a certificate for (server_name=)",
+        "request a name that the server has a certificate for (server_name=)",
     ),
-    50: _Alert("a message cannot be read", _BUG, _BUG),
+    50: _Alert("a message cannot be parsed", _BUG, _BUG),
     51: _Alert(
-        "a signature, or a check over the handshake, is wrong",
-        "give the authority that has signed the certificate as ca_file=: it may have been made anew",
-        "have the peer trust the authority that has signed the certificate: it may have been made anew",
+        "a signature or a handshake check is invalid",
+        "set ca_file= to the authority that signed the certificate: it may have been recreated",
+        "have the peer trust the authority that signed the certificate: it may have been recreated",
     ),
-    70: _Alert("no version of TLS in common", _TLS13, _TLS13),
-    71: _Alert("what is offered is too weak"),
-    80: _Alert("something failed", there="look at the peer's log"),
-    86: _Alert("an older version was tried again", _TLS13, _TLS13),
-    90: _Alert("the handshake was given up"),
-    109: _Alert("the handshake lacks what QUIC or TLS 1.3 needs", _TLS13, _TLS13),
-    110: _Alert("an extension came that was not asked for", _BUG, _BUG),
+    70: _Alert("no common TLS version", _TLS13, _TLS13),
+    71: _Alert("the offered parameters are too weak"),
+    80: _Alert("something failed", there="check the peer's log"),
+    86: _Alert("inappropriate fallback to an older version", _TLS13, _TLS13),
+    90: _Alert("the handshake was cancelled"),
+    109: _Alert("the handshake lacks an extension that QUIC or TLS 1.3 requires", _TLS13, _TLS13),
+    110: _Alert("unsolicited extension", _BUG, _BUG),
     112: _Alert(
-        "the server does not know the name",
+        "the server has no certificate for the name",
         _SNI,
-        "ask for a name that the server has a certificate for (server_name=)",
+        "request a name that the server has a certificate for (server_name=)",
     ),
-    113: _Alert("the certificate's status is refused"),
-    115: _Alert("the session is not known any more", there="connect anew"),
+    113: _Alert("the certificate's OCSP status was rejected"),
+    115: _Alert("the session is no longer known", there="connect again"),
     116: _Alert(
-        "the client has shown no certificate",
-        "have the client give certificate= and private_key=, or take client_auth='optional'",
-        "give certificate= and private_key=, signed by an authority that the server trusts",
+        "the client presented no certificate",
+        "set certificate= and private_key= at the client, or use client_auth='optional'",
+        "set certificate= and private_key=, signed by an authority that the server trusts",
     ),
     120: _Alert("no common ALPN protocol", _ALPN, _ALPN),
 }
@@ -113,7 +111,7 @@ def cause(alert: int) -> str:
 
 
 def remedy(alert: int, *, by_peer: bool) -> str:
-    """Return what helps at this end; nothing where that is not known."""
+    """Return the remedy at this end; empty if unknown."""
     known = _ALERTS.get(alert)
     if known is None:
         return ""

@@ -1,7 +1,7 @@
-"""Self-made certificates, for servers without a public name: an authority, and what it signs.
+"""Makes certificates for servers without a public name: an authority, and those it signs.
 
 Owns: the names that a certificate may have, and the files. Called by: programs (`make_certificate`),
-`python -m ringloop.quic certificate`. Never does: show a key to anyone but the owner of its file.
+`python -m ringloop.quic certificate`. Never does: make a key readable to other users.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CertificateFiles:
     ca_key: Path
     """The authority's key, which signs further certificates; only its owner can read it."""
     names: tuple[str, ...]
-    """The names in the certificate: lower-case, A-labels."""
+    """The names in the certificate: lower case, A-labels."""
     is_new_authority: bool
     """Whether the authority was made now, rather than found in the directory."""
 
@@ -61,7 +61,7 @@ def make_certificate(
     """Make a certificate for your own server (or client), signed by your own authority.
 
     `names` are one to 100 DNS names (`localhost`, `*.example.org`, `bücher.example`) and addresses
-    (`127.0.0.1`, `::1`): those that clients connect to. The files are named after the first:
+    (`127.0.0.1`, `::1`) that clients connect to. The files are named after the first:
     `localhost.pem` and `localhost.key`. `directory` is created if missing. The authority in
     it, `authority.pem` and `authority.key`, signs; it is created the first time, and lasts ten years.
     Clients that trust it (`ca_file=`) accept everything it has signed. The certificate is valid from
@@ -75,18 +75,16 @@ def make_certificate(
         quic.connect("localhost", port, ca_file=files.ca_file, ...)
 
     Errors: `ConfigurationError` for an invalid name or number of days, and for an authority that was not
-    made this way or expires too early; `FileExistsError` if the certificate or its key already exists;
-    other `OSError`s of files, with errno and filename.
+    made by this function or expires too early; `FileExistsError` if the certificate or its key already
+    exists; other `OSError`s of files, with errno and filename.
     """
     if type(days) is not int:
-        raise TypeError(f"days is a whole number, not {days!r}")
+        raise TypeError(f"days must be a whole number, not {days!r}")
     if not 1 <= days <= DAYS_MAX:
         raise ConfigurationError(f"days is {days}: give 1 to {DAYS_MAX}")
     wanted = tuple(dict.fromkeys(_as_certified(name) for name in names))
     if not 1 <= len(wanted) <= _NAMES_MAX:
-        raise ConfigurationError(
-            f"a certificate is for 1 to {_NAMES_MAX} names, not for {len(wanted)}"
-        )
+        raise ConfigurationError(f"a certificate has 1 to {_NAMES_MAX} names, not {len(wanted)}")
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     stem = _stem(wanted[0])
@@ -124,7 +122,7 @@ def _made(files: CertificateFiles, days: int, *, overwrite: bool) -> Certificate
 
 
 def _kept_authority(files: CertificateFiles) -> tuple[str, str] | None:
-    """Read the authority; `None` where there is none. One half of it alone is a missing file."""
+    """Read the authority; `None` if there is none. One file without the other is an error."""
     if not (os.path.lexists(files.ca_file) or os.path.lexists(files.ca_key)):
         return None
     certificate, key = (
@@ -139,38 +137,39 @@ _LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
 
 
 def _as_certified(name: str | IPv4Address | IPv6Address) -> str:
-    """Return a name as it stands in a certificate: A-labels, or an address without a zone."""
+    """Return a name as it is written in a certificate: A-labels, or an address without a zone."""
     if isinstance(name, IPv4Address | IPv6Address):
         name = str(name)
     if not isinstance(name, str):
-        raise TypeError(f"a certificate is for names and addresses, each as text: not {name!r}")
+        raise TypeError(f"a certificate's names and addresses must be str, not {name!r}")
     try:
-        # A zone is a machine's own matter: no certificate names it.
+        # Zones are local to a machine: certificates have none.
         return str(ip_address(name)).partition("%")[0]
     except ValueError:
         pass
     wildcard = "*." if name.startswith("*.") else ""
     bare = name.removeprefix(wildcard)
     with suppress(UnicodeError):
-        # As `ssl` encodes the names of servers.
+        # As `ssl` encodes server names.
         bare = bare if bare.isascii() else bare.encode("idna").decode("ascii")
     bare = bare.lower()
     labels = bare.split(".")
     is_name = all(_LABEL.fullmatch(label) for label in labels)
     if not is_name or labels[-1].isdigit() or len(wildcard + bare) > _NAME_LEN_MAX:
         raise ConfigurationError(
-            f"{name!r} is no name for a certificate: give a DNS name (labels of 1 to 63 letters, digits"
-            f" and '-', {_NAME_LEN_MAX} characters together), '*.' in front of one, or an address"
+            f"{name!r} is not a valid name: give a DNS name (labels of 1 to 63 letters, digits"
+            f" and '-', {_NAME_LEN_MAX} characters in total), '*.' in front of one, or an address"
         )
     if wildcard and len(labels) == 1:
         raise ConfigurationError(
-            f"{name!r} is a wildcard that nobody takes: two labels or more follow it ('*.example.org')"
+            f"{name!r} is a wildcard that clients reject: put two labels or more after it"
+            " ('*.example.org')"
         )
     return wildcard + bare
 
 
 def _stem(name: str) -> str:
-    """Return what the files of a name are called: neither hidden nor an option, nor the authority's."""
+    """Return the file names for a name: neither hidden, nor like an option, nor the authority's."""
     stem = name.replace("*", "_wildcard").replace(":", "_")[:_STEM_LEN_MAX]
     return f"_{stem}" if stem == _AUTHORITY else stem
 
@@ -180,10 +179,10 @@ def _stem(name: str) -> str:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep other makers of certificates out of a directory meanwhile."""
+    """Hold a directory's lock against concurrent `make_certificate` calls."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Where a file system has no locks, the files are made without replacing others all the same.
+        # On file systems without locks, existing files are still not replaced.
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -192,7 +191,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _write(texts: dict[Path, tuple[str, int]], *, replaces: bool = False) -> None:
-    """Write files with their modes, all or none; an existing file is an error, or replaced whole."""
+    """Write files with their modes, all or none; existing ones are an error, or replaced atomically."""
     beside = {
         path: path.with_name(f".{secrets.token_hex(8)}") if replaces else path for path in texts
     }

@@ -35,11 +35,11 @@ class _Configuration(Protocol):
 def client_config(
     configuration: _quic.ClientConfig | _Configuration | None, keywords: dict[str, Any]
 ) -> _quic.ClientConfig:
-    """Return the native configuration that a call means."""
+    """Return the native configuration for a call's arguments."""
     if configuration is None:
         return _quic.ClientConfig(**keywords)
     if keywords:
-        raise TypeError(f"{', '.join(keywords)}: say it in the configuration")
+        raise TypeError(f"{', '.join(keywords)}: set it in the configuration")
     if isinstance(configuration, _quic.ClientConfig):
         return configuration
     if not hasattr(configuration, "client_config"):
@@ -66,7 +66,7 @@ async def open_connection(
     needs the same `ClientConfig` object. A name's addresses are tried with alternating families, each a
     quarter of a second after the previous one or once that has failed; the first handshake to complete
     wins (RFC 8305). With `early_data` the connection is returned as soon as data can be sent, which
-    attackers may replay; `wait_connected()` and `early_data_accepted` tell how it ended.
+    attackers may replay; then await `wait_connected()` and check `early_data_accepted`.
 
     Errors: `ConnectError`, `ConnectionClosed` and its subclasses, `OSError` of the look-up and the
     socket.
@@ -97,7 +97,7 @@ async def begun(
     early_data: bool,
     keywords: dict[str, Any],
 ) -> Connection:
-    """Connect as `open_connection` does; `prepare` gets each connection before anything comes on it."""
+    """Connect as `open_connection` does; `prepare` gets each connection before any event of it."""
     settings = _socket_settings(endpoint, keywords)
     config = client_config(configuration, keywords)
     _check_types(endpoint, server_name)
@@ -120,7 +120,7 @@ async def begun(
         try:
             is_early = early_data and connection.has_early_data
             if is_early and len(found) > 1:
-                # Once the first packets are sent, which this machine may refuse at once.
+                # After the first packets, which this machine may refuse at once.
                 await asyncio.sleep(0)
             if not is_early or connection.is_closed:
                 await connection.wait_connected()
@@ -137,20 +137,20 @@ def _check_types(endpoint: object, server_name: object) -> None:
     if endpoint is not None and not isinstance(endpoint, Endpoint):
         raise TypeError(f"endpoint is {endpoint!r}: give an Endpoint")
     if server_name is not None and not isinstance(server_name, str):
-        raise TypeError(f"server_name is one name, not {server_name!r}")
+        raise TypeError(f"server_name must be one name, not {server_name!r}")
 
 
 def _socket_settings(endpoint: Endpoint | None, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Take what is the socket's from among the keywords."""
+    """Remove the socket's settings from the keywords, and return them."""
     names = [name for name in SocketKeywords.__annotations__ if name in keywords]
     settings = {name: keywords.pop(name) for name in names}
     if endpoint is not None and settings:
-        raise TypeError(f"{', '.join(settings)}: the endpoint's socket is set up already")
+        raise TypeError(f"{', '.join(settings)}: the endpoint's socket is already configured")
     return settings
 
 
 async def _all_of(local: Address) -> list[tuple[int, Address]]:
-    """Return the addresses to connect from, with the zone that stands in either of its forms."""
+    """Return the addresses to connect from; the zone may be given in either form."""
     given: Any = local
     if not isinstance(given, tuple | list) or len(given) not in (2, 4):
         raise TypeError(f"local_address is {given!r}: give (host, port)")
@@ -174,7 +174,9 @@ def _own_endpoint(
         address = of_family[0]
     else:
         shown = local[0][1][0]
-        raise OSError(errno.EAFNOSUPPORT, f"local_address {shown} is not of the server's family")
+        raise OSError(
+            errno.EAFNOSUPPORT, f"local_address {shown} is not of the server's address family"
+        )
     sock = bound(family, address)
     try:
         own = Endpoint(sock, **settings)

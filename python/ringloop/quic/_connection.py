@@ -1,4 +1,4 @@
-"""A connection: streams to await, datagrams with a policy, and its properties.
+"""A connection: awaitable streams, datagrams with a policy, and properties.
 
 Owns: nothing; the native endpoint has the state. Called by: programs. Never does: make a future
 if the result is available.
@@ -37,7 +37,7 @@ class Connection(_quic.Connection):
     endpoint: Endpoint
 
     async def wait_connected(self) -> None:
-        """Wait for the end of the handshake; its failure is raised."""
+        """Wait for the end of the handshake; raise the error if it fails."""
         while self.is_handshaking:
             await self._waiter("progress")
         if (error := self.error) is not None:
@@ -59,9 +59,9 @@ class Connection(_quic.Connection):
     ) -> None:
         """Close with the program's code and reason, after sending written data.
 
-        Only as much is sent as the path takes at once: await `Stream.acked()` for data that must
-        arrive. The last flight of a client's handshake is sent first, too: without it the server would
-        learn of neither the connection nor the code (RFC 9000 §10.2.3).
+        Sends only what the path allows at once: await `Stream.acked()` for data that must arrive.
+        The last flight of a client's handshake is sent first: without it the server would see neither
+        the connection nor the code (RFC 9000 §10.2.3).
         """
         super().close(code, reason)
 
@@ -97,7 +97,7 @@ class Connection(_quic.Connection):
             except ConnectionClosed:
                 return
             yield stream
-            # Not while the next one is waited for: a stream without references is finished.
+            # Drops the reference before waiting for the next one: an unreferenced stream is finished.
             del stream
 
     # Datagrams.
@@ -117,7 +117,7 @@ class Connection(_quic.Connection):
         if policy != "wait":
             return False
         loop = asyncio.get_running_loop()
-        # None, and what no clock can count, is no end.
+        # None, and values too large for a clock, mean no expiry.
         end = None if expires is None or math.isinf(expires) else loop.time() + float(expires)
         try:
             async with asyncio.timeout_at(end):

@@ -67,7 +67,7 @@ class ConnectionFacts:
         if (native := self._native) is None or (peer := self.peer_transport_parameters) is None:
             return 0
         first = peer.initial_max_streams_uni if unidirectional else peer.initial_max_streams_bidi
-        # The core does not show the limit. A stream past it waits for credit, so one more is always
+        # The core does not expose the limit. A stream past it waits for credit, so one more is always
         # allowed while none waits.
         used = self._next_stream_id(unidirectional) // 4
         waits: bool = native.waits_for_credit(unidirectional)
@@ -95,7 +95,7 @@ class ConnectionFacts:
         return [Certificate(der) for der in chain]
 
     def get_peer_address(self) -> NetworkAddress | None:
-        """Return the current destination of datagrams."""
+        """Return the address that datagrams are sent to now."""
         try:
             return None if self._native is None else self._native.remote_address
         except ConnectionClosed:
@@ -106,7 +106,7 @@ class ConnectionFacts:
         return None if self._native is None else self._native.stats()
 
     def _end(self) -> ConnectionClosed | None:
-        """Return why it is over, as an exception that was not raised."""
+        """Return why the connection ended, as an exception that was not raised."""
         end: ConnectionClosed | None = None if self._native is None else self._native.error
         return end
 

@@ -1,4 +1,4 @@
-"""A connection's properties, and how its streams are numbered, under aioquic's names.
+"""A connection's properties and its stream numbering, under aioquic's names.
 
 Owns: nothing; `connection` has the connection. Called by: `connection`, which gives these names to
 programs.
@@ -47,7 +47,7 @@ class QuicConnectionState(Enum):
 
 
 class QuicConnectionError(Exception):
-    """A protocol violation, with what a close reports about it."""
+    """A protocol violation, with the fields of its close."""
 
     def __init__(self, error_code: int, frame_type: int | None, reason_phrase: str) -> None:
         super().__init__(error_code, frame_type, reason_phrase)
@@ -66,9 +66,7 @@ class TlsState:
     def __init__(self, connection: QuicConnection) -> None:
         self._connection = connection
         self.session_ticket: SessionTicket | None = None
-        """Clients: the last one that the server gave, where a handler was there to be given it
-        too.
-        """
+        """Clients: the server's last ticket; only set if there is a ticket handler."""
 
     def _agreed(self, name: str) -> Any:
         native = self._connection._native

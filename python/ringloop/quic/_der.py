@@ -1,7 +1,7 @@
-"""Elements of DER (X.690 §8.1), of which certificates are made.
+"""Elements of DER (X.690 §8.1), the encoding of certificates.
 
 Owns: tags and lengths. Called by: `ringloop.webtransport._x509`, `ringloop.serve._dev`. Never does:
-know what an element means.
+interpret an element.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Element(NamedTuple):
 
 
 def elements(data: bytes) -> list[Element]:
-    """Return the elements that stand in a row; ValueError where the last is cut off."""
+    """Return the consecutive elements; ValueError if the last is cut off."""
     found = []
     while data:
         if len(data) < 2:  # noqa: PLR2004  # tag and length

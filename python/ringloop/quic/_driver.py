@@ -1,8 +1,8 @@
 """An endpoint's socket on a loop: any asyncio loop that can watch a descriptor.
 
 Owns: the socket, its reader and writer in the loop, and the listeners to the endpoint's events.
-Called by: `_connect`, `_serve`, `asyncio`. Never does: look into packets; `turn` and `flush` of the
-native endpoint do, and are called by the loop without a frame of Python's between.
+Called by: `_connect`, `_serve`, `asyncio`. Never does: parse packets; `turn` and `flush` of the
+native endpoint do, and the loop calls them without a Python frame in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Driver", "bind", "bound", "checked_port", "look_up", "numeric"]
 
 _PORT_MAX: Final = 65535
 _LAST_READS_MAX: Final = 512
-# Before a full socket that the loop cannot watch, for lack of memory, is tried again.
+# Delay before retrying a full socket that the loop cannot watch, for lack of memory.
 _UNWATCHED_SECONDS: Final = 0.05
 
 
@@ -55,7 +55,7 @@ def numeric(host: str, port: int, family: int = 0) -> tuple[int, _Address]:
 async def look_up(host: str, port: int, flags: int = 0) -> list[tuple[int, _Address]]:
     """Return the family and full form of each address of a name, or of a numeric address."""
     if not isinstance(host, str):
-        raise TypeError(f"host is one name or address, not {host!r}")
+        raise TypeError(f"host must be one name or address, not {host!r}")
     try:
         return [numeric(host, port)]
     except socket.gaierror:
@@ -65,7 +65,7 @@ async def look_up(host: str, port: int, flags: int = 0) -> list[tuple[int, _Addr
 
 
 def checked_port(port: Any) -> int:
-    """Return a port that is one; the resolver would take a larger number for another port's."""
+    """Validate a port; the resolver would truncate a larger number to another port."""
     if isinstance(port, str) and port.isdecimal():
         port = int(port)
     if isinstance(port, bool) or not hasattr(port, "__index__"):
@@ -92,13 +92,13 @@ def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket
 
 
 class Driver:
-    """Has a loop drive an endpoint that was made for a socket's descriptor.
+    """Attaches an endpoint, made for a socket's descriptor, to a loop.
 
-    `on_events(accepted, eventful, gone)` gets lists of connections' keys, from inside of the
-    loop: new ones (of an endpoint without events: once there is something to do for them),
-    those with events, those that are forgotten, of which it may never have heard; `forgotten()` is
-    to be called for the last. It returns True where it has left something to the loop's queue that
-    may write. Errors that it raises are the loop's to report.
+    The loop calls `on_events(accepted, eventful, gone)` with lists of connection keys: new ones (for
+    an endpoint without events: once there is something to do for them), those with events, and those
+    that are gone, which may never have been announced; call `forgotten()` for the gone ones. It
+    returns True if it has queued callbacks in the loop that may write. The loop reports errors that
+    it raises.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Driver:
         return self._sock
 
     def forgotten(self) -> None:
-        """Say, from `on_events`, that connections are gone: somebody may wait for the last one's end."""
+        """Report, from `on_events`, that connections are gone; wakes a waiter for the last one's end."""
         if self._idle and self.endpoint.connection_count == 0:
             self._wake_idle()
 
@@ -181,7 +181,7 @@ class Driver:
                 self._retry = None
 
     def rebind(self, sock: socket.socket) -> None:
-        """Go on with another socket; the old one is closed, or this one where it is refused."""
+        """Switch to another socket; closes the old one, or the new one if it is refused."""
         old = self._socket()
         try:
             self.loop.add_reader(sock.fileno(), self.endpoint.turn)
@@ -197,18 +197,18 @@ class Driver:
         self.loop.remove_reader(old.fileno())
         self._sock = sock
         old.close()
-        # They waited for room in the old one.
+        # Their sends waited for space in the old one.
         self._wake_full()
 
     async def wait_idle(self) -> None:
-        """Wait until there is no connection: their close frames have been sent."""
+        """Wait until all connections are gone: their close frames have been sent."""
         while not self.is_closed and self.endpoint.connection_count:
             waiter = self.loop.create_future()
             self._idle.append(waiter)
             await waiter
 
     async def send_all(self) -> None:
-        """Wait until all that may be sent now is; many connections need more than one flush."""
+        """Wait until everything that may be sent now is sent; many connections need several flushes."""
         while not self.is_closed and not self.endpoint.flush():
             if self._writing:
                 waiter = self.loop.create_future()
@@ -218,12 +218,12 @@ class Driver:
                 await asyncio.sleep(0)
 
     def refuse_newcomers(self) -> None:
-        """Refuse clients that came before the endpoint was closed and were not read yet."""
+        """Refuse clients whose packets arrived before the close and are still unread."""
         if self.is_closed:
             return
         unread = select.poll()
         unread.register(self._socket(), select.POLLIN)
-        # A turn takes a few datagrams, a flush sends a few; a busy peer does not keep it.
+        # Bounded: a turn reads a few datagrams and a flush sends a few, so a busy peer cannot delay it.
         for _ in range(_LAST_READS_MAX):
             self.endpoint.turn()
             while not (self.endpoint.flush() or self._writing):
@@ -232,11 +232,11 @@ class Driver:
                 return
 
     def leave(self) -> None:
-        """Warn of an endpoint without references: where the loop ends first, it is never closed."""
+        """Warn about an unreferenced endpoint: it is never closed if the loop ends first."""
         self._sock = _LeftSocket(fileno=self._socket().detach())
 
     def close(self) -> None:
-        """Close the socket. What was written and not sent is lost; connections are over."""
+        """Close the socket. Unsent data is lost, and all connections end."""
         if self._sock is None:
             return
         if not self.loop.is_closed():

@@ -1,8 +1,8 @@
 """A UDP socket with its connections on a loop: shared by clients, or a server.
 
 Owns: the driver, the connections by key, the tasks of handlers. Called by: `_connect`,
-`_serve`, programs. Never does: handle streams or datagrams; that is between
-the connection and native code.
+`_serve`, programs. Never does: handle streams or datagrams; connections and
+native code do.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["Endpoint", "EndpointStats", "FailureCounts"]
 
 
 class FailureCounts(NamedTuple):
-    """Why handshakes of clients failed."""
+    """Failed handshakes of clients by reason."""
 
     timed_out: int
     """The client stopped responding, or `handshake_timeout` passed."""
     tls: int
-    """TLS refused it, on either side: a certificate, a protocol."""
+    """TLS refused it, on either side: a certificate or a protocol."""
     by_peer: int
     """The client ended it for another reason."""
     other: int
@@ -58,7 +58,7 @@ class EndpointStats(NamedTuple):
     failed: int
     """Clients whose handshake failed."""
     refused: int
-    """Refused clients: `max_connections`, or a closed endpoint."""
+    """Refused clients: beyond `max_connections`, or the endpoint was closed."""
     retried: int
     """Clients asked to prove their address first."""
     failures: FailureCounts
@@ -80,8 +80,8 @@ class Endpoint:
     `accept()` accepts clients. `on_handshake_failed(address, error)` is called for each client
     whose handshake fails; handlers do not see those. Some of them are also logged, on
     `ringloop.quic`: ten per second, and the number of further ones.
-    `worker` is the worker whose socket it is (`bind_workers`). `ringloop.quic.keywords` describes the
-    others.
+    `worker` is the worker that owns the socket (`bind_workers`). `ringloop.quic.keywords` describes the
+    other keywords.
     """
 
     # HTTP/3 on accepted connections is driven natively (`ringloop.h3`).
@@ -114,12 +114,12 @@ class Endpoint:
             lambda error: self._report(error, None, "on_handshake_failed"),
         )
         self._connections: dict[int, Connection] = {}
-        # Clients that are not accepted yet, by key.
+        # Clients not accepted yet, by key.
         self._waiting: dict[int, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: list[asyncio.Future[None]] = []
         self._is_private = False
-        # What was told last has left something to the loop's queue.
+        # The last notifications queued callbacks in the loop.
         self._has_queued = False
         place = None if worker is None else (worker.number, worker.count, worker.key)
         self._native = _quic.Endpoint(
@@ -186,12 +186,12 @@ class Endpoint:
         return self._has_queued
 
     def _forgotten(self, connection: Connection) -> None:
-        """Nothing of a connection may come any more."""
+        """Handle the end of a connection: no more packets can arrive."""
 
     def _guarded(self, tell: Callable[[int], None], key: int) -> None:
-        """Tell of one connection; an error in it does not keep the others from their news.
+        """Notify one connection; an error is reported, and does not stop the notifications of others.
 
-        Nor does a CancelledError that a program let out, as with the loop's own callbacks.
+        Nor does a CancelledError raised by the program, as with the loop's own callbacks.
         """
         try:
             tell(key)
@@ -223,9 +223,9 @@ class Endpoint:
     # Handlers.
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a handler as a task; as far as it gets at once, unless the loop makes tasks its own way.
+        """Run a handler as a task; its first step runs at once, unless the loop has a task factory.
 
-        What a short request needs has come with it: its answer goes out in the same turn then.
+        A short request has arrived completely by then, so its response leaves in the same turn.
         """
         if sys.version_info >= (3, 12) and self._loop.get_task_factory() is None:
             task = asyncio.Task(coroutine, loop=self._loop, eager_start=True)
@@ -243,12 +243,12 @@ class Endpoint:
         try:
             await handler(connection)
         except Exception as error:  # noqa: BLE001  # the server goes on
-            # Where the peer is gone in the middle there is nothing to report, as for a server of
-            # asyncio's streams.
+            # If the peer disconnects in the middle there is nothing to report, as in asyncio's stream
+            # servers.
             if not (connection.is_closed and _is_all(error, ConnectionError)):
                 self._report(error, connection)
-            # While the error has the handler's streams: a stream without references is finished, and
-            # what was written to it is not all of it.
+            # Now, while the error's traceback keeps the handler's streams: an unreferenced stream is
+            # finished, although its data is incomplete.
             _close(connection, 1)
         except BaseException:
             _close(connection, 1)
@@ -271,11 +271,11 @@ class Endpoint:
             await handler(stream)
         except Exception as error:  # noqa: BLE001  # the server goes on
             stream.abort()
-            # Where the peer is gone, or wants no more, there is nothing to report.
+            # If the peer disconnected or stopped the stream there is nothing to report.
             if not _is_all(error, ConnectionClosed, StreamResetError, StreamStoppedError):
                 self._report(error, stream.connection)
         except BaseException:
-            # What was written is not all of it: the peer must not take it for that.
+            # The data is incomplete, and must not look complete to the peer.
             stream.abort()
             raise
         else:
@@ -300,8 +300,8 @@ class Endpoint:
     def rebind(self, host: str | None = None, port: int = 0) -> None:
         """Continue with a socket at another address; connections opened here move with it.
 
-        With such connections, an address of another family is an `OSError`. So is a move while the
-        handshake of one of them is not confirmed; `Connection.rebind` waits for that.
+        With such connections, an address of another family raises `OSError`. So does a move before the
+        handshakes of all of them are confirmed; `Connection.rebind` waits for that.
         """
         old = self.address
         if host is None:
@@ -335,12 +335,12 @@ class Endpoint:
             self._wake_changed()
 
     async def _wait_gone(self, connection: Connection) -> None:
-        """Wait until nothing of a connection may come any more."""
+        """Wait until no more packets of a connection can arrive."""
         while connection._key in self._connections and not self._driver.is_closed:
             await self._change()
 
     async def _after_close(self, connection: Connection) -> None:
-        """Say the last words of a closed connection; an endpoint of its own ends with it."""
+        """Send a closed connection's last packets; its own endpoint is closed with it."""
         if self._driver.is_closed:
             return
         try:
@@ -349,7 +349,7 @@ class Endpoint:
             if self._is_private:
                 self._connections.pop(connection._key, None)
                 self._driver.close()
-                # Who waits until nothing of it may come any more has nothing else to hear.
+                # A caller that waits for the last packets needs no other notification.
                 self._wake_changed()
 
     async def __aenter__(self) -> Self:
@@ -369,7 +369,7 @@ def _close(connection: Connection, code: int) -> None:
 
 
 def _is_all(error: BaseException, *kinds: type[BaseException]) -> bool:
-    """Whether an error is of these kinds, or a task group's that has no others."""
+    """Whether an error is of these types, or an exception group with no others."""
     if isinstance(error, BaseExceptionGroup):
         return all(_is_all(part, *kinds) for part in error.exceptions)
     return isinstance(error, kinds)

@@ -1,7 +1,7 @@
-"""Clients that are refused or violate the protocol: notifications, and how many are logged.
+"""Reports clients that are refused or violate the protocol: callbacks, and a bounded log.
 
 Owns: the log's budget, the program's callback. Called by: endpoints of both APIs, with their events.
-Never does: count; native code does, see `stats()`.
+Never does: count failures; native code does, see `stats()`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["LOGGED_PER_WINDOW", "WINDOW_SECONDS", "Failures"]
 
 WINDOW_SECONDS = 1.0
 LOGGED_PER_WINDOW = 10
-"""Failures that are logged, each on a line, in a window; one more line counts the others.
+"""Failures logged per window, one line each; one more line counts the others.
 
-Anybody who can reach the port can make handshakes fail, and must not fill a disk by that.
+Anyone who can reach the port can make handshakes fail, and must not be able to fill a disk.
 """
 TEXT_MAX = 500
-"""Characters of an error in the log: a peer chooses some of them."""
+"""Characters of an error in the log, some of which the peer controls."""
 
 _LOGGER = logging.getLogger("ringloop.quic")
 
 
 class Failures:
-    """Receives an endpoint's failed handshakes, logs some and reports all to the program.
+    """Logs some of an endpoint's failed handshakes, and reports all to the program.
 
-    A second instance logs connections ended because of their peers' behaviour: `what` failed.
+    A second instance logs connections closed for their peers' violations; `what` names the failure.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Failures:
         self._unlogged = 0
 
     def take(self, native: _quic.Endpoint) -> bool:
-        """Report handshakes that have failed since; returns whether the program was told of any."""
+        """Report handshakes that failed since the last call; return whether the callback was called."""
         failures = native.take_failures()
         for address, error in failures:
             self.log(address, error)
@@ -85,20 +85,20 @@ class Failures:
         self._window = None
         count, self._unlogged = self._unlogged, 0
         if count:
-            told = ": on_handshake_failed is told of each" if self._what == "handshake" else ""
+            told = ": on_handshake_failed is called for each" if self._what == "handshake" else ""
             _LOGGER.warning(
                 "%d more %ss failed within %g s%s", count, self._what, WINDOW_SECONDS, told
             )
 
     def close(self) -> None:
-        """Say what is left to be said."""
+        """Log the remaining count."""
         if self._window is not None:
             self._window.cancel()
             self._window_over()
 
 
 def _line(text: str) -> str:
-    """Keep a text to one line of moderate length, whatever the peer has put into it."""
+    """Reduce a text, which the peer may control, to one line of bounded length."""
     shown = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode()
         for char in text[:TEXT_MAX]

@@ -27,7 +27,7 @@ __all__ = [
 _Kind = TypeVar("_Kind")
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
-# What asyncio, ssl, aioquic, quic-go, hypercorn and RFC 9000 call it; the first that the function has.
+# Names in asyncio, ssl, aioquic, quic-go, hypercorn and RFC 9000; the first one known is meant.
 _MEANT: dict[str, tuple[str, ...]] = {
     "alpn_protocols": ("alpn",),
     "application_protocol": ("alpn",),
@@ -107,7 +107,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "client_connected_cb": ("handler",),
     "workers": ("worker",),
     "config": ("configuration",),
-    # The other way round: what aioquic's configuration calls it.
+    # The reverse: names in aioquic's configuration.
     "alpn": ("alpn_protocols",),
     "ca_data": ("cadata",),
     "ca_file": ("cafile",),
@@ -128,7 +128,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
 
 
 def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
-    """Return the error for a keyword that `function` does not have, worded as by the interpreter."""
+    """Return the error for an unknown keyword of `function`, in the interpreter's words."""
     import difflib  # noqa: PLC0415  # for mistakes alone
 
     text = f"{function}() got an unexpected keyword argument '{name}'"
@@ -139,14 +139,14 @@ def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
 
 
 def unexpected_of(function: str, given: Mapping[str, object]) -> TypeError | None:
-    """Return the error for the first keyword that a native class does not have, or None."""
+    """Return the error for the first unknown keyword of a native class, or None."""
     known = inspect.signature(getattr(_quic, function)).parameters
     strangers = (unexpected(function, name, known) for name in given if name not in known)
     return next(strangers, None)
 
 
 def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) -> None:
-    """Raise the error for the first keyword that a function which `shows` its keywords does not have."""
+    """Raise the error for the first unknown keyword of a function that `shows` its keywords."""
     known = inspect.signature(function).parameters
     for name in given:
         if name not in known:
@@ -154,7 +154,7 @@ def refuse_unknown(function: Callable[..., Any], given: Mapping[str, object]) ->
 
 
 def check_functions(**given: Any) -> None:
-    """Raise the error of the first argument that is to be called and cannot be."""
+    """Raise a TypeError for the first argument that must be callable and is not."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise TypeError(f"{name} is {value!r}: give a function")
@@ -164,7 +164,7 @@ _DEFAULTS: dict[type, dict[str, Any]] = {}
 
 
 def _defaults(maker: type) -> dict[str, Any]:
-    """Return them; a native signature is text, which takes longer to parse than a module to import."""
+    """Return the defaults, cached: parsing a native signature takes longer than importing a module."""
     if maker not in _DEFAULTS:
         parameters = inspect.signature(maker).parameters
         _DEFAULTS[maker] = {name: parameter.default for name, parameter in parameters.items()}
@@ -172,7 +172,7 @@ def _defaults(maker: type) -> dict[str, Any]:
 
 
 def suggests(kind: type[_Kind]) -> type[_Kind]:
-    """Have a data class suggest the field meant by an unknown one."""
+    """Make a data class suggest the intended field for an unknown keyword."""
     make: Callable[..., None] = kind.__init__
     fields = tuple(inspect.signature(kind).parameters)
 
@@ -188,9 +188,9 @@ def suggests(kind: type[_Kind]) -> type[_Kind]:
 
 
 def shows(kind: type, *makers: type) -> Callable[[_Function], _Function]:
-    """Have `inspect.signature` and `help` show a `TypedDict`'s keywords in place of `**keywords`.
+    """Make `inspect.signature` and `help` show a `TypedDict`'s keywords instead of `**keywords`.
 
-    Their defaults are those of the native classes that they are for.
+    Their defaults are those of the corresponding native classes.
     """
     defaults: dict[str, Any] = {}
     for maker in makers:

@@ -1,4 +1,4 @@
-"""Certificates and keys in the forms in which programs have them, as bytes.
+"""Converts a program's certificates and keys to bytes.
 
 Owns: what needs the `cryptography` package, which is imported only then. Called by: `configuration`,
 the native configurations. Never does: keep a key or a password.
@@ -36,22 +36,24 @@ def encoded(material: Any) -> bytes:
 
 
 def decrypted(key: bytes, password: Password) -> bytes:
-    """Return an encrypted key (PEM, or PKCS#8 in DER) without its password, in the same encoding.
+    """Decrypt a key (PEM, or PKCS#8 in DER); return it in the same encoding.
 
-    Errors: ConfigurationError for another password, and for what is no key or is not encrypted.
+    Errors: ConfigurationError for a wrong password, and for anything but an encrypted key.
     """
     try:
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (optional)
     except ImportError:
         raise ValueError(
-            "A key with a password needs the 'cryptography' package; or decrypt it: openssl pkey -in KEY"
+            "An encrypted key needs the 'cryptography' package; or decrypt it: openssl pkey -in KEY"
         ) from None
     if callable(password):
         password = password()
     given: Any = password
     if not isinstance(given, str | bytes | bytearray):
         kind = type(given).__name__
-        raise TypeError(f"password is bytes, text, or a function that returns them: not {kind}")
+        raise TypeError(
+            f"password must be bytes, str, or a function that returns either: not {kind}"
+        )
     secret = (password.encode() if isinstance(password, str) else password) or None
     is_pem = b"-----BEGIN" in key
     load = serialization.load_pem_private_key if is_pem else serialization.load_der_private_key
@@ -66,8 +68,8 @@ def decrypted(key: bytes, password: Password) -> bytes:
     except ValueError as error:
         # A wrong password may end in valid padding, and fails only as a key that cannot be parsed.
         raise ConfigurationError(
-            f"The private key cannot be decrypted: another password, or no key ({error}). What helps:"
-            " the password that it was encrypted with; openssl pkey -in KEY tries one"
+            f"The private key cannot be decrypted: wrong password, or not a key ({error}). Remedy:"
+            " give the password that it was encrypted with; try it with openssl pkey -in KEY"
         ) from error
     return _plain(loaded, serialization.Encoding.PEM if is_pem else serialization.Encoding.DER)
 

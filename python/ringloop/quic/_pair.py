@@ -1,6 +1,6 @@
 """A stream as instances of `asyncio.StreamReader` and `asyncio.StreamWriter`.
 
-For code that asks which class it has. All work is the stream's.
+For code that checks types. The stream does all the work.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class StreamWriter(asyncio.StreamWriter):
         return self.stream.get_extra_info(name, default)
 
     def __del__(self, *_: Any) -> None:
-        """Leave the rest to the stream, which ends itself."""
+        """Do nothing: the stream finishes itself."""
 
     def __repr__(self) -> str:
         return f"<StreamWriter of {self.stream!r}>"

@@ -1,7 +1,7 @@
 """Several addresses of one server: the first handshake to complete wins (RFC 8305).
 
 Owns: the order of attempts, and their tasks while they run. Called by: `_connect`. Never does: leave
-an attempt behind.
+an attempt running.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def first_of(
     targets: Sequence[_Target],
     attempt: Callable[[_Target], Coroutine[Any, Any, Connection]],
 ) -> Connection:
-    """Connect to whichever target answers first; the other connections are closed.
+    """Connect to the target that answers first; close the other connections.
 
     Errors: the most informative `OSError` of the failed attempts, which names all; any other error at
     once.
@@ -95,7 +95,7 @@ def _winner(
 
 
 async def _close(losers: Iterable[asyncio.Task[Connection]]) -> None:
-    """End connections that are there, and those in the making."""
+    """Close established connections, and cancel the attempts."""
     losers = list(losers)
     running = [task for task in losers if not task.done()]
     for task in running:
@@ -110,7 +110,7 @@ async def _close(losers: Iterable[asyncio.Task[Connection]]) -> None:
 
 
 def _told(failures: _Failures) -> Exception:
-    """Return the failure of a server that has answered, or else the last; it names all addresses."""
+    """Return the failure of a server that answered, else the last one; its text names all addresses."""
     told = failures[-1][1]
     for _, error in failures:
         is_silence = isinstance(error, (Unreachable, HandshakeTimeout, IdleTimeout))

@@ -82,7 +82,7 @@ async def begun(
     if configuration is None:
         config = _quic.ServerConfig(**given)
     elif given:
-        raise TypeError(f"{', '.join(given)}: say it in the configuration")
+        raise TypeError(f"{', '.join(given)}: set it in the configuration")
     elif isinstance(configuration, _quic.ServerConfig):
         config = configuration
     elif not hasattr(configuration, "server_config"):
@@ -96,7 +96,7 @@ async def begun(
     if sock is not None and not isinstance(sock, socket.socket):
         raise TypeError(f"sock is {sock!r}: give a socket.socket")
     if sock is None:
-        # As asyncio's servers have it: no host means all addresses.
+        # As in asyncio's servers, no host means all addresses.
         wanted = "::" if host is None or host == "" else host
         family, address = (await look_up(wanted, port, socket.AI_PASSIVE))[0]
         sock = bound(family, address, reuse_port=reuse_port)

@@ -68,7 +68,7 @@ class Stream(_quic.Stream):
             return await self._read_rest([self._take_left(len(self._left))], limit)
         while not isinstance(data := self._read(_READ_BYTES), bytes):
             await data
-        # All of a short one has come at once.
+        # A short stream arrives whole.
         if self.is_readable or (limit is not None and len(data) > limit):
             return await self._read_rest([data], limit)
         return data
@@ -88,7 +88,7 @@ class Stream(_quic.Stream):
         raise asyncio.LimitOverrunError(f"the stream is longer than {limit} bytes", count)
 
     async def _wait_with(self, pieces: list[bytes]) -> None:
-        """Wait for more; where that is cancelled, what was taken can be read again."""
+        """Wait for more; if cancelled, the data taken so far can be read again."""
         try:
             await self._read_waiter()
         except BaseException:
@@ -161,7 +161,7 @@ class Stream(_quic.Stream):
             return error.partial
         except asyncio.LimitOverrunError as error:
             self._take_left(error.consumed)
-            # Its end goes with a line that is too long.
+            # Discard its end together with a line that is too long.
             if self._left and self._left.startswith(b"\n"):
                 self._take_left(1)
             raise ValueError(error.args[0]) from error
@@ -200,12 +200,12 @@ class Stream(_quic.Stream):
         self.write(b"".join(data))
 
     async def _drain(self) -> None:
-        """Go on with `drain`, where there is something to wait for or to be raised."""
+        """Continue with `drain`, if there is something to wait for or to raise."""
         while (waiter := self._drain_waiter()) is not None:
             await waiter
 
     async def _send(self, data: bytes | bytearray | memoryview) -> None:
-        """Raise what `send` was refused for, where it is awaited."""
+        """Raise the error of a refused `send` when it is awaited."""
         self.write(data)
         await self._drain()
 
@@ -254,7 +254,7 @@ class Stream(_quic.Stream):
         self.reset(0)
         self.stop(0)
 
-    # What else asyncio's writers have.
+    # Other methods of asyncio's writers.
 
     @property
     def transport(self) -> Stream:

@@ -77,7 +77,7 @@ def bind_workers(host: str | None = None, port: int = 0, *, count: int) -> list[
 def _numeric(host: str) -> str | None:
     """Return the first address of a name, with its zone; `None` for no host, which means all."""
     if not isinstance(host, str):
-        raise TypeError(f"host is one name or address, not {host!r}")
+        raise TypeError(f"host must be one name or address, not {host!r}")
     if not host:
         return None
     found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)

@@ -1,7 +1,7 @@
 """A cursor over bytes: numbers in network order and QUIC's variable-length integers (RFC 9000 §16).
 
-Owns: the buffer of the parsers and writers beside the native core (packet headers, HTTP/3 frames).
-Called by: `packet`, programs. Never does: grow; a capacity is given once.
+Owns: the buffer of the parsers and writers outside the native core (packet headers, HTTP/3 frames).
+Called by: `packet`, programs. Never does: grow; the capacity is fixed.
 
 Source: `aioquic.buffer`, whose names, errors and positions these are.
 """
@@ -30,18 +30,18 @@ UINT_VAR_MAX_SIZE: Final = 8
 
 
 class BufferReadError(ValueError):
-    """There are fewer bytes than were asked for."""
+    """A read goes beyond the end of the buffer."""
 
 
 class BufferWriteError(ValueError):
-    """There is less room than is needed."""
+    """A write goes beyond the end of the buffer."""
 
 
 def size_uint_var(value: int) -> int:
-    """Tell how many bytes a number takes: 1, 2, 4 or 8; `ValueError` where none of them can carry it."""
+    """Return how many bytes a number takes: 1, 2, 4 or 8; `ValueError` if it is too large."""
     if value < 0:
         raise ValueError("A variable-length integer cannot be negative")
-    # Two bits of the first byte tell the size.
+    # Two bits of the first byte encode the size.
     for size in (1, 2, 4, 8):
         if value < 1 << (8 * size - 2):
             return size
@@ -58,7 +58,7 @@ def encode_uint_var(value: int) -> bytes:
 class Buffer:
     """Bytes and a position in them.
 
-    `capacity` bytes to be written, or those of `data` to be read (and written over).
+    `capacity` bytes to write to, or the bytes of `data` to read (and overwrite).
     """
 
     __slots__ = ("_bytes", "_position")
@@ -69,22 +69,22 @@ class Buffer:
 
     @property
     def capacity(self) -> int:
-        """How many bytes there are in all."""
+        """The total number of bytes."""
         return len(self._bytes)
 
     @property
     def data(self) -> bytes:
-        """The bytes before the position: what was written so far."""
+        """The bytes before the position: those written so far."""
         return bytes(self._bytes[: self._position])
 
     def data_slice(self, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end`, wherever the position is."""
+        """Return the bytes from `start` to `end`, regardless of the position."""
         if not 0 <= start <= end <= len(self._bytes):
             raise BufferReadError("Read out of bounds")
         return bytes(self._bytes[start:end])
 
     def eof(self) -> bool:
-        """Tell whether the position is at the end."""
+        """Return whether the position is at the end."""
         return self._position == len(self._bytes)
 
     def tell(self) -> int:
@@ -98,7 +98,7 @@ class Buffer:
         self._position = pos
 
     def pull_bytes(self, length: int) -> bytes:
-        """Read so many bytes."""
+        """Read that number of bytes."""
         start = self._position
         end = start + length
         if length < 0 or end > len(self._bytes):
@@ -111,19 +111,19 @@ class Buffer:
         return self._pull(1)
 
     def pull_uint16(self) -> int:
-        """Read a number of two bytes."""
+        """Read a 2-byte number."""
         return self._pull(2)
 
     def pull_uint32(self) -> int:
-        """Read a number of four bytes."""
+        """Read a 4-byte number."""
         return self._pull(4)
 
     def pull_uint64(self) -> int:
-        """Read a number of eight bytes."""
+        """Read an 8-byte number."""
         return self._pull(8)
 
     def pull_uint_var(self) -> int:
-        """Read a number of variable length."""
+        """Read a variable-length number."""
         if self._position == len(self._bytes):
             raise BufferReadError("Read out of bounds")
         size: int = 1 << (self._bytes[self._position] >> 6)
@@ -154,7 +154,7 @@ class Buffer:
         self.push_bytes((v & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "big"))
 
     def push_uint_var(self, value: int) -> None:
-        """Write a number of variable length, in the fewest bytes."""
+        """Write a variable-length number, in the fewest bytes."""
         self.push_bytes(encode_uint_var(value))
 
     def _pull(self, size: int) -> int:

@@ -1,12 +1,11 @@
-"""How connections are set up: one typed configuration for both ends and both APIs.
+"""One typed configuration of connections, for both ends and both APIs.
 
 Owns: `QuicConfiguration`, its fields' defaults, and the native configurations made from it. Called
 by: `connection`, `asyncio`, the native API's `connect` and `serve`. Never does: leave a server
 unverified unless asked to.
 
 Source: the fields' names are those of aioquic, qh3 and aiopquic; where these disagree about a
-default, the docstring of the field says which one it is. docs/quic-migration.md tells what became
-of the others.
+default, the field's docstring names the source. docs/quic-migration.md describes the other fields.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ class QuicConfiguration:
     congestion_control_algorithm: str = "cubic"
     """`cubic`, `newreno` (or `reno`), or `bbr` (or `bbr1`; experimental)."""
     connection_id_length: int = 8
-    """Bytes of this end's connection ids: 4 to 20. Of those shorter than 8 a port has few."""
+    """Bytes of this end's connection ids: 4 to 20. Shorter than 8, a port soon runs out of them."""
     idle_timeout: float | None = 60.0
     """Seconds of silence after which a connection is closed (the shorter of both ends')."""
     handshake_timeout: float | None = 30.0
     """Total seconds that the handshake may take, whatever the peer sends meanwhile."""
     keep_alive_interval: float | None = None
-    """Send something after so many seconds of silence."""
+    """Seconds of silence after which a PING is sent."""
     is_client: bool = True
     """Which end this is."""
     max_data: int = 24 << 20
@@ -75,8 +74,8 @@ class QuicConfiguration:
     """Bytes written and not acknowledged, all streams together; writes beyond it are queued."""
     tx_max_queued_bytes: int | None = 256 << 20
     """Bytes that may be queued past the window; `QuicConnection.send_stream_data` then raises
-    `BufferError`. A writer of `create_stream` never gets there: its `drain` waits. `None`: no
-    bound."""
+    `BufferError`. A writer of `create_stream` never reaches it: its `drain` waits. `None`: no
+    limit."""
     max_datagram_size: int = SMALLEST_MAX_DATAGRAM_SIZE
     """Bytes of UDP payload that the path is assumed to carry at first."""
     probe_datagram_size: bool = True
@@ -84,7 +83,7 @@ class QuicConfiguration:
     max_datagram_frame_size: int | None = None
     """`None`: DATAGRAM frames are off (as in aioquic); any number but 0: they are on."""
     datagram_ring_bytes: int = 1 << 20
-    """Bytes of received datagrams that wait for the program; beyond it the oldest are dropped."""
+    """Bytes of received datagrams that the program has not read; beyond it the oldest are dropped."""
     datagram_send_bytes: int = 256 << 10
     """Bytes of datagrams that wait to be sent; `send_datagram_frame` reports a full buffer."""
     socket_buffer_size: int = 4 << 20
@@ -115,8 +114,8 @@ class QuicConfiguration:
     private_key_file: _PathLike | None = None
     """aiopquic's spelling of `load_cert_chain`."""
     secrets_log_file: TextIO | _PathLike | None = None
-    """Where to write secrets (NSS format): an open text file or a path; `None`: what `SSLKEYLOGFILE`
-    names.
+    """Where to write secrets (NSS format): an open text file or a path; `None`: the file that
+    `SSLKEYLOGFILE` names.
     """
     session_ticket: SessionTicket | None = None
     """Clients: the session to resume, from a `session_ticket_handler`."""
@@ -132,11 +131,11 @@ class QuicConfiguration:
     """Clients: the version to start with; by default the first of `supported_versions`."""
 
     hostname_checks_common_name: bool = False
-    """qh3's: names are looked for in the alternative names alone (RFC 9525), so True is refused."""
+    """qh3's: only alternative names are verified (RFC 9525), so True is refused."""
     verify_hostname: bool = True
-    """qh3's: the name is a part of the verification, so False is refused."""
+    """qh3's: the name is always verified, so False is refused."""
     assert_fingerprint: str | None = None
-    """qh3's: certificates are not pinned, so a fingerprint is refused."""
+    """qh3's: certificate pinning is not supported, so a fingerprint is refused."""
     quic_logger: QuicLogger | None = None
     """Where to write the connections' traces: `ringloop.quic.logger`."""
 
@@ -209,7 +208,7 @@ class QuicConfiguration:
         return self.verify_mode != ssl.CERT_NONE
 
     def new_connection_id(self) -> bytes:
-        """Return a random one of the length that was asked for."""
+        """Return a random connection id of the configured length."""
         length = self.connection_id_length
         if isinstance(length, bool) or not hasattr(length, "__index__"):
             raise TypeError(f"connection_id_length is {length!r}: give a whole number, 4 to 20")
@@ -224,7 +223,7 @@ class QuicConfiguration:
         return _quic.Memory(ticket=self.session_ticket, token=self.token)
 
     def _refuse(self) -> None:
-        """Refuse what would be silently ignored otherwise."""
+        """Refuse settings that would be silently ignored."""
         refused = {
             "hostname_checks_common_name": self.hostname_checks_common_name,
             "verify_hostname=False": not self.verify_hostname,
@@ -233,14 +232,14 @@ class QuicConfiguration:
         for name, is_asked in refused.items():
             if is_asked:
                 raise ValueError(
-                    f"QuicConfiguration does not do {name}: see docs/quic-migration.md"
+                    f"QuicConfiguration does not support {name}: see docs/quic-migration.md"
                 )
 
     def _settings(self, *, probes: bool) -> dict[str, Any]:
         self._refuse()
         logger = self.quic_logger
         if logger is not None and not isinstance(logger, QuicLogger):
-            raise ValueError("quic_logger has to be one of ringloop.quic.logger")
+            raise ValueError("quic_logger must be a logger of ringloop.quic.logger")
         probes = probes and self.probe_datagram_size
         settings: dict[str, Any] = {
             "alpn": _names(self.alpn_protocols),
@@ -280,7 +279,7 @@ class QuicConfiguration:
         return tuple(encoded(one) for one in chain), encoded(self.private_key)
 
     def _made(self, make: Callable[..., Any], settings: dict[str, Any]) -> Any:
-        # By what the files are now: authorities that were changed, or taken away, count at once.
+        # Keyed by the files' current state: changed or removed authorities take effect at once.
         trust = (_state_of(self.cafile), _states_in(self.capath))
         key = (make, trust, *settings.items())
         with by_field():
@@ -291,7 +290,7 @@ class QuicConfiguration:
     ) -> Any:
         if (log := self.secrets_log_file) is None:
             return _shared(key)
-        # An open file is this configuration's own: it, and its copies, keep what is made with it.
+        # An open file belongs to this configuration: it and its copies keep what is made with it.
         kept: dict[object, Any] = self.__dict__.setdefault("_kept", {})
         key = (id(log), *key)
         if (made := kept.get(key)) is None:
@@ -300,11 +299,11 @@ class QuicConfiguration:
 
 
 def _names(protocols: Any) -> tuple[Any, ...]:
-    """Return protocols' names as a key of what is shared; one name is no list of its letters."""
+    """Return protocol names as a cache key; a single str is rejected, not split into letters."""
     if protocols is None:
         return ()
     if isinstance(protocols, str | bytes | bytearray | memoryview):
-        raise TypeError(f"alpn_protocols is a list of protocols, not {protocols!r}")
+        raise TypeError(f"alpn_protocols must be a list of protocols, not {protocols!r}")
     return tuple(
         bytes(name) if isinstance(name, bytearray | memoryview) else name for name in protocols
     )
@@ -315,7 +314,7 @@ _MTU_MAX: Final = 1452
 
 
 def _mtu_max(initial: Any) -> int:
-    """Return up to which size is looked; what is no number is refused as `max_datagram_size`."""
+    """Return the probing limit; a value of another type is refused later, as `max_datagram_size`."""
     return max(_MTU_MAX, operator.index(initial)) if hasattr(initial, "__index__") else _MTU_MAX
 
 
@@ -326,7 +325,7 @@ _CLIENT_AUTH: Final = {
 }
 
 
-# Native names of what has another one here.
+# Native names of fields that have another name here.
 _FIELDS: Final = {
     "alpn": "alpn_protocols",
     "ca_data": "cadata",
@@ -345,7 +344,7 @@ _NAMED: Final = re.compile(rf"\b(?:{'|'.join(_FIELDS)})\b")
 
 @contextmanager
 def by_field() -> Iterator[None]:
-    """Have the error of a refused setting name the field that set it."""
+    """Make the error of a refused setting name the field that set it."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -362,7 +361,7 @@ _SHARED_MAX: Final = 64
 
 
 def _shared(key: tuple[Any, ...]) -> Any:
-    """Make a native configuration once, as long as the files with those to trust are the same.
+    """Make a native configuration once, as long as the files of the authorities do not change.
 
     Loading the system's authorities takes milliseconds, and a session is resumed only under the
     configuration that verified its certificate.
@@ -375,17 +374,17 @@ def _shared(key: tuple[Any, ...]) -> Any:
 
 
 def _state_of(path: _PathLike | None) -> tuple[int, ...] | None:
-    """Return what tells a file's contents from its earlier ones; `None` where there is no such file."""
+    """Return a fingerprint of a file's contents; `None` if there is no such file."""
     if path is None:
         return None
     try:
         return _identity(os.stat(path))  # noqa: PTH116 (a path of any kind)
     except OSError:
-        return None  # reading it tells why
+        return None  # reading it will raise the error
 
 
 def _states_in(path: _PathLike | None) -> tuple[tuple[str, tuple[int, ...] | None], ...]:
-    """Return the same of each file in a directory, which does not show what is written to them."""
+    """Return the same for each file of a directory, whose own times do not show writes to its files."""
     if path is None:
         return ()
     try:
@@ -413,10 +412,10 @@ def _named_memory(name: str) -> Any:
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> Any:
-    """Keep a value, and drop the oldest where there are many.
+    """Cache a value, and drop the oldest if there are many.
 
-    Returns what stands there then: another thread's, where that one was first. No lock: making a
-    value may run a program's code (a finaliser, a signal's handler) that asks for one, too.
+    Returns the cached value, which is another thread's if that one was first. No lock: making a
+    value may run the program's code (a finaliser, a signal handler), which may ask for one, too.
     """
     if len(kept) >= _SHARED_MAX:
         # A list, as other threads may be adding.
@@ -428,7 +427,7 @@ def _key_log(log: TextIO | _PathLike) -> Any:
     if isinstance(log, str | os.PathLike):
         return os.fspath(log)
     if not hasattr(log, "write"):
-        raise TypeError(f"secrets_log_file is an open text file or a path, not {log!r}")
+        raise TypeError(f"secrets_log_file must be an open text file or a path, not {log!r}")
 
     def write(line: str) -> None:
         log.write(line if line.endswith("\n") else line + "\n")

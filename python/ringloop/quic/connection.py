@@ -6,15 +6,15 @@ urllib3-future do). Never does: send, wait, read a clock (`now` is an argument).
 
 One turn of its driver::
 
-    receive_datagram(data, addr, now)*     what came in
-    handle_timer(now)                      where get_timer() has passed
-    next_event()*                          what has happened; read, write, open, close
-    datagrams_to_send(now)                 what goes out
-    get_timer()                            when to come back at the latest
+    receive_datagram(data, addr, now)*     received datagrams
+    handle_timer(now)                      if get_timer() has passed
+    next_event()*                          events; read, write, open, close
+    datagrams_to_send(now)                 datagrams to send
+    get_timer()                            the deadline of the next turn
 
-Writes have no limit that raises while the window has space; beyond it `tx_max_queued_bytes` is one.
-The windows limit what the peer sends, and credit is returned as events are taken: a program that takes
-none stops the peer.
+Writes never raise while the window has space; beyond it `tx_max_queued_bytes` limits them. The windows
+limit what the peer sends, and credit is returned as events are taken: a program that takes none stops
+the peer.
 """
 
 from __future__ import annotations
@@ -75,25 +75,25 @@ QuicTokenHandler = Callable[[bytes], None]
 _log = logging.getLogger("ringloop.quic")
 
 _STOPPED_MAX = 1024
-"""Streams whose stop is remembered, so that writes to them are no errors."""
+"""Stopped streams that are remembered, so that writing to them is not an error."""
 _KEY_UPDATE_PING = (1 << 64) - 1
 _CHANGE_ID_PING = (1 << 64) - 2
 _AFTER_PING: dict[int, str] = {
     _KEY_UPDATE_PING: "request_key_update",
     _CHANGE_ID_PING: "change_connection_id",
 }
-"""What waits for the handshake's confirmation, by the numbers of the pings that it waits for."""
+"""Calls deferred until the handshake is confirmed, by the number of the ping each waits for."""
 
 
 class QuicConnection(ConnectionFacts):
-    """One connection, without I/O; see the module's text.
+    """One connection, without I/O; see the module docstring.
 
     Clients: `connect`. Servers: `original_destination_connection_id` is that of the client's first
     packet (`packet.pull_quic_header`), and the packet then goes to `receive_datagram`.
     """
 
     _http: weakref.ref[H3Connection] | None = None
-    """HTTP/3 on this connection, which has to know of the program's resets and stops."""
+    """HTTP/3 on this connection, which is notified of the program's resets and stops."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class QuicConnection(ConnectionFacts):
         """The connection id that the peer uses first."""
         self._original = os.urandom(8) if original is None else original
         self.tls = TlsState(self)
-        # HTTP/3 layers look for it when they are made, and add what they do.
+        # HTTP/3 layers look it up when they are made, and log to it.
         self._quic_logger: QuicLoggerTrace | None = None
         if self._is_client and configuration.quic_logger is not None:
             self._quic_logger = configuration.quic_logger.start_trace(True, self._original)
@@ -127,15 +127,15 @@ class QuicConnection(ConnectionFacts):
         self._native: Any = None
         self._driver: Any = None
         self._events: deque[events.QuicEvent] = deque()
-        # What was asked for before there was a connection, what has to wait for the handshake, and
-        # what of early data has to be said again where the server refuses it.
+        # Requests made before the connection existed, requests deferred until the handshake, and early
+        # data to repeat if the server refuses it.
         self._early: list[_Call] = []
         self._held: list[_Call] | None = []
         self._said: list[_Call] | None = None
-        # Streams that the peer has stopped: what is written to them is dropped.
+        # Streams that the peer has stopped: writes to them are dropped.
         self._stopped: dict[int, None] = {}
         self._unsent_at: float | None = None
-        # A program has asked for what it has written to be sent.
+        # The program has requested a transmission.
         self._is_due = False
         self._early_ids = [0 if self._is_client else 1, 2 if self._is_client else 3]
         self._peer_parameters: QuicTransportParameters | None = None
@@ -153,7 +153,7 @@ class QuicConnection(ConnectionFacts):
     def _let_in(
         cls, configuration: QuicConfiguration, endpoint: Any, key: int, driver: Any
     ) -> QuicConnection:
-        """Take a connection that a server's endpoint has let in."""
+        """Adopt a connection that a server's endpoint has accepted."""
         self = cls.__new__(cls)
         self._prepare(configuration, driver)
         ids = _quic.EventConnection(endpoint, key).ids()
@@ -162,7 +162,7 @@ class QuicConnection(ConnectionFacts):
         return self
 
     def _prepare(self, configuration: QuicConfiguration, driver: Any) -> None:
-        """Be a server's connection that is not there yet."""
+        """Wrap a server's connection whose first packet has not arrived."""
         self._configuration = configuration
         self._is_client = False
         self._ticket_handler = self._token_handler = None
@@ -212,23 +212,23 @@ class QuicConnection(ConnectionFacts):
         self._native.set_queued_max(self._configuration.tx_max_queued_bytes)
         logger = self._configuration.quic_logger
         if logger is not None and not self._is_client:
-            # By the name that the native trace has.
+            # Under the native trace's name.
             _first, original = self._native.ids() or (b"", self._original)
             self._quic_logger = logger.start_trace(False, original)
         early, self._early = self._early, []
         self._repeat(early)
 
     def _attach(self, endpoint: Any, driver: Any) -> None:
-        """Have `connect` use an endpoint with a socket, which `driver` drives."""
+        """Make `connect` use an endpoint with a socket, which `driver` drives."""
         self._endpoint, self._driver = endpoint, driver
 
     def _repeat(self, calls: list[_Call]) -> None:
-        """Do what had to wait; an error of one is reported, and loses neither others nor an event."""
+        """Run deferred calls; an error is reported, and loses neither other calls nor an event."""
         for name, arguments in calls:
             try:
                 getattr(self, name)(*arguments)
             except Exception as error:  # noqa: BLE001 (it is reported)
-                self._report(f"{name}() failed, which had to wait for the handshake", error)
+                self._report(f"{name}() failed, deferred until the handshake", error)
 
     def _report(self, message: str, error: BaseException) -> None:
         """Report an error without a receiver: to the loop that drives the connection, or to the log."""
@@ -256,7 +256,7 @@ class QuicConnection(ConnectionFacts):
     def _accept(self) -> None:
         news = self._endpoint.take()
         if news is not None and news[0]:
-            # This is one connection: a stranger's first packet begins no other.
+            # This is one connection: first packets of other clients are not accepted.
             self._endpoint.set_server(None)
             self._bind(self._endpoint, news[0][0])
 
@@ -269,19 +269,19 @@ class QuicConnection(ConnectionFacts):
         return datagrams
 
     def _flush(self) -> None:
-        """Send what there is to send, where `asyncio` has the connection.
+        """Send pending data, if `asyncio` drives the connection.
 
-        What that brings is told in the loop's next pass: no event comes before this returns.
+        Resulting events are delivered in the loop's next pass, never before this returns.
         """
         self._is_due = False
         if self._driver is not None and not self._driver.is_closed:
             self._endpoint.send()
 
     def _flush_once(self) -> None:
-        """Do the same, but once a pass of the loop; the rest leaves with the end of the pass.
+        """Do the same, but once per pass of the loop; the rest is sent at the end of the pass.
 
-        A thousand calls do not make a thousand datagrams. What takes back something that was
-        written has it sent before.
+        A thousand calls do not make a thousand datagrams. A call that discards written data sends it
+        first.
         """
         self._is_due = True
         if self._driver is not None and not self._driver.is_closed:
@@ -323,7 +323,7 @@ class QuicConnection(ConnectionFacts):
         return event
 
     def _note(self, event: events.QuicEvent) -> None:
-        """Do what an event means here."""
+        """Update this object's state by an event."""
         if isinstance(event, events.HandshakeCompleted):
             self._complete()
         elif isinstance(event, events.ConnectionTerminated):
@@ -341,21 +341,21 @@ class QuicConnection(ConnectionFacts):
             logger.end_trace(trace)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # noqa: BLE001 (it is reported, and the connection's end is told)
+        except BaseException as error:  # noqa: BLE001 (it is reported, and the end of the connection is delivered)
             self._report("QuicLogger.end_trace() failed", error)
 
     def _complete(self) -> None:
-        """Do what had to wait until the handshake is complete."""
+        """Run the calls deferred until the handshake is complete."""
         held, self._held = self._held or [], None
         self._say_again()
         self._said = None
         self._repeat(held)
 
     def _say_again(self) -> None:
-        """Say refused early data again, before anything new is written.
+        """Repeat refused early data, before anything new is written.
 
-        Its streams are not there: they are opened again under their numbers. A program that writes
-        when it hears of the handshake's first event comes before its last event is taken.
+        The server has dropped its streams: they are opened again under their numbers. A program may
+        write at the handshake's first event, before its last event is taken.
         """
         if self._said is None:
             return
@@ -388,7 +388,7 @@ class QuicConnection(ConnectionFacts):
     # --- streams ---
 
     def get_next_available_stream_id(self, is_unidirectional: bool = False) -> int:
-        """Return the number that the next stream of this end will have; the first write opens it.
+        """Return the number of the next stream of this end; the first write opens it.
 
         A stream past the peer's limit waits for credit; its number is not lost.
         """
@@ -414,7 +414,7 @@ class QuicConnection(ConnectionFacts):
     def _write(
         self, stream_id: int, data: BytesLike, end_stream: bool, *, bounded: bool = True
     ) -> None:
-        """Do that; unless `bounded`, what is queued already does not matter."""
+        """Write; unless `bounded`, ignore the limit on queued bytes."""
         if (native := self._native) is None:
             self._write_early(stream_id, data, end_stream)
             return
@@ -424,32 +424,34 @@ class QuicConnection(ConnectionFacts):
             if self._said is not None:
                 self._said.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
         except (StreamStoppedError, ConnectionClosed):
-            return  # an event tells
+            return  # an event reports it
         except StreamClosedError:
             if stream_id in self._stopped:
                 return
             if not self._stream_can_send(stream_id):
                 raise ValueError(
-                    "Cannot send data on a stream that the peer alone may write to"
+                    "Cannot send data on a stream that only the peer may write to"
                 ) from None
             raise
 
     def _check_room(self) -> None:
-        """Raise `BufferError` where `send_stream_data` would: for what is several writes."""
+        """Raise `BufferError` if `send_stream_data` would; for callers that make several writes."""
         count_max = self._configuration.tx_max_queued_bytes
         with suppress(ConnectionClosed):
             count = self.get_send_buffer_size()
             if count_max is not None and count and count >= count_max:
-                raise BufferError("too much is queued already: wait until the peer takes it")
+                raise BufferError(
+                    "too much is queued already: wait until the peer has received some of it"
+                )
 
     def _drops(self, stream_id: int) -> bool:
-        """Whether what is written to a stream goes nowhere, as its peer or the connection is gone."""
+        """Whether writes to a stream are dropped: the peer stopped it, or the connection ended."""
         return stream_id in self._stopped or self._close_event is not None
 
     def _write_early(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
         own, unidirectional = not self._is_client, bool(stream_id & 2)
         if bool(stream_id & 1) != own:
-            raise ValueError("Cannot write to a stream of a peer that was not heard of yet")
+            raise ValueError("Cannot write to a stream that the peer has not opened yet")
         ids = self._early_ids
         ids[unidirectional] = max(ids[unidirectional], stream_id + 4)
         self._early.append(("send_stream_data", (stream_id, bytes(data), end_stream)))
@@ -463,7 +465,7 @@ class QuicConnection(ConnectionFacts):
             http._reset(stream_id, error_code)
 
     def stop_stream(self, stream_id: int, error_code: int) -> None:
-        """Have the peer stop sending on a stream; received data is dropped.
+        """Ask the peer to stop sending on a stream; received data is dropped.
 
         Errors: ValueError for a stream that the peer cannot send on. Does nothing if it has already
         ended.
@@ -478,11 +480,11 @@ class QuicConnection(ConnectionFacts):
         return None if self._http is None else self._http()
 
     def set_stream_priority(self, stream_id: int, priority: int) -> None:
-        """Have a stream sent before those of a lower priority; 0 by default."""
+        """Send a stream before those of a lower priority; 0 by default."""
         self._call("set_stream_priority", stream_id, priority)
 
     def pause_stream(self, stream_id: int) -> None:
-        """Hold back a stream's events, so that its window closes; the other streams continue."""
+        """Pause a stream's events, so that its window closes; the other streams continue."""
         self._call("pause_stream", stream_id)
 
     def resume_stream(self, stream_id: int) -> None:
@@ -490,14 +492,14 @@ class QuicConnection(ConnectionFacts):
         self._call("resume_stream", stream_id)
 
     def want_writable(self, stream_id: int) -> bool:
-        """Have `take_writable` name a stream once nothing of it is queued; False if nothing is."""
+        """Make `take_writable` return a stream once its queue is empty; False if it already is."""
         try:
             return self._native is not None and self._native.want_writable(stream_id)
         except ConnectionClosed:
             return False
 
     def take_writable(self) -> list[int]:
-        """Return the streams of `want_writable` that have nothing queued by now."""
+        """Return the streams of `want_writable` whose queues are empty now."""
         if self._native is None:
             return []
         stream_ids: list[int] = self._native.take_writable()
@@ -533,13 +535,13 @@ class QuicConnection(ConnectionFacts):
         Errors: `DatagramError` if the peer accepts none, or none of that length.
         """
         if self._held is not None:
-            # Whether the peer takes any is not known before.
+            # Whether the peer accepts datagrams is not known before.
             self._held.append(("send_datagram_frame", (bytes(data),)))
             return len(data)
         try:
             return len(data) if self._native.send_datagram(data) else 0
         except ConnectionClosed:
-            return 0  # an event tells
+            return 0  # an event reports it
 
     @property
     def max_datagram_payload(self) -> int | None:
@@ -565,12 +567,12 @@ class QuicConnection(ConnectionFacts):
             self._call("local_address_changed")
 
     def _waits_for_confirmation(self, ping: int) -> bool:
-        """Have something that is in `_AFTER_PING` done later, where it is too early for it."""
+        """Defer a call that is in `_AFTER_PING`, if it is too early for it."""
         if self._held is not None:
             self._held.append((_AFTER_PING[ping], ()))
             return True
         if self._state is QuicConnectionState.CONNECTED and not self._native.is_confirmed:
-            # The answer to a ping comes after the confirmation.
+            # A ping is acknowledged after the confirmation.
             self.send_ping(ping)
             return True
         return False
@@ -595,4 +597,4 @@ class QuicConnection(ConnectionFacts):
         try:
             getattr(self._native, name)(*arguments)
         except (StreamClosedError, StreamStoppedError, ConnectionClosed):
-            return  # it is done, or cannot matter any more
+            return  # it is done, or no longer matters

@@ -1,24 +1,24 @@
-"""What can go wrong with a connection, a stream or a datagram.
+"""Errors of connections, streams and datagrams.
 
 ::
 
     QuicError (ConnectionError)
-    ├─ ConnectError                  it could not be begun; nothing was sent
-    ├─ ConnectionClosed              it is over: code, reason, by_peer, is_application
+    ├─ ConnectError                  it could not be started; nothing was sent
+    ├─ ConnectionClosed              it is closed: code, reason, by_peer, is_application
     │  ├─ ConnectionClosedByPeer     the peer's program closed it
-    │  ├─ TransportError             the protocol was broken, here or there (RFC 9000 §20.1)
+    │  ├─ TransportError             either end violated the protocol (RFC 9000 §20.1)
     │  │  └─ TlsError                the handshake was refused: .alert (RFC 8446 §6)
     │  ├─ Unreachable                this machine or the network refused the first packets: .errno
-    │  ├─ HandshakeTimeout (TimeoutError) the handshake was not complete in its time
-    │  ├─ IdleTimeout (TimeoutError) nothing came for the idle time-out
-    │  ├─ StatelessReset             the peer has forgotten it
-    │  └─ VersionMismatch            the peer speaks no version that this end speaks
+    │  ├─ HandshakeTimeout (TimeoutError) the handshake did not complete in time
+    │  ├─ IdleTimeout (TimeoutError) no packet arrived within the idle time-out
+    │  ├─ StatelessReset             the peer no longer knows it
+    │  └─ VersionMismatch            the ends have no version in common
     ├─ StreamError
-    │  ├─ StreamResetError           the peer gave up sending: .code
-    │  ├─ StreamStoppedError         the peer does not want to receive: .code
+    │  ├─ StreamResetError           the peer reset its sending side: .code
+    │  ├─ StreamStoppedError         the peer stopped receiving: .code
     │  ├─ StreamClosedError          it was finished, reset or stopped here
     │  └─ EarlyDataRejected          the server refused early data: open the stream again
-    └─ DatagramError                 it cannot be sent: too long, or the peer takes none
+    └─ DatagramError                 it cannot be sent: too long, or the peer accepts none
     ConfigurationError (ValueError)
 """
 
@@ -56,24 +56,24 @@ __all__ = [
 
 
 class ConfigurationError(ValueError):
-    """A certificate, a key or a number that does not do."""
+    """An invalid setting: a certificate, a key, a number."""
 
 
 class QuicError(ConnectionError):
-    """What all errors of connections are."""
+    """Base of all errors of connections."""
 
     attempts: Sequence[tuple[tuple[Any, ...], str]] = ()
-    """Where a name has several addresses, of which none did: each of them, with its error."""
+    """If a name has several addresses and all failed: each address, with its error."""
 
     def __str__(self) -> str:
         if not self.attempts:
             return super().__str__()
         tried = "; ".join(f"{shown(address)}: {text}" for address, text in self.attempts)
-        return f"none of {len(self.attempts)} addresses could be connected to: {tried}"
+        return f"all {len(self.attempts)} addresses failed: {tried}"
 
 
 def shown(address: tuple[Any, ...]) -> str:
-    """Return an address as people write it."""
+    """Format an address for people."""
     host, port = address[:2]
     if len(address) > 2 and address[3] and "%" not in host:  # noqa: PLR2004
         host = f"{host}%{address[3]}"
@@ -81,13 +81,13 @@ def shown(address: tuple[Any, ...]) -> str:
 
 
 class ConnectError(QuicError):
-    """A connection could not be begun; nothing was sent."""
+    """A connection could not be started; nothing was sent."""
 
 
 class ConnectionClosed(QuicError):  # noqa: N818
-    """A connection is over.
+    """A connection is closed.
 
-    `code` and `reason` are what was said with the end, `by_peer` by whom; `is_application`: the
+    `code` and `reason` are those of the close; `by_peer`: the peer sent it. `is_application`: the
     code is the program's own, not QUIC's (RFC 9000 §20.1). `in_handshake`: the handshake was not
     complete.
     """
@@ -125,7 +125,7 @@ class ConnectionClosedByPeer(ConnectionClosed):
 
 
 class TransportError(ConnectionClosed):
-    """The protocol was broken, here or there; `by_peer` tells who said so."""
+    """Either end violated the protocol; `by_peer` tells who reported it."""
 
     def _text(self) -> str:
         who = "the peer" if self.by_peer else "this end"
@@ -134,9 +134,9 @@ class TransportError(ConnectionClosed):
 
 
 class TlsError(TransportError):
-    """The handshake was refused, most often because of a certificate or of ALPN.
+    """The handshake was refused, most often because of a certificate or ALPN.
 
-    Its text says what helps at this end; `reason` is what the end that refused has said.
+    The text includes the remedy at this end; `reason` is the refusing end's.
     """
 
     def _text(self) -> str:
@@ -144,7 +144,7 @@ class TlsError(TransportError):
         why = _quic.explained(self.code, self.reason or cause(self.alert))
         text = f"{who} closed the connection{self._when()} with {why}"
         helps = remedy(self.alert, by_peer=self.by_peer)
-        return f"{text}. What helps: {helps}" if helps else text
+        return f"{text}. Remedy: {helps}" if helps else text
 
     @property
     def alert(self) -> int:
@@ -153,10 +153,10 @@ class TlsError(TransportError):
 
 
 class Unreachable(ConnectionClosed):
-    """This machine or the network refused the first packets; `errno` says how.
+    """This machine or the network refused the first packets; `errno` says why.
 
-    There is no route, a firewall is in the way, or nobody listens at the port. Only a connection
-    that has received nothing ends so: what comes later may be forged, and is a lost packet.
+    There is no route, a firewall blocks them, or no process listens at the port. Only a connection
+    that has received nothing ends this way: later ICMP errors may be forged, and count as lost packets.
     """
 
     def __init__(self, errno: int, address: tuple[Any, ...]) -> None:
@@ -169,44 +169,44 @@ class Unreachable(ConnectionClosed):
 
 
 class HandshakeTimeout(ConnectionClosed, TimeoutError):  # noqa: N818
-    """The handshake was not complete within `handshake_timeout`, whatever the peer has sent."""
+    """The handshake did not complete within `handshake_timeout`, whatever the peer sent."""
 
     def _text(self) -> str:
         return self.reason
 
 
 class IdleTimeout(ConnectionClosed, TimeoutError):  # noqa: N818
-    """Nothing came for the idle time-out. `keep_alive` keeps a quiet connection open."""
+    """No packet arrived within the idle time-out. `keep_alive` keeps a quiet connection open."""
 
     def _text(self) -> str:
         if self.in_handshake:
             return self.reason
-        return "nothing came from the peer for the idle time-out"
+        return "the peer sent nothing within the idle time-out"
 
 
 class StatelessReset(ConnectionClosed):
-    """The peer does not know the connection any more: it was started again, most often."""
+    """The peer no longer knows the connection, usually because it was restarted."""
 
     def _text(self) -> str:
-        return "the peer has forgotten the connection (stateless reset)"
+        return "the peer no longer knows the connection (stateless reset)"
 
 
 class VersionMismatch(ConnectionClosed):
-    """The peer speaks no version of QUIC that this end speaks."""
+    """The ends have no QUIC version in common."""
 
     def _text(self) -> str:
         return (
-            "the peer speaks no version of QUIC that this end speaks. What helps: version 1 (RFC 9000)"
+            "no QUIC version in common with the peer. Remedy: use version 1 (RFC 9000)"
             " or 2 at both ends (version= of clients, versions= of endpoints)"
         )
 
 
 class StreamError(QuicError):
-    """What all errors of streams are."""
+    """Base of all errors of streams."""
 
 
 class StreamResetError(StreamError):
-    """The peer gave up sending, with its program's code."""
+    """The peer reset its sending side, with its program's code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -214,7 +214,7 @@ class StreamResetError(StreamError):
 
 
 class StreamStoppedError(StreamError):
-    """The peer does not want to receive, with its program's code."""
+    """The peer stopped receiving, with its program's code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -222,18 +222,18 @@ class StreamStoppedError(StreamError):
 
 
 class StreamClosedError(StreamError):
-    """The stream was finished, reset or stopped here, or does not go this way."""
+    """The stream was finished, reset or stopped here, or has no such direction."""
 
-    def __init__(self, text: str = "the stream is closed, or does not go this way") -> None:
+    def __init__(self, text: str = "the stream is closed, or has no such direction") -> None:
         super().__init__(text)
 
 
 class EarlyDataRejected(StreamError):  # noqa: N818
-    """The server refused early data; the stream was never there."""
+    """The server refused early data; the stream was never opened."""
 
     def __init__(self) -> None:
         super().__init__("the server refused early data: open the stream again")
 
 
 class DatagramError(QuicError):
-    """A datagram cannot be sent: it is too long, or the peer takes none."""
+    """A datagram cannot be sent: it is too long, or the peer accepts none."""

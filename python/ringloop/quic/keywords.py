@@ -1,10 +1,10 @@
 """The keywords of `connect`, `serve`, `Endpoint` and the configurations, each with what it means.
 
-Owns: their names, types and descriptions. Called by: type checkers and editors; a program that hands
+Owns: their names, types and descriptions. Called by: type checkers and editors; a program that passes
 keywords on writes `**keywords: Unpack[ConnectKeywords]`. Never does: check values; the native
-configurations do, and refuse by name what is out of bounds.
+configurations do, and their errors name the keyword.
 
-Every description says the unit, the bounds and the default.
+Every description states the unit, the bounds and the default.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class TransportKeywords(TypedDict, total=False):
     experimental). Default: 'cubic'.
     """
     datagram_receive_buffer: int | None
-    """Bytes of received datagrams that wait for the program: 1 to 2^31 - 1; beyond it the oldest are
-    dropped.
+    """Bytes of received datagrams that the program has not read: 1 to 2^31 - 1; beyond it the oldest
+    are dropped.
 
     None: accept no datagrams, and announce that. Default: 1048576 (1 MiB). RFC 9221 §3.
     """

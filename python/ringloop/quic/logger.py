@@ -4,8 +4,8 @@ Owns: which connections are traced, and where traces are written when they end. 
 `connection`, programs. Never does: look at packets; the native core writes what it sends and
 receives, and layers above (HTTP/3) add what they do.
 
-A trace is in memory until its connection has ended. If that is too much, the native API's
-`qlog=FOLDER` writes files as it goes.
+A trace is in memory until its connection has ended. If that takes too much memory, use the native
+API's `qlog=FOLDER`, which writes files during the connection.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class QuicLoggerTrace:
         self._is_client = is_client
         self._odcid = odcid
         self._native: _quic.Traces | None = None
-        # What layers above have said.
+        # Events of the layers above.
         self._said: list[dict[str, Any]] = []
 
     def log_event(self, *, category: str, event: str, data: dict[str, Any]) -> None:
-        """Add an event, which happens now."""
+        """Add an event, with the current time."""
         self._said.append(
             {"data": data, "name": f"{category}:{event}", "time": self.encode_time(time.time())}
         )
@@ -58,7 +58,7 @@ class QuicLoggerTrace:
     def _received(self) -> list[dict[str, Any]]:
         if self._native is None:
             return []
-        # RFC 7464; the last record may be under way.
+        # RFC 7464; the last record may be incomplete.
         records = self._native.read(self._odcid, self._is_client).split(b"\x1e")
         whole = [json.loads(record) for record in records if record.endswith(b"\n")]
         if not whole:
@@ -68,7 +68,7 @@ class QuicLoggerTrace:
         return [{**event, "time": began + event["time"]} for event in events]
 
     def encode_time(self, seconds: float) -> float:
-        """Return it in milliseconds."""
+        """Convert to milliseconds."""
         return seconds * 1000
 
     def encode_http3_data_frame(self, length: int, stream_id: int) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class QuicLogger:
 
 
 def _refused(error: OSError, path: str) -> OSError:
-    """Return the error of a folder that is none: to aioquic's programs a `ValueError`."""
+    """Return the error for an unusable folder: aioquic's programs expect a `ValueError`."""
     kind = type(error)
     both: type[OSError] = type(kind.__name__, (kind, ValueError), {})
     text = (
@@ -145,8 +145,8 @@ def _refused(error: OSError, path: str) -> OSError:
 class QuicFileLogger(QuicLogger):
     """Writes one file per connection once it has ended: `<its first id>.qlog` in an existing folder.
 
-    Both ends' traces have the same name: use separate folders. Errors: the `OSError` of a
-    folder that cannot be read, which is a `ValueError` too, as in aioquic.
+    Both ends' traces have the same name: use separate folders. Errors: an `OSError` for a folder that
+    cannot be read, which is also a `ValueError`, as in aioquic.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

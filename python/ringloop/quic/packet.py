@@ -1,8 +1,8 @@
-"""What can be read of packets without keys, and the numbers of RFC 9000.
+"""Parses the unprotected parts of packets; the numbers of RFC 9000.
 
 Owns: error codes, packet and frame types, the parser of unprotected headers, the packets that a
-server sends before there is a connection. Called by: programs that route datagrams themselves
-(hypercorn does). Never does: decrypt; that is the native core's.
+server sends before a connection exists. Called by: programs that route datagrams themselves
+(hypercorn does). Never does: decrypt; the native core does.
 
 Source: RFC 8999, RFC 9000 §17, RFC 9369 §3.2; the names are those of `aioquic.quic.packet`.
 """
@@ -51,7 +51,7 @@ STATELESS_RESET_TOKEN_SIZE: Final = 16
 
 
 class QuicErrorCode(IntEnum):
-    """Why a transport ends a connection (RFC 9000 §20.1); 0x100 to 0x1ff carry an alert of TLS."""
+    """Transport error codes (RFC 9000 §20.1); 0x100 to 0x1ff carry a TLS alert."""
 
     NO_ERROR = 0x0
     INTERNAL_ERROR = 0x1
@@ -75,7 +75,7 @@ class QuicErrorCode(IntEnum):
 
 
 class QuicPacketType(Enum):
-    """The kinds of packets, whatever their bits are in a version."""
+    """Packet types, independent of their encoding in a version."""
 
     INITIAL = 0
     ZERO_RTT = 1
@@ -90,7 +90,7 @@ PACKET_TYPE_INITIAL: Final = QuicPacketType.INITIAL
 
 
 class QuicProtocolVersion(IntEnum):
-    """Versions as they stand in long headers; 0 marks a version negotiation."""
+    """Versions as encoded in long headers; 0 marks a version negotiation."""
 
     NEGOTIATION = 0
     VERSION_1 = 0x0000_0001
@@ -98,7 +98,7 @@ class QuicProtocolVersion(IntEnum):
 
 
 class QuicFrameType(IntEnum):
-    """The kinds of frames (RFC 9000 §12.4, RFC 9221)."""
+    """Frame types (RFC 9000 §12.4, RFC 9221)."""
 
     PADDING = 0x00
     PING = 0x01
@@ -128,7 +128,7 @@ class QuicFrameType(IntEnum):
     DATAGRAM_WITH_LENGTH = 0x31
 
 
-# The two type bits of a long header (RFC 9000 §17.2); version 2 turns them by one (RFC 9369 §3.2).
+# The two type bits of a long header (RFC 9000 §17.2); version 2 rotates them by one (RFC 9369 §3.2).
 _LONG_TYPES: Final = (
     QuicPacketType.INITIAL,
     QuicPacketType.ZERO_RTT,
@@ -139,7 +139,7 @@ _LONG_TYPES: Final = (
 
 @dataclass
 class QuicHeader:
-    """What a packet shows before its protection is removed."""
+    """The fields of a packet that are readable before its protection is removed."""
 
     version: int | None
     """The version; `None` in short headers."""
@@ -158,12 +158,12 @@ class QuicHeader:
 
 
 def is_long_header(first_byte: int) -> bool:
-    """Tell whether a packet that begins so has a long header."""
+    """Return whether a packet with this first byte has a long header."""
     return bool(first_byte & PACKET_LONG_HEADER)
 
 
 def pretty_protocol_version(version: int) -> str:
-    """Return a version's number and, where it has one, its name."""
+    """Return a version's number and, if it has one, its name."""
     try:
         name = QuicProtocolVersion(version).name
     except ValueError:
@@ -172,11 +172,11 @@ def pretty_protocol_version(version: int) -> str:
 
 
 def pull_quic_header(buf: Buffer, host_cid_length: int | None = None) -> QuicHeader:
-    """Read a packet's header; the position ends behind what is not protected.
+    """Read a packet's header; the position ends after its unprotected part.
 
-    `host_cid_length`: how long this end's connection ids are; needed for short headers, which do
-    not say.
-    Errors: `ValueError` (`BufferReadError` among them) for what is no packet, or is cut.
+    `host_cid_length`: the length of this end's connection ids; needed for short headers, which do
+    not contain it.
+    Errors: `ValueError` (`BufferReadError` among them) for an invalid or truncated packet.
     """
     start = buf.tell()
     first = buf.pull_uint8()
@@ -214,7 +214,7 @@ def _pull_short(buf: Buffer, first: int, start: int, cid_length: int | None) -> 
     _require_fixed_bit(first)
     if cid_length is None:
         raise ValueError(
-            "A short header does not say how long its connection id is: host_cid_length"
+            "A short header does not contain the length of its connection id: give host_cid_length"
         )
     destination = buf.pull_bytes(cid_length)
     length = buf.capacity - start
@@ -241,9 +241,9 @@ def _long_type(first: int, version: int) -> QuicPacketType:
 def encode_quic_version_negotiation(
     source_cid: bytes, destination_cid: bytes, supported_versions: Iterable[int]
 ) -> bytes:
-    """Write the answer to a packet of a version that is not spoken here (RFC 8999 §6)."""
-    # All bits but the first are arbitrary; RFC 9000 §17.2.1 wants the fixed one set where other
-    # protocols share the port.
+    """Write the response to a packet of an unsupported version (RFC 8999 §6)."""
+    # All bits but the first are arbitrary; RFC 9000 §17.2.1 requires the fixed bit if other protocols
+    # share the port.
     parts = [
         bytes([PACKET_LONG_HEADER | os.urandom(1)[0]]),
         QuicProtocolVersion.NEGOTIATION.to_bytes(4, "big"),
@@ -258,7 +258,7 @@ def encode_quic_version_negotiation(
 
 @dataclass
 class QuicTransportParameters:
-    """What an end allows and wants (RFC 9000 §18.2, RFC 9221 §3); `None`: it did not say."""
+    """Transport parameters (RFC 9000 §18.2, RFC 9221 §3); `None`: not sent."""
 
     original_destination_connection_id: bytes | None = None
     max_idle_timeout: int | None = None
@@ -305,7 +305,7 @@ _DISABLE_ACTIVE_MIGRATION: Final = 0x0C
 def decode_transport_parameters(encoded: bytes) -> QuicTransportParameters:
     """Read encoded transport parameters; unknown ones are skipped.
 
-    Errors: `ValueError` for what is cut.
+    Errors: `ValueError` for truncated input.
     """
     parameters = QuicTransportParameters()
     buf = Buffer(data=encoded)

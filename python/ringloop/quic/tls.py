@@ -1,7 +1,7 @@
-"""The names of TLS that QUIC programs use: alerts, cipher suites, session tickets.
+"""TLS names used by QUIC programs: alerts, cipher suites, session tickets.
 
-Owns: the numbers of RFC 8446. Called by: `configuration`, `connection`, programs. Never does: TLS;
-that is rustls' in the native core.
+Owns: the numbers of RFC 8446. Called by: `configuration`, `connection`, programs. Never does: TLS
+itself; rustls does, in the native core.
 
 Source: RFC 8446 §6, §B.4; the names are those of `aioquic.tls`.
 """
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AlertDescription(IntEnum):
-    """Why TLS ended a connection: `error_code - 0x100` of a `ConnectionTerminated`."""
+    """TLS alerts: `error_code - 0x100` of a `ConnectionTerminated`."""
 
     close_notify = 0
     unexpected_message = 10
@@ -86,11 +86,11 @@ class Certificate:
         self._der = der
 
     def public_bytes(self, encoding: object = None) -> bytes:  # noqa: ARG002 (the shape of cryptography's)
-        """Return it as DER."""
+        """Return the certificate in DER."""
         return self._der
 
     def to_cryptography(self) -> Any:
-        """Return it as a `cryptography.x509.Certificate`; needs that package."""
+        """Return the certificate as a `cryptography.x509.Certificate`; needs that package."""
         from cryptography import x509  # noqa: PLC0415 (an optional package)
 
         return x509.load_der_x509_certificate(self._der)

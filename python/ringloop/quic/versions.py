@@ -17,7 +17,7 @@ _BESIDE = ("aioquic", "qh3", "aiopquic", "uvloop", "cryptography")
 
 
 def report() -> list[tuple[str, str]]:
-    """Return names and values, in the order in which they are printed."""
+    """Return names and values, in printing order."""
     found = [
         ("ringloop", __version__),
         ("QUIC engine", _quic.engine_versions()),
@@ -42,7 +42,7 @@ def _locking() -> str:
 
 
 def _udp() -> list[str]:
-    """Say what the kernel does for datagrams."""
+    """Describe the kernel's support for datagram batches."""
     segment, gro = 103, 104  # UDP_SEGMENT, UDP_GRO: udp(7)
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -56,7 +56,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             on_handshake_failed,
             lambda error: self._report("on_handshake_failed() failed", error),
         )
-        # Once it is to close: the last moment for that.
+        # Set once it is closing: the deadline.
         self._last: asyncio.TimerHandle | None = None
         self._make_protocol: Callable[[QuicConnection], QuicConnectionProtocol] | None = None
         """Servers: make the protocol of an accepted connection."""
@@ -108,7 +108,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             self._protocols.pop(key, None)
         if gone and self._last is not None and self._native.connection_count == 0:
             self.abort()
-        # Events give futures their results, and tasks wait for those.
+        # Events resolve futures that tasks wait for.
         return has_told or bool(eventful)
 
     def _let_in(self, key: int) -> None:
@@ -136,7 +136,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         """Count connections and handshakes."""
         return EndpointStats._of(self._native)
 
-    # --- its end ---
+    # --- closing ---
 
     def close(self) -> None:
         """Close all connections, and then the socket; `wait_closed` waits for that.
@@ -146,7 +146,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         if self._driver.is_closed:
             return
         if self._driver.loop.is_closed():
-            # Raises: no callback can run any more, protocols included.
+            # Raises if the loop is closed: no callback can run any more, protocols' included.
             self._native.close()
         if self._last is None:
             for protocol in list(self._protocols.values()):
@@ -177,9 +177,9 @@ class AsyncEndpoint(asyncio.DatagramTransport):
             self.abort()
 
     async def _leave(self) -> None:
-        """Close, and wait until that has been sent; the socket stays for what may still come.
+        """Close, and wait until the close was sent; the socket stays open for late packets.
 
-        Neither the program's protocol nor a task is kept for that; a loop that ends ends it.
+        This keeps neither the program's protocol nor a task alive, and ends with the loop.
         """
         self.close()
         try:
@@ -200,11 +200,11 @@ class AsyncEndpoint(asyncio.DatagramTransport):
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
-    # --- what programs ask of a transport ---
+    # --- a transport's methods ---
 
     @property
     def _transport(self) -> AsyncEndpoint:
-        """Return itself; programs look up a server's port under this name."""
+        """Return itself; programs use this name to look up a server's port."""
         return self
 
     @property
@@ -232,7 +232,7 @@ class AsyncEndpoint(asyncio.DatagramTransport):
         self._failures.close()
         if self._driver.loop.is_closed():
             return
-        # Its connections are over by that, of which nothing else tells them.
+        # This ends its connections, and nothing else notifies their protocols.
         for protocol in self._protocols.values():
             protocol._process_soon()
         if self._client is not None:

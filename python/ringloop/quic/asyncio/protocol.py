@@ -38,9 +38,9 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._loop = asyncio.get_running_loop()
         self._quic = quic
         self._stream_handler = stream_handler
-        # Of names that a subclass, too, may want.
+        # Prefixed, as subclasses may use the plain names.
         self.__streams: dict[int, QuicStreamAdapter] = {}
-        # Those of them that were aborted, while events of them may be on their way.
+        # The aborted ones, while events of them may still be queued.
         self.__aborted: list[int] = []
         self.__handlers: set[asyncio.Future[Any]] = set()
         self.__pings: dict[int, asyncio.Future[None]] = {}
@@ -70,7 +70,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             if stream.data_received(event.data, is_end=event.end_stream):
                 self._forget_if_over(stream)
         elif isinstance(event, events.StreamReset):
-            # One of which no byte came is not told of: there is nothing that could be read.
+            # A stream without a byte is not announced: there is nothing to read.
             if (stream := self.__streams.get(event.stream_id)) is not None:
                 stream.reading_failed(StreamResetError(event.error_code))
                 self._forget_if_over(stream)
@@ -116,7 +116,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         if self._closed.is_set():
             raise ConnectionError("the connection is closed")
         stream_id = self._quic.get_next_available_stream_id(is_unidirectional)
-        # The first write opens it, and two callers must not be given one number.
+        # The first write opens the stream, and two callers must not get the same number.
         self._quic.send_stream_data(stream_id, b"")
         stream = self.__streams[stream_id] = QuicStreamAdapter(self, stream_id)
         return stream.pair()
@@ -143,7 +143,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         await asyncio.shield(waiter)
 
     async def wait_created(self) -> None:
-        """Return; a connection is there as soon as its protocol is."""
+        """Do nothing: a connection exists as soon as its protocol does."""
 
     async def wait_connected(self) -> None:
         """Wait for the handshake; `ConnectionError` if the connection ends before."""
@@ -154,7 +154,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         await self._closed.wait()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return "peername", the peer's address now; all else is the transport's."""
+        """Return "peername", the peer's address now; all other values are the transport's."""
         if name == "peername":
             return self._quic.get_peer_address() or default
         return default if self._transport is None else self._transport.get_extra_info(name, default)
@@ -166,7 +166,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: NetworkAddress) -> None:
-        """Take a datagram of a transport that the program made."""
+        """Process a datagram from a transport that the program made."""
         self._quic.receive_datagram(data, addr, now=self._loop.time())
         self._process_events()
         self.transmit()
@@ -225,7 +225,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     def _process_now(self) -> None:
         self._process_handle = None
         self._process_events()
-        # What was read is credit, which the peer may wait for.
+        # Reading has freed credit, which the peer may wait for.
         if self._quic._driver is None or self._has_own_transmit:
             self.transmit()
         if self._quic._driver is not None:
@@ -247,7 +247,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
     ) -> None:
         """Call a program's function; its error stops neither the rest nor the endpoint.
 
-        Nor does a CancelledError that it let out, as with the loop's own callbacks.
+        Nor does a CancelledError that it raises, as with the loop's own callbacks.
         """
         try:
             function(event)
@@ -258,7 +258,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             self._loop.call_exception_handler(context)
 
     def _note(self, event: events.QuicEvent) -> None:
-        """Do what overrides of `quic_event_received` need not."""
+        """Do the work that overrides of `quic_event_received` need not do."""
         if isinstance(event, events.StreamDataReceived):
             return
         if isinstance(event, events.HandshakeCompleted):
@@ -283,7 +283,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
                 waiter.set_exception(error)
                 # The loop may end before its callbacks run.
                 waiter.exception()
-        # Who drains would wait for ever; aioquic's writers never wait. Readers are the event's.
+        # Callers of drain() would wait for ever; aioquic's writers never wait. The event ends readers.
         for stream in self.__streams.values():
             stream.writing_failed(error)
         self._closed.set()
@@ -292,7 +292,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
 
     def _error_of(self, event: events.ConnectionTerminated) -> ConnectionError:
         end = self._quic._end()
-        # What a program has said has the words that aioquic's programs know.
+        # The application's close is described in aioquic's words.
         is_said = end is None or (end.is_application and not end.in_handshake)
         return _connection_error(event) if end is None or is_said else end
 
@@ -313,7 +313,7 @@ class QuicConnectionProtocol(asyncio.DatagramProtocol):
             self.__streams.pop(stream.stream_id, None)
 
     def _forget_soon(self, stream: QuicStreamAdapter) -> None:
-        """Forget a stream that was aborted, once what was taken of it has been told."""
+        """Forget an aborted stream, once its queued events were delivered."""
         self.__aborted.append(stream.stream_id)
         self._process_soon()
 

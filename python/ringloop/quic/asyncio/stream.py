@@ -1,7 +1,7 @@
 """One stream as asyncio's pair of reader and writer.
 
 Owns: the transport under the pair: `drain` waits while the stream's writes are queued beyond the send
-window, and a full reader holds back its stream's events, so that the peer's window closes.
+window, and a full reader pauses its stream's events, so that the peer's window closes.
 Called by: the protocol. Never does: buffer; queued data belongs to the connection.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ringloop.quic.asyncio.protocol import QuicConnectionProtocol
 
 READER_BYTES = 1 << 16
-"""Bytes that a reader holds before its stream is held back, half of what asyncio lets it have."""
+"""Bytes that a reader buffers before its stream is paused: half of asyncio's limit."""
 
 
 class QuicStreamAdapter(asyncio.Transport):
@@ -49,10 +49,10 @@ class QuicStreamAdapter(asyncio.Transport):
         protocol: Any = self
         return reader, asyncio.StreamWriter(self, protocol, reader, self.protocol._loop)
 
-    # --- what the writer asks ---
+    # --- called by the writer ---
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the stream's number as "stream_id"; all else is the connection's."""
+        """Return the stream's number as "stream_id"; all other values are the connection's."""
         if name == "stream_id":
             return self.stream_id
         return self.protocol.get_extra_info(name, default)
@@ -87,7 +87,7 @@ class QuicStreamAdapter(asyncio.Transport):
         self.write_eof()
 
     def abort(self) -> None:
-        """Reset the stream with code 0, and have the peer stop; unread data is discarded."""
+        """Reset the stream with code 0, and make the peer stop; unread data is discarded."""
         quic = self.protocol._quic
         if self.can_write_eof():
             self.reset(0)
@@ -96,7 +96,7 @@ class QuicStreamAdapter(asyncio.Transport):
             return
         reader.feed_eof()
         quic.stop_stream(self.stream_id, 0)
-        # It is not held back any more; what is left of it is dropped.
+        # It is no longer paused; the rest of its data is dropped.
         quic.resume_stream(self.stream_id)
         self.protocol._forget_soon(self)
 
@@ -125,13 +125,13 @@ class QuicStreamAdapter(asyncio.Transport):
         await asyncio.shield(self._drained)
 
     def _get_close_waiter(self, stream: object) -> asyncio.Future[None]:  # noqa: ARG002
-        # Who waits may be cancelled; the stream is not finished by that.
+        # Cancelling a waiter does not finish the stream.
         return asyncio.shield(self._closed)
 
-    # --- what the reader asks ---
+    # --- called by the reader ---
 
     def pause_reading(self) -> None:
-        """Hold back the stream's events."""
+        """Pause the stream's events."""
         self.protocol._quic.pause_stream(self.stream_id)
 
     def resume_reading(self) -> None:
@@ -139,7 +139,7 @@ class QuicStreamAdapter(asyncio.Transport):
         self.protocol._quic.resume_stream(self.stream_id)
         self.protocol._process_soon()
 
-    # --- what the connection tells ---
+    # --- called by the connection ---
 
     def data_received(self, data: bytes, *, is_end: bool) -> bool:
         """Feed the reader; return whether this was the last."""
@@ -152,7 +152,7 @@ class QuicStreamAdapter(asyncio.Transport):
         return is_end
 
     def reading_failed(self, error: Exception) -> None:
-        """Have reads fail."""
+        """Make reads fail."""
         if self.reader is not None:
             self.reader.set_exception(error)
             self.reader = None
@@ -164,7 +164,7 @@ class QuicStreamAdapter(asyncio.Transport):
             drained.set_result(None)
 
     def writing_failed(self, error: Exception) -> None:
-        """Have `drain` fail: the peer wants no more, or the connection has ended."""
+        """Make `drain` fail: the peer stopped the stream, or the connection has ended."""
         if self._error is None:
             self._error = error
         if not self._closed.done():

@@ -121,7 +121,7 @@ class StreamType(IntEnum):
 
 
 class ProtocolError(Exception):
-    """This program violates HTTP/3; violations by the peer close the connection instead."""
+    """The program violates HTTP/3; violations by the peer close the connection instead."""
 
     error_code = ErrorCode.H3_GENERAL_PROTOCOL_ERROR
 
@@ -137,9 +137,9 @@ class FrameUnexpected(ProtocolError):  # noqa: N818 (aioquic's name)
 
 
 _STOPPED_MAX = 1024
-"""Streams of which events may be on their way at once."""
+"""Maximum number of streams with undelivered events."""
 _ENDS_CONNECTION = {ErrorCode.H3_MESSAGE_ERROR, ErrorCode.H3_EXCESSIVE_LOAD}
-"""What is a stream's error in RFC 9114 and closes the connection here: no event of a stream tells it."""
+"""Stream errors of RFC 9114 that close the connection here: aioquic has no event for them."""
 
 
 class H3Connection:
@@ -152,9 +152,9 @@ class H3Connection:
         self._quic = quic
         self._is_client = quic.configuration.is_client
         self._is_done = False
-        # Streams that were stopped here: what of them QUIC has handed out already is dropped.
+        # Streams that were stopped here: their events that QUIC has already delivered are dropped.
         self._stopped: dict[int, None] = {}
-        # The sessions of WebTransport's streams that the peer has not ended.
+        # The sessions of WebTransport streams that the peer has not ended.
         self._sessions: dict[int, int] = {}
         self._unsent: tuple[str, int, Any, bool] | None = None
         control = quic._next_stream_id(is_unidirectional=True)
@@ -203,7 +203,7 @@ class H3Connection:
         return events
 
     def _take_beside(self, event: StreamDataReceived | StreamReset) -> list[H3Event] | None:
-        """Take an event of a stream that HTTP/3 does not look at; None where it does."""
+        """Handle an event of a stream that is not HTTP/3's; None if it is HTTP/3's."""
         stream_id = event.stream_id
         if stream_id in self._stopped:
             return []
@@ -219,7 +219,7 @@ class H3Connection:
         return WebTransportStreamDataReceived(data, stream_id, ended, session_id)
 
     def _receive(self, event: QuicEvent) -> tuple[int, str] | None:
-        """Hand an event to HTTP/3; returns why the connection has to be closed."""
+        """Pass an event to HTTP/3; returns why the connection has to be closed."""
         core = self._core
         if isinstance(event, StreamDataReceived):
             violation = core.receive(event.stream_id, event.data, event.end_stream)
@@ -235,7 +235,7 @@ class H3Connection:
         return None
 
     def _take_events(self, *, is_reset: bool) -> tuple[list[H3Event], tuple[int, str] | None]:
-        """Return what has happened, and why the connection has to be closed."""
+        """Return the events, and why the connection has to be closed."""
         events: list[H3Event] = []
         failure = None
         for kind, stream_id, what, ended, number in iter(self._core.next_event, None):
@@ -254,7 +254,7 @@ class H3Connection:
             elif kind == "failed" and number in _ENDS_CONNECTION:
                 failure = number, what
             elif kind == "reset" and not is_reset:
-                # By GOAWAY: a reset of the server's could not come any more.
+                # By GOAWAY: no reset by the server can follow.
                 self._quic._events.append(StreamReset(number, stream_id))
         return events, failure
 
@@ -280,7 +280,7 @@ class H3Connection:
     def send_data(self, stream_id: int, data: BytesLike, end_stream: bool) -> None:
         """Send a part of a body. Does nothing if the peer has stopped the stream.
 
-        Errors: `FrameUnexpected` if no headers were sent, or the end was; BufferError as with
+        Errors: `FrameUnexpected` before headers or after the end; BufferError as with
         `QuicConnection.send_stream_data`.
         """
         self._quic._check_room()
@@ -292,7 +292,7 @@ class H3Connection:
         Errors: `InvalidStreamTypeError`; `DatagramError` as with `QuicConnection.send_datagram_frame`.
         """
         if stream_id % 4:
-            raise InvalidStreamTypeError("Datagrams belong to streams that a client has opened")
+            raise InvalidStreamTypeError("Datagrams need a stream opened by the client")
         self._quic.send_datagram_frame(encode_uint_var(stream_id // 4) + bytes(data))
 
     def create_webtransport_stream(self, session_id: int, is_unidirectional: bool = False) -> int:
@@ -309,15 +309,15 @@ class H3Connection:
         stream_id: int,
         headers: Headers,  # noqa: ARG002 (aioquic's signature)
     ) -> int:
-        """Raise `NoAvailablePushIDError`, as where a client allows no push: they are not supported."""
+        """Raise `NoAvailablePushIDError`, as if the client allowed no push: pushes are not supported."""
         if self._is_client:
-            raise RuntimeError("Only a server may promise a push")
+            raise RuntimeError("Only a server may send a push promise")
         if stream_id % 4:
-            raise InvalidStreamTypeError("Pushes belong to streams that a client has opened")
+            raise InvalidStreamTypeError("Pushes need a stream opened by the client")
         raise NoAvailablePushIDError("Pushes are not supported")
 
     def _finish(self, stream_id: int, refusal: tuple[str, str] | None) -> None:
-        """Hand to QUIC what was sent, or say why nothing was."""
+        """Pass the output to QUIC, or raise the error."""
         if refusal is None:
             self._flush()
             return
@@ -329,7 +329,7 @@ class H3Connection:
 
     def _flush(self) -> None:
         while (output := self._unsent or self._core.next_output()) is not None:
-            # Where the next lines fail, for want of memory, it is the next one again.
+            # If the next lines run out of memory, the same item is retried.
             self._unsent = output
             kind, stream_id, what, end_stream = output
             if kind == "data":
@@ -343,7 +343,7 @@ class H3Connection:
                 self._quic.send_datagram_frame(what)
             self._unsent = None
 
-    # `QuicConnection` calls these where the program ends a stream. Output goes with the next call.
+    # `QuicConnection` calls these when the program ends a stream. The next call passes on the output.
 
     def _reset(self, stream_id: int, error_code: int) -> None:
         self._core.reset(stream_id, error_code)

@@ -55,9 +55,9 @@ class DatagramReceived(H3Event):
     """A datagram of a request (RFC 9297)."""
 
     data: bytes
-    """What it carries."""
+    """The payload."""
     stream_id: int
-    """The request's stream, which may not have come yet, or be over."""
+    """The request's stream, which may not exist yet, or have ended."""
 
 
 @dataclass
@@ -69,18 +69,18 @@ class WebTransportStreamDataReceived(H3Event):
     stream_id: int
     """The stream; bytes are sent on it by `QuicConnection.send_stream_data`."""
     stream_ended: bool
-    """Whether these are the last ones."""
+    """Whether the stream ends with them."""
     session_id: int
     """The stream of the session's request."""
 
 
 @dataclass
 class PushPromiseReceived(H3Event):
-    """A push that a server promises; never comes, as none is allowed."""
+    """A server's push promise; never occurs, as pushes are not allowed."""
 
     headers: Headers
     """The request's fields."""
     push_id: int
     """The push's number."""
     stream_id: int
-    """The stream of the request that it is about."""
+    """The stream of the request that it belongs to."""

@@ -4,12 +4,12 @@ __all__ = ["H3Error", "InvalidStreamTypeError", "NoAvailablePushIDError"]
 
 
 class H3Error(Exception):
-    """A call that cannot be carried out."""
+    """A call failed."""
 
 
 class InvalidStreamTypeError(H3Error):
-    """The stream is not a request's, as the call requires."""
+    """The call requires a request's stream."""
 
 
 class NoAvailablePushIDError(H3Error):
-    """A push is not possible: they are not supported."""
+    """Pushes are not supported."""
