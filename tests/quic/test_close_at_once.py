@@ -3,6 +3,7 @@
 A client's close that is sent with the last flight of the handshake goes in a handshake packet, which
 may not carry an application's code (RFC 9000 §10.2.3): the server would see APPLICATION_ERROR, and no
 established connection. And a close drops queued data: on either end, written data must be sent first.
+What the congestion window holds back is dropped, but not the close itself (quinn issue 2785).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import quic
-from tests.quic.support import dialled, served
+from ringloop._native.quic import ConnectionTerminated as Terminated
+from tests.quic.support import Pair, client_config, dialled, served
 from tests.support import within
 
 if TYPE_CHECKING:
@@ -144,3 +146,29 @@ def test_written_data_is_sent_before_any_close(
                 await within(hears.wait_closed())
 
     run(main())
+
+
+@pytest.mark.parametrize("congestion", ["cubic", "newreno", "bbr"])
+@pytest.mark.parametrize("is_server", [False, True])
+def test_close_is_sent_while_the_congestion_window_is_full(
+    certificates: Certificates, congestion: str, is_server: bool
+) -> None:
+    pair = Pair.make(certificates, server={"congestion": congestion})
+    client = pair.connect(client_config(certificates, congestion=congestion))
+    pair.run_until(lambda: pair.accepted and not pair.accepted[-1].is_handshaking)
+    (server,) = pair.accepted
+    closes, hears = (server, client) if is_server else (client, server)
+    hears.take_events()
+    # Its acknowledgements are lost.
+    pair.network = lambda datagram, from_client: [datagram] * (from_client != is_server)
+    closes.send_stream_data(closes.next_stream_id(), bytes(1 << 20))
+    pair.exchange()
+    closes.close(42, "full", pair.now)
+    ended: list[Any] = []
+
+    def is_told() -> bool:
+        ended.extend(event for event in hears.take_events() if isinstance(event, Terminated))
+        return bool(ended)
+
+    pair.run_until(is_told, seconds=5)
+    assert (ended[0].error_code, ended[0].reason_phrase) == (42, "full")

@@ -193,17 +193,11 @@ impl Transport {
         if self.ack_frequency {
             config.ack_frequency_config(Some(proto::AckFrequencyConfig::default()));
         }
-        match self.congestion {
-            Congestion::Cubic => {
-                config.congestion_controller_factory(Arc::new(proto::CubicConfig::default()))
-            }
-            Congestion::NewReno => {
-                config.congestion_controller_factory(Arc::new(proto::NewRenoConfig::default()))
-            }
-            Congestion::Bbr => {
-                config.congestion_controller_factory(Arc::new(proto::BbrConfig::default()))
-            }
-        };
+        config.congestion_controller_factory(match self.congestion {
+            Congestion::Cubic => proto::congestion::cubic(),
+            Congestion::NewReno => proto::congestion::new_reno(),
+            Congestion::Bbr => proto::congestion::bbr(),
+        });
         Ok(Arc::new(config))
     }
 }

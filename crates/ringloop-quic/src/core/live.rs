@@ -16,6 +16,7 @@ use crate::error::ConnectionError;
 use crate::message::Transmit;
 use crate::proto;
 use crate::proto::concluded::Agreed;
+use crate::proto::congestion::poll_transmit;
 use crate::proto::final_sizes::FinalSize;
 use crate::proto::varint;
 use crate::qlog::Log;
@@ -239,12 +240,12 @@ impl Live {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let Some(amplification) = &mut self.amplification else {
-            let mut transmit = self.proto.poll_transmit(now, segments_max, buf);
+            let mut transmit = poll_transmit(&mut self.proto, now, segments_max, buf);
             if transmit.is_none()
                 && self.migration.as_mut().is_some_and(|migration| migration.asks())
             {
                 self.proto.ping();
-                transmit = self.proto.poll_transmit(now, segments_max, buf);
+                transmit = poll_transmit(&mut self.proto, now, segments_max, buf);
             }
             return Some((&transmit?).into());
         };
@@ -256,7 +257,7 @@ impl Live {
         if amplification.is_full() {
             return amplification.release(received_len, buf);
         }
-        let transmit = self.proto.poll_transmit(now, segments_max, buf)?;
+        let transmit = poll_transmit(&mut self.proto, now, segments_max, buf)?;
         amplification.pass(received_len, (&transmit).into(), buf)
     }
 

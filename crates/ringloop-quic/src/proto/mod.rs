@@ -5,6 +5,7 @@
 //! `config`, `tls`. Has no I/O and no state.
 
 pub(crate) mod concluded;
+pub(crate) mod congestion;
 mod exporter;
 pub(crate) mod final_sizes;
 mod frames;
@@ -22,7 +23,6 @@ pub(crate) mod worker;
 
 use crate::error::{ConnectError, ConnectionError};
 
-pub(crate) use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 pub(crate) use quinn_proto::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramEvent, Dir, EcnCodepoint, Endpoint,
