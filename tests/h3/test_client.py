@@ -164,10 +164,37 @@ def test_body_of_another_type_is_refused(run: Run, certificates: Certificates) -
     async def main() -> None:
         async with both(certificates, respond) as client:
             for body in ("text", 7, [b"x"]):
-                with pytest.raises(TypeError):
+                with pytest.raises(TypeError, match="body is of type"):
                     await within(client.request("POST", "/", body=body))  # type: ignore[arg-type]
+            # None of them was sent.
+            assert client.request_count == 0
             with pytest.raises(ValueError, match="no name of a field"):
                 await within(client.request("GET", "/", {"a b": "c"}))
+            response = await within(client.request("POST", "/", body=b"more"))
+            assert await within(response.read()) == b"more"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"method": b"GET"}, "method and path are b'GET' and '/'"),
+        ({"path": None}, "method and path are 'GET' and None"),
+        ({"headers": None}, "fields are a mapping"),
+        ({"headers": {"content-length": 5}}, "5 is no text of a field"),
+        ({"headers": ["accept"]}, "fields are a mapping"),
+        ({"trailers": {"digest": 7}}, "7 is no text of a field"),
+        ({"priority": 3}, "priority is 3"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_by_name(
+    arguments: dict[str, Any], problem: str, run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with both(certificates, respond) as client:
+            with pytest.raises(TypeError, match=problem):
+                await within(client.request(**{"method": "GET", "path": "/", **arguments}))
             response = await within(client.request("POST", "/", body=b"more"))
             assert await within(response.read()) == b"more"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+import threading
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tests.h3.support import served, silent_port
 from tests.support import wait_until, within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from tests.support.tls import Certificates
 
@@ -524,3 +525,54 @@ def test_bad_settings_are_refused() -> None:
         h3.Pool(connections_max=0)
     with pytest.raises(TypeError, match="Did you mean 'ca_file'"):
         h3.Pool(cafile="x")  # type: ignore[call-arg]
+
+
+@contextmanager
+def served_elsewhere(certificates: Certificates) -> Iterator[str]:
+    """Serve on a loop of another thread; give the URL."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    serving = served(certificates, name_path)
+
+    def run_there(coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)
+
+    try:
+        server = run_there(serving.__aenter__())
+        yield f"https://localhost:{server.address[1]}/"
+        run_there(serving.__aexit__(None, None, None))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_pool_is_of_one_loop_at_a_time(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], certificates: Certificates
+) -> None:
+    pool = h3.Pool(ca_file=certificates.authority)
+
+    async def fetched(url: str) -> bytes:
+        response = await within(pool.request("GET", url))
+        return await within(response.read())
+
+    with served_elsewhere(certificates) as url:
+        for _ in range(2):
+            loop, other = loop_factory(), loop_factory()
+            try:
+                assert loop.run_until_complete(fetched(url)) == b"/ 0"
+                for use in (fetched(url), pool.aclose()):
+                    with pytest.raises(RuntimeError, match="used by another event loop"):
+                        other.run_until_complete(use)
+            finally:
+                loop.close()
+                other.close()
+        last = loop_factory()
+        try:
+            last.run_until_complete(pool.aclose())
+            with pytest.raises(RuntimeError, match="the pool is closed"):
+                last.run_until_complete(fetched(url))
+        finally:
+            last.close()

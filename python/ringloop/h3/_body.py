@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ringloop.h3._exchange import Fields, Response
 
-__all__ = ["Body", "send"]
+__all__ = ["Body", "check_body", "send"]
 
 _Data: TypeAlias = bytes | bytearray | memoryview
 Body: TypeAlias = _Data | AsyncIterable[_Data] | None
@@ -28,6 +28,18 @@ Body: TypeAlias = _Data | AsyncIterable[_Data] | None
 
 _NO_ERROR = 0x100
 _PIECE_BYTES = 1 << 16
+
+
+def check_body(body: object) -> None:
+    """Raise TypeError for what cannot be sent as a body."""
+    if isinstance(body, (bytes, bytearray, memoryview, AsyncIterable)):
+        return
+    try:
+        memoryview(body).release()  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"body is of type {type(body).__name__!r}: give bytes, or an async iterable of bytes"
+        ) from None
 
 
 def send(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ringloop._native import h3 as _h3
 from ringloop._native import quic as _quic
-from ringloop.h3._body import send
+from ringloop.h3._body import check_body, send
 from ringloop.h3._exchange import Response, encoded
 from ringloop.h3._phases import NO_TIMEOUTS, Phase
+from ringloop.h3._priority import Priority
 from ringloop.quic._connect import begun, until_left
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.keywords import ConnectKeywords
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ringloop.h3._body import Body
     from ringloop.h3._exchange import Fields
     from ringloop.h3._phases import Timeouts
-    from ringloop.h3._priority import Priority
     from ringloop.quic._connection import Connection
     from ringloop.quic._endpoint import Endpoint
     from ringloop.quic.keywords import Address
@@ -141,6 +141,7 @@ def head(
     priority: Priority | None,
 ) -> list[tuple[bytes, bytes]]:
     """Return the fields of a request, including its length if that is known."""
+    _check_types(method, path, priority, body)
     fields = [
         (b":method", method.encode()),
         (b":scheme", b"https"),
@@ -154,6 +155,15 @@ def head(
     if priority is not None:
         fields.append((b"priority", str(priority).encode()))
     return fields
+
+
+def _check_types(method: object, path: object, priority: object, body: object) -> None:
+    if not (isinstance(method, str) and isinstance(path, str)):
+        raise TypeError(f"method and path are {method!r} and {path!r}: give two str")
+    if priority is not None and not isinstance(priority, Priority):
+        raise TypeError(f"priority is {priority!r}: give a ringloop.h3.Priority")
+    if body is not None:
+        check_body(body)
 
 
 def _has_length(fields: list[tuple[bytes, bytes]]) -> bool:

@@ -33,11 +33,22 @@ _INTERIM = range(100, 200)
 def encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
     """Return fields as pairs of bytes."""
     pairs = fields.items() if isinstance(fields, Mapping) else fields
-    return [(_bytes(name), _bytes(value)) for name, value in pairs]
+    try:
+        return [(_bytes(name), _bytes(value)) for name, value in pairs]
+    except UnicodeError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{error}: fields are a mapping, or pairs of a name and a value, each str or bytes"
+        ) from None
 
 
 def _bytes(text: _Text) -> bytes:
-    return text.encode("latin-1") if isinstance(text, str) else text
+    if isinstance(text, str):
+        return text.encode("latin-1")
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        return text
+    raise TypeError(f"{text!r} is no text of a field")
 
 
 class Exchange(_h3.Exchange):

@@ -97,7 +97,8 @@ class Pool:
     to those are tried first.
 
     The keywords are those of `connect`, for all connections. As a context manager it is closed at the
-    end; otherwise by `aclose()`.
+    end; otherwise by `aclose()`. A pool belongs to the event loop of its first request; once that is
+    closed, with all connections, another loop may use it.
     """
 
     @shows(ConnectKeywords, _quic.ClientConfig, _quic.Endpoint)
@@ -127,6 +128,7 @@ class Pool:
         self._leaving: list[Client] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         # No connection is opened to an origin that has named no alternative.
         self._alternatives_only = False
 
@@ -185,6 +187,7 @@ class Pool:
         """Return the origin's connection, once there is one."""
         if self._is_closed:
             raise RuntimeError("the pool is closed")
+        self._enter_loop()
         place = self._place(origin)
         client = self._usable(place)
         if client is None:
@@ -201,6 +204,7 @@ class Pool:
 
     def _prepared(self, origin: Origin) -> bool:
         """Whether there is a connection; else it is begun, if the origin has named an alternative."""
+        self._enter_loop()
         place = self._places.get(origin)
         if place is not None and self._usable(place) is not None:
             return True
@@ -208,6 +212,20 @@ class Pool:
         if is_known and (place is None or place.opening is None):
             self._begin(self._place(origin))
         return False
+
+    def _enter_loop(self) -> None:
+        """Use the running loop, unless another one uses the pool and is not closed."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None:
+            if not self._loop.is_closed():
+                raise RuntimeError(f"{self!r} is used by another event loop: make one for each")
+            # Nothing can be sent on its connections any more.
+            self._places.clear()
+            self._leaving.clear()
+            self._tasks.clear()
+        self._loop = loop
 
     def _place(self, origin: Origin) -> _Place:
         place = self._places.get(origin)
@@ -319,6 +337,7 @@ class Pool:
 
     async def aclose(self) -> None:
         """Close all connections; incomplete requests fail."""
+        self._enter_loop()
         self._is_closed = True
         for place in self._places.values():
             if place.opening is not None:

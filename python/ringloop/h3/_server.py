@@ -138,9 +138,10 @@ class Server(Endpoint):
         responses have arrived when this returns. After `timeout` seconds the rest is cut off; None:
         no limit.
         """
+        deadline = asyncio.timeout(timeout)
         self._native.set_server(None)
         try:
-            async with asyncio.timeout(timeout):
+            async with deadline:
                 await asyncio.gather(*map(_go_away, self.connections))
                 while self._tasks:
                     await asyncio.wait(self._tasks)
