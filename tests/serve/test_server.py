@@ -196,6 +196,67 @@ def test_second_signal_cuts_requests_off(run: Run, certificates: Certificates) -
     run(main())
 
 
+@pytest.mark.parametrize("lifespan", ["auto", "on"])
+def test_application_that_starts_is_ended_by_one_signal_later_and_by_two_at_once(
+    run: Run, certificates: Certificates, lifespan: str
+) -> None:
+    async def main() -> None:
+        begun, may_start, ended = asyncio.Event(), asyncio.Event(), []
+
+        async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+            begun.set()
+            try:
+                await may_start.wait()
+                await plain(scope, receive, send)
+            finally:
+                ended.append(scope["type"])
+
+        server = Server(application, settings(certificates, lifespan=lifespan))
+        starting = asyncio.ensure_future(server.start())
+        await within(begun.wait())
+        server.shut_down()
+        may_start.set()
+        await within(starting)
+        await within(server.wait_closed())
+        assert ended == ["lifespan"]
+
+        begun.clear()
+        may_start.clear()
+        server = Server(application, settings(certificates, lifespan=lifespan))
+        starting = asyncio.ensure_future(server.start())
+        await within(begun.wait())
+        server.shut_down()
+        server.shut_down()
+        with pytest.raises(StartupError, match="before the application had started"):
+            await within(starting)
+        assert ended == ["lifespan", "lifespan"]
+
+    run(main())
+
+
+def test_second_signal_cuts_off_an_application_that_does_not_end(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        ends = asyncio.Event()
+
+        async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            ends.set()
+            await asyncio.Event().wait()
+
+        server = Server(application, settings(certificates))
+        await within(server.start())
+        server.shut_down()
+        await within(ends.wait())
+        server.shut_down()
+        await within(server.wait_closed())
+
+    run(main())
+
+
 def test_requests_that_take_too_long_are_cut_off(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         begun = asyncio.Event()

@@ -63,11 +63,10 @@ class Runner:
             loop.add_signal_handler(number, handle, number)
         if lifeline is not None:
             loop.add_reader(lifeline, self._pulled, loop, lifeline)
-        server = self._make()
-        await server.start()
-        self._server = server
+        server = self._server = self._make()
         for _ in range(self._asked):
             server.shut_down()
+        await server.start()
         try:
             await server.wait_closed()
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
@@ -25,7 +26,7 @@ from ringloop.webtransport import is_session_request, offered_protocols
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from ringloop.quic import Connection
     from ringloop.serve._listen import Listeners
@@ -70,6 +71,12 @@ class Server:
         self._open: set[_websocket.WebSocket | _webtransport.WebTransport] = set()
         self._ending: asyncio.Task[None] | None = None
         self._ends = asyncio.Event()
+        self._is_started = False
+        # How often `shut_down` was called before that.
+        self._asked = 0
+        # The task of the application's lifespan, which is over once its shutdown is.
+        self._living: asyncio.Task[None] | None = None
+        self._is_leaving = False
 
     async def start(self) -> None:
         """Start the application, and accept connections."""
@@ -82,8 +89,7 @@ class Server:
             tcp = listeners.tcp
             self._tcp_address: Address | None = None if tcp is None else tcp.getsockname()[:2]
             config = self._configured()
-            self._lifespan: Any = config.lifespan_class(config)
-            await self._start_application()
+            await self._start_application(config)
         except BaseException:
             if listeners is not None:
                 listeners.close()
@@ -106,11 +112,31 @@ class Server:
         self._ticking = asyncio.get_running_loop().create_task(self._uvicorn.main_loop())
         self._http = self._serve_quic(listeners)
         self._log_addresses()
+        self._is_started = True
+        for _ in range(self._asked):
+            self.shut_down()
 
-    async def _start_application(self) -> None:
+    async def _start_application(self, config: uvicorn.Config) -> None:
+        self._lifespan: Any = config.lifespan_class(config)
+        if (main := getattr(self._lifespan, "main", None)) is not None:
+            self._lifespan.main = partial(self._live, main)
         await self._lifespan.startup()
+        if self._asked > 1:
+            raise StartupError("shut down before the application had started")
         if self._lifespan.should_exit:
             raise StartupError("the application has refused to start")
+
+    async def _live(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._living = asyncio.current_task()
+        await main()
+
+    def _cut_lifespan(self) -> None:
+        """Cancel an application that starts or ends: uvicorn waits for it without an end."""
+        if self._living is not None and not self._living.done():
+            # It is no exception of the application's, which uvicorn would log.
+            self._lifespan.startup_failed |= not self._lifespan.startup_event.is_set()
+            self._lifespan.shutdown_failed = True
+            self._living.cancel()
 
     def _log_addresses(self) -> None:
         served = [] if self._tcp_address is None else [("HTTP/1.1", self._tcp_address)]
@@ -239,16 +265,27 @@ class Server:
     def shut_down(self) -> None:
         """Accept no more requests, and end when open ones have ended; `wait_closed()` waits.
 
-        Called again, it cuts them off.
+        Called again, it cuts them off. While the application starts, it ends once that has started;
+        called again, the application is cancelled, and `start` raises `StartupError`. An application
+        that does not end is cancelled, too.
         """
-        if self._ending is None:
+        if not self._is_started:
+            self._asked += 1
+            if self._asked > 1:
+                self._cut_lifespan()
+            else:
+                log.info("Shutting down once the application has started")
+        elif self._ending is None:
             self._ends.set()
             self._ending = asyncio.get_running_loop().create_task(self._shut_down())
         else:
             self.abort()
 
     def abort(self) -> None:
-        """Cut off open requests."""
+        """Cut off open requests, or an application that does not end."""
+        if self._is_leaving:
+            self._cut_lifespan()
+            return
         self._uvicorn.force_exit = True
         for task in self._uvicorn.server_state.tasks:
             task.cancel()
@@ -275,6 +312,7 @@ class Server:
         )
         # Those of requests that took too long.
         self._abort_tcp()
+        self._is_leaving = True
         await self._lifespan.shutdown()
 
     async def __aenter__(self) -> Self:
