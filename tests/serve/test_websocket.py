@@ -10,6 +10,7 @@ import pytest
 from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
+from ringloop import quic
 from ringloop.serve import _websocket
 from tests.serve.support import both, client_of, served
 from tests.support import wait_until, within
@@ -271,6 +272,41 @@ def test_application_that_fails_closes_with_1011(run: Run, certificates: Certifi
     async def main() -> None:
         async with connected(certificates, application) as client:
             assert await client.closed() == Close(1011, "")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "close",
+    [{"code": 99}, {"code": 1005}, {"code": "x"}, {"reason": "r" * 124}, {"reason": b"r"}],
+    ids=str,
+)
+def test_close_that_no_frame_has_is_the_applications_failure(
+    run: Run, certificates: Certificates, close: dict[str, Any]
+) -> None:
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", **close})
+
+    async def main() -> None:
+        async with connected(certificates, application) as client:
+            assert await client.closed() == Close(1011, "")
+
+    run(main())
+
+
+def test_denial_with_a_body_that_cannot_be_sent_is_not_complete(
+    run: Run, certificates: Certificates
+) -> None:
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.http.response.start", "status": 401})
+        await send({"type": "websocket.http.response.body", "body": "text"})
+
+    async def main() -> None:
+        async with both(certificates, application, lifespan="off") as client:
+            # The reset may overtake the response's fields.
+            with pytest.raises(quic.StreamResetError):
+                await within((await opened(client)).read())
 
     run(main())
 

@@ -302,11 +302,14 @@ class WebSocket:
         if message["type"] != "websocket.http.response.body":
             raise unexpected(message, "'websocket.http.response.body'")
         ends = not message.get("more_body", False)
+        await self._request.send(message.get("body", b""), end=ends)
         if ends:
             self._phase = _Phase.CLOSED
-        await self._request.send(message.get("body", b""), end=ends)
 
     async def _send_open(self, message: dict[str, Any]) -> None:
+        if self._frames.state is not State.OPEN:
+            # Closed by the client, or after a violation: the disconnect is the next message.
+            raise ConnectionResetError("the WebSocket is closed")
         match message["type"]:
             case "websocket.send":
                 text = message.get("text")
@@ -332,8 +335,8 @@ class WebSocket:
             agreed, self._frames.extensions = self._frames.process_extensions(asked)
             if agreed is not None:
                 fields.append((b"sec-websocket-extensions", agreed.encode()))
-        self._log("[accepted]")
         self._request.start(200, fields)
+        self._log("[accepted]")
         self._phase = _Phase.OPEN
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
@@ -347,8 +350,9 @@ class WebSocket:
         )
 
     async def _close(self, code: int, reason: str) -> None:
-        self._phase = _Phase.CLOSED
+        # It raises for a code or a reason that no frame has.
         self._frames.send_close(code, reason)
+        self._phase = _Phase.CLOSED
         await self._write()
 
     async def _write(self) -> None:
