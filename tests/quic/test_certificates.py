@@ -218,7 +218,7 @@ def test_authority_from_another_tool(tmp_path: Path, days: int) -> None:
 def test_authority_that_expires_too_early(tmp_path: Path) -> None:
     files = quic.make_certificate("localhost", directory=tmp_path)
     reissue(files, days=30)
-    with pytest.raises(quic.ConfigurationError, match="it ends before the certificate would"):
+    with pytest.raises(quic.ConfigurationError, match="it expires before the certificate would"):
         quic.make_certificate("other", directory=tmp_path)
     assert quic.make_certificate("other", directory=tmp_path, days=29).ca_file == files.ca_file
 

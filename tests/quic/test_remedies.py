@@ -307,9 +307,9 @@ def test_wrong_type_in_sni_names_it(certificates: Certificates) -> None:
 
 
 def test_wrong_version_names_its_keyword() -> None:
-    with pytest.raises(ValueError, match=r"^versions: 0x7 is no version of QUIC"):
+    with pytest.raises(ValueError, match=r"^versions: 0x7 is not a supported version of QUIC"):
         native.Endpoint(versions=[7])
-    with pytest.raises(ValueError, match=r"^version: 0x7 is no version of QUIC"):
+    with pytest.raises(ValueError, match=r"^version: 0x7 is not a supported version of QUIC"):
         quic.ClientConfig(verify=False, version=7)
 
 

@@ -55,30 +55,29 @@ def engine_versions() -> str:
     """The names and versions of what the protocol and its cryptography are built on."""
 
 def explained(code: int, said: str) -> str:
-    """An error code of the protocol by its name, and what was said with it, or else what it means
-    in a handshake.
-    """
+    """The name of a protocol error code, with its reason, or else with its meaning in a handshake."""
 
 def steer(fd: int, count: int) -> None:
-    """Have the kernel give datagrams to the socket, of `count` that share an address by
-    `SO_REUSEPORT`, whose number in the order of binding is that of the worker that they are for.
-    For all of them at once.
+    """Make the kernel deliver each datagram to the worker that its connection id names. `count`
+    sockets share the address by `SO_REUSEPORT`, in the order in which they were bound. One call
+    sets all of them.
     """
 
 def sign_certificate(
     names: Sequence[str], days: int, authority: tuple[str, str] | None = None
 ) -> tuple[str, str, str, str]:
-    """Sign a certificate for DNS names and addresses, which are checked already.
+    """Sign a certificate for DNS names and addresses, which the caller has validated.
 
-    Shape: `authority` is one's certificate and key in PEM, made here before; a new one is made
-    without. Returns the authority's certificate and key, the certificate and its key.
+    Shape: `authority` is an authority's certificate and key in PEM, made by an earlier call;
+    without it a new one is made. Returns the authority's certificate and key, the certificate and
+    its key.
     """
 
 # Configurations.
 
 @final
 class ClientConfig:
-    """How connections are made."""
+    """A client's configuration."""
     def __new__(
         cls,
         *,
@@ -117,33 +116,32 @@ class ClientConfig:
         qlog: str | PathLike[str] | Traces | None = None,
     ) -> Self: ...
     def _with_memory(self, memory: Memory, destination_id: bytes | None = None) -> Self:
-        """The same for one connection: sessions and address tokens are kept in `memory`, and the
+        """A copy for one connection: sessions and address tokens are kept in `memory`, and the
         first packets are addressed to `destination_id`.
         """
 
 @final
 class SessionTicket:
-    """A session that a server may resume: what a `session_ticket_handler` is given, and
-    `session_ticket` takes.
+    """A session to resume: a `session_ticket_handler` receives it, and `session_ticket` takes it.
 
-    Lives in this process, and is good for one connection (RFC 8446 §C.4 advises against using one
-    twice): further ones do a full handshake, and are given fresh tickets.
+    Valid in this process and for one connection (RFC 8446 §C.4 advises against using one twice):
+    further connections do a full handshake, and get new tickets.
     """
     @property
     def server_name(self) -> str:
-        """The name of the server that gave it."""
+        """The name of the server that issued it."""
     @property
     def cipher_suite(self) -> int:
         """The number of its cipher suite."""
     @property
     def max_early_data_size(self) -> int:
-        """Bytes of early data that the server takes: 0, or RFC 9001's 2^32 - 1."""
+        """Bytes of early data that the server accepts: 0, or RFC 9001's 2^32 - 1."""
     @property
     def received_at(self) -> float:
         """When it was received, in seconds of `time.time()`."""
     @property
     def is_valid(self) -> bool:
-        """Whether it has not been used, and is not a week old."""
+        """Whether it is unused, and less than a week old."""
 
 @final
 class Ready(Coroutine[Any, Any, None]):
@@ -154,9 +152,9 @@ class Ready(Coroutine[Any, Any, None]):
     def send(self, value: Any, /) -> None:
         """As `__next__`."""
     def throw(self, typ: Any, val: Any = None, tb: Any = None, /) -> None:
-        """Raise it: what is over handles nothing."""
+        """Raise the exception: a completed awaitable cannot handle it."""
     def close(self) -> None:
-        """Nothing is to be ended."""
+        """Do nothing: it is complete."""
 
 @final
 class Waiter(Awaitable[None]):
@@ -175,21 +173,20 @@ class Waiter(Awaitable[None]):
     def exception(self) -> None:
         """None once it is done; else an error."""
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel it; False where it is done."""
+        """Cancel it; False if it is already done."""
     def add_done_callback(
         self, callback: Callable[[Waiter], object], /, *, context: Context | None = None
     ) -> None:
-        """Have the loop call `callback` with this, in a context, when it is done."""
+        """Schedule `callback(self)` in the loop, in a context, when it is done."""
     def remove_done_callback(self, callback: Callable[[Waiter], object]) -> int:
-        """Forget a callback; tells how many there were of it."""
+        """Remove a callback; return how many times it was registered."""
 
 @final
 class Memory:
-    """Where one or more connections of a client put sessions and tokens, and find them.
+    """The store of sessions and tokens for one or more connections of a client.
 
-    `ticket`, `token`: what the next connection is to use. `keeps`: whether what servers give is
-    used by the next connections too; what is new is handed out by `take_tickets` and `take_tokens`
-    otherwise.
+    `ticket`, `token`: those for the next connection. `keeps`: whether the next connections use new
+    ones, too; otherwise `take_tickets` and `take_tokens` return them.
     """
     def __new__(
         cls,
@@ -199,26 +196,24 @@ class Memory:
         keeps: bool = False,
     ) -> Self: ...
     def take_tickets(self) -> list[SessionTicket]:
-        """Take the sessions that have come since the last call, the oldest first."""
+        """Take the sessions received since the last call, the oldest first."""
     def take_tokens(self) -> list[bytes]:
-        """Take the address tokens that have come since the last call, the oldest first."""
+        """Take the address tokens received since the last call, the oldest first."""
 
 @final
 class Traces:
-    """Keeps the logs of connections until they are taken; their number and length is the program's
-    business.
-    """
+    """Keeps the logs of connections until they are taken; their number and length are not limited."""
     def __new__(cls) -> Self: ...
     def read(self, original_id: bytes, is_client: bool) -> bytes:
-        """What the log has so far of the connection that began with this id; empty where there is
+        """The log so far of the connection with this original destination id; empty if there is
         none.
         """
     def forget(self, original_id: bytes, is_client: bool) -> None:
-        """Forget it."""
+        """Drop that log."""
 
 @final
 class ServerConfig:
-    """How connections are taken."""
+    """A server's configuration."""
     def __new__(
         cls,
         *,
@@ -268,17 +263,15 @@ class ServerConfig:
         name: str | None = None,
         password: Password | None = None,
     ) -> None:
-        """Show another certificate from now on: for `name`, or for names that have none of their
-        own.
-        """
+        """Present another certificate from now on: for `name`, or for all names without their own."""
     def remove_certificate(self, name: str) -> bool:
-        """Take a name's own certificate away; tell whether there was one."""
+        """Remove a name's own certificate; return whether it had one."""
 
 # The protocol.
 
 @final
 class Endpoint:
-    """Make and take connections, on a UDP socket that a loop watches, or without any I/O."""
+    """Opens and accepts connections, on a UDP socket that a loop watches, or without I/O."""
     def __new__(
         cls,
         *,
@@ -302,89 +295,85 @@ class Endpoint:
     ) -> Self: ...
     @property
     def connection_count(self) -> int:
-        """How many connections there are, those included that are over and whose last words may
-        still be sent.
-        """
+        """The number of connections, including closed ones that may still send close frames."""
     @property
     def local_address(self) -> Address | None:
         """The socket's address."""
     def connect(
         self, config: ClientConfig, address: Address, server_name: str, now: float | None = None
     ) -> int:
-        """Begin a connection; returns its key."""
+        """Start a connection; return its key."""
     def close(self, code: int = 0, reason: str | _Data = "", now: float | None = None) -> None:
         """Close all connections with a code and a reason, and refuse new ones."""
     def counts(self) -> list[int]:
-        """Connections, handshakes under way; clients accepted, completed, failed, refused, retried;
-        failed by reason: timed out, TLS, by the peer, others.
+        """Connections, handshakes in progress; clients accepted, completed, failed, refused,
+        retried; failed by reason: timed out, TLS, by the peer, others.
         """
     def take_failures(self) -> list[tuple[Any, ConnectionClosed]]:
-        """Clients whose handshake failed since this was asked last: addresses and errors."""
+        """Clients whose handshake failed since the last call: addresses and errors."""
     def set_server(self, server: ServerConfig | None) -> None:
-        """How connections are taken from now on; None: not at all."""
+        """Set the server's configuration from now on; None: accept no connections."""
     def rebind(self, fd: int) -> None:
-        """Go on with another socket; connections that were made here move with it."""
+        """Switch to another socket; connections opened here move with it."""
     def attach(
         self,
         loop: asyncio.AbstractEventLoop,
         on_events: Callable[[list[int], list[int], list[int]], bool | None],
         on_full: Callable[[], object],
     ) -> None:
-        """Have a loop drive it: `on_events(accepted, eventful, gone)` gets lists of keys, and
-        returns True where it has left something to the loop's queue; `on_full()` has `flush` called
-        once the socket is writable.
+        """Attach it to a loop: `on_events(accepted, eventful, gone)` gets lists of keys, and
+        returns True if it has queued callbacks in the loop; `on_full()` arranges for `flush` to be
+        called once the socket is writable.
         """
     def detach(self) -> None:
-        """Forget the loop and the socket, and cancel what stands in the loop. What is written
-        afterwards is not sent: by then the descriptor's number may be another file's. Connections
-        that are not over are now, without a word to the peers; their waiters are woken.
+        """Detach it from the loop and the socket, and cancel what is scheduled in the loop. Later
+        writes are not sent: the descriptor's number may belong to another file by then. Open
+        connections end without notifying the peers, and their waiters are woken.
         """
     def turn(self) -> None:
-        """Receive, do what is due, tell and wake whom it concerns; the interpreter is given away
-        meanwhile where that takes long.
+        """Receive, run due timers, dispatch events and wake waiters; releases the interpreter while
+        that takes long.
         """
     def expire(self) -> None:
-        """Its timer has come up."""
+        """The timer has fired."""
     def flush(self) -> bool:
-        """Send what may be sent now, and see when to look again; tells whether all of it was sent.
-        Where there is more, the loop calls this again.
+        """Send what may be sent now, and set the timer; return whether all of it was sent. If not,
+        the loop calls this again.
         """
     def send(self, once: bool = False) -> None:
-        """Send what may be sent now, from inside of whatever the program does. No waiter is woken,
-        so that nothing of the program runs before this returns; that, the timer and what is left
-        are for the loop's next pass. With `once` only the first call of a pass sends: what a
-        program sends bit by bit leaves together with the rest.
+        """Send what may be sent now, from within a call of the program. Wakes no waiter, so that
+        none of the program's code runs before this returns; waking, the timer and the rest are left
+        to the loop's next pass. With `once` only the first call of a pass sends: small writes leave
+        together with the rest.
         """
     def receive_datagram(self, data: _Data, address: Address, now: float, ecn: int = 0) -> None:
-        """Take a datagram from the network. `now` is any clock that does not go back, the same one
-        always.
-        """
+        """Process a received datagram. `now` is the time of a monotonic clock, always the same one."""
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
-        """What is to be sent now: pairs of a datagram and the address it goes to."""
+        """The datagrams to send now, each with its destination."""
     def next_timeout(self) -> float | None:
-        """When `handle_timer` has to be called at the latest, in the caller's clock; ask after
+        """The latest time to call `handle_timer`, in the caller's clock; valid after
         `datagrams_to_send`. It may be earlier than needed, never later.
         """
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Run the timers that are due."""
     def take(self) -> tuple[list[int], list[int], list[int]] | None:
-        """Keys of connections that were accepted, have events, are gone; None where there are none."""
+        """Keys of connections that were accepted, have events, or are gone; None if there are none."""
 
 @final
 class Handshake:
-    """What a handshake has agreed on."""
+    """What a handshake negotiated."""
     @property
     def alpn(self) -> str | None:
-        """The application's protocol that was agreed on (RFC 7301); None: none was asked for."""
+        """The negotiated application protocol (RFC 7301); None: none was requested."""
     @property
     def server_name(self) -> str | None:
-        """Servers: the name that the client asked for (RFC 6066 §3); None where it named none, and
-        of clients.
+        """Servers: the name that the client requested (RFC 6066 §3); None if it named none, and for
+        clients.
         """
     @property
     def cipher_suite(self) -> str | None:
-        """What packets are sealed by, as in RFC 8446 §B.4 (`TLS13_AES_128_GCM_SHA256`); None before
-        it is known.
+        """The cipher suite, as in RFC 8446 §B.4 (`TLS13_AES_128_GCM_SHA256`); None before it is
+        known.
         """
     @property
     def key_exchange(self) -> str | None:
@@ -393,17 +382,19 @@ class Handshake:
         """
     @property
     def is_resumed(self) -> bool:
-        """Whether an earlier session was resumed (RFC 8446 §2.2): no certificate was shown again."""
+        """Whether an earlier session was resumed (RFC 8446 §2.2), without presenting certificates
+        again.
+        """
     @property
     def early_data_accepted(self) -> bool:
-        """Clients: whether the server has taken the data that went with the first packet (RFC 9001
-        §4.6.2); False where none was sent, and of servers.
+        """Clients: whether the server accepted early data (RFC 9001 §4.6.2); False if none was
+        sent, and for servers.
         """
 
 @final
 class Stats:
-    """Figures of one connection as they were when it was asked: counts since its start, times in
-    seconds, sizes in bytes.
+    """A snapshot of one connection's statistics: counts since its start, times in seconds, sizes in
+    bytes.
     """
     @property
     def rtt(self) -> float:
@@ -412,7 +403,7 @@ class Stats:
         """
     @property
     def rtt_min(self) -> float:
-        """Shortest round-trip time that was seen, in seconds (RFC 9002 §5.2)."""
+        """Shortest round-trip time seen, in seconds (RFC 9002 §5.2)."""
     @property
     def congestion_window_bytes(self) -> int:
         """Bytes that the congestion controller allows in flight now (RFC 9002 §7)."""
@@ -421,21 +412,19 @@ class Stats:
         """Times that the congestion window was reduced (RFC 9002 §7.3.2)."""
     @property
     def mtu_bytes(self) -> int:
-        """Bytes of UDP payload that the path carries in one datagram, as far as is known (RFC 9000
-        §14.3).
-        """
+        """Bytes of UDP payload that the path is known to carry in one datagram (RFC 9000 §14.3)."""
     @property
     def black_hole_count(self) -> int:
-        """Times that the path stopped carrying datagrams as long as before (RFC 8899 §4.3)."""
+        """Times that the path stopped carrying datagrams of the former size (RFC 8899 §4.3)."""
     @property
     def packets_sent(self) -> int:
         """QUIC packets sent, lost ones included; several may share a datagram (RFC 9000 §12.2)."""
     @property
     def packets_lost(self) -> int:
-        """QUIC packets taken for lost (RFC 9002 §6); probes of the MTU are not counted."""
+        """QUIC packets declared lost (RFC 9002 §6), without MTU probes."""
     @property
     def bytes_lost(self) -> int:
-        """Bytes in the packets taken for lost."""
+        """Bytes in the packets declared lost."""
     @property
     def udp_sent(self) -> int:
         """UDP datagrams sent."""
@@ -444,8 +433,8 @@ class Stats:
         """Bytes of UDP payload sent."""
     @property
     def messages_sent(self) -> int:
-        """Messages to the kernel in which the datagrams went: batches of several count once
-        (`UDP_SEGMENT` of udp(7)).
+        """Messages passed to the kernel: a batch of datagrams counts once (`UDP_SEGMENT` of
+        udp(7)).
         """
     @property
     def udp_received(self) -> int:
@@ -461,7 +450,7 @@ class Stats:
         """DATAGRAM frames received (RFC 9221 §4)."""
     @property
     def stream_frames_sent(self) -> int:
-        """STREAM frames sent, repeated ones included (RFC 9000 §19.8)."""
+        """STREAM frames sent, including retransmissions (RFC 9000 §19.8)."""
     @property
     def stream_frames_received(self) -> int:
         """STREAM frames received (RFC 9000 §19.8)."""
@@ -483,7 +472,7 @@ class Stats:
         """
     @property
     def datagrams_expired(self) -> int:
-        """Datagrams that were not sent within the `expires` seconds they had."""
+        """Datagrams that were not sent within their `expires` seconds."""
     @property
     def datagrams_dropped(self) -> int:
         """Datagrams that were dropped before they were sent: they made room for newer ones, or no
@@ -491,45 +480,45 @@ class Stats:
         """
     @property
     def datagrams_unread(self) -> int:
-        """Received datagrams that made room for newer ones before they were read
-        (`datagram_receive_buffer`); counted once all others were read.
+        """Received datagrams dropped unread for newer ones (`datagram_receive_buffer`); counted
+        once all others were read.
         """
 
 @disjoint_base
 class Connection:
-    """A connection of an endpoint, by its key. Several objects of one key are the same connection."""
+    """A connection of an endpoint, by its key. Several objects may refer to the same connection."""
     def __new__(cls, endpoint: Endpoint, key: int) -> Self: ...
     @property
     def _key(self) -> int:
-        """Its number in the endpoint, which is not given again."""
+        """Its number in the endpoint, never reused."""
     @property
     def is_client(self) -> bool:
-        """Whether this end began it."""
+        """Whether this end initiated it."""
     @property
     def remote_address(self) -> Address:
         """The peer's address now."""
     @property
     def local_ip(self) -> str | None:
-        """Servers: the address that the client has connected to, where it is known."""
+        """Servers: the address that the client connected to, if known."""
     @property
     def is_handshaking(self) -> bool:
-        """Whether the handshake is under way."""
+        """Whether the handshake is in progress."""
     @property
     def is_closed(self) -> bool:
-        """Whether it is over: nothing can be sent or will come any more."""
+        """Whether it is closed: nothing can be sent or received any more."""
     @property
     def error(self) -> ConnectionError | None:
-        """How it ended: an exception that was not raised; None while it has not."""
+        """Why it ended, as an exception that was not raised; None while it is open."""
     @property
     def rtt(self) -> float:
         """The smoothed round-trip time in seconds."""
     @property
     def idle_timeout(self) -> float | None:
-        """How many seconds it may be without packets before either end forgets it: the smaller of both
-        ends' limits (RFC 9000 §10.1). None: neither has one, or the handshake is not complete.
+        """The idle time-out in seconds: the smaller of both ends' limits (RFC 9000 §10.1). None:
+        neither has one, or the handshake is not complete.
         """
     def idle_for(self, now: float | None = None) -> float:
-        """Return for how many seconds nothing has come from the peer."""
+        """Return the seconds since the peer's last packet."""
     @property
     def has_early_data(self) -> bool:
         """Whether early data may be sent, or was."""
@@ -538,202 +527,200 @@ class Connection:
         """Whether the handshake is confirmed (RFC 9001 §4.1.2): keys may be changed."""
     @property
     def _answered_pings(self) -> int:
-        """How many pings were acknowledged, in order."""
+        """The number of acknowledged pings, in order."""
     @property
     def max_datagram_size(self) -> int | None:
-        """The longest datagram that may be sent now; None: the peer takes none."""
+        """The longest datagram that may be sent now; None: the peer accepts none."""
     @property
     def datagram_room(self) -> int:
         """Bytes of datagrams that may be sent now without waiting."""
     def handshake(self) -> Handshake | None:
-        """What the handshake has agreed on; None before it has."""
+        """What the handshake negotiated; None before."""
     def peer_certificates(self) -> list[bytes]:
-        """The peer's certificates in DER, its own first; empty where it has shown none."""
+        """The peer's certificates in DER, leaf first; empty if it presented none."""
     def export_keying_material(self, label: str | bytes, context: bytes, length: int) -> bytes:
-        """Bytes that only both ends of this connection can know (RFC 8446 §7.5)."""
+        """Exported keying material: bytes known only to both ends of this connection (RFC 8446
+        §7.5).
+        """
     def stats(self) -> Stats:
-        """Figures."""
+        """The connection's statistics."""
     def close(self, code: int = 0, reason: str | _Data = "", now: float | None = None) -> None:
-        """Close it with the program's code and reason, behind what was written and may be sent now;
+        """Close it with the program's code and reason, after the written data that may be sent now;
         the rest is dropped.
         """
     def ping(self, uid: int = 0) -> int:
-        """Have the peer acknowledge something; `PingAcknowledged(uid)` tells when it has."""
+        """Send a ping; `PingAcknowledged(uid)` reports the acknowledgement."""
     def update_keys(self) -> None:
         """Change the keys."""
     def set_max_streams(self, count: int, unidirectional: bool = False) -> None:
-        """How many streams of a direction the peer may have open at a time."""
+        """The number of streams of a direction that the peer may have open at a time."""
     def set_max_data(self, count: int) -> None:
-        """How many bytes the peer may send ahead of the readers, all streams together."""
+        """Bytes that the peer may send ahead of the readers, all streams together."""
     def set_send_window(self, count: int) -> None:
-        """How many bytes may be written and not acknowledged, all streams together."""
+        """Bytes that may be written and not acknowledged, all streams together."""
     def send_datagram(
         self, data: _Data, drop_oldest: bool = False, expires: float | None = None
     ) -> bool:
-        """Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that
-        wait the longest make room. A datagram that has not left after `expires` seconds is dropped.
+        """Send a datagram; False if the buffer is full. With `drop_oldest`, the oldest queued
+        datagrams make room. A datagram not sent within `expires` seconds is dropped.
         """
     def send_datagrams(self, datagrams: Iterable[_Data], drop_oldest: bool = False) -> int:
-        """Send several datagrams; tells how many of them, from the first on, found room."""
+        """Send several datagrams in order; return how many were accepted."""
     def receive_datagrams(self, count: int = 0) -> list[bytes]:
-        """Take the datagrams that have come, at most `count` (0: all)."""
+        """Take the received datagrams, at most `count` (0: all)."""
     def _open_stream(self, unidirectional: bool = False) -> int | None:
         """Open a stream; None while the peer allows no more."""
     def _accept_stream(self, unidirectional: bool = False) -> int | None:
-        """Take a stream that the peer has opened; None where there is none."""
+        """Accept a stream that the peer has opened; None if there is none."""
     def _accept_streams(self) -> list[int]:
-        """Take all streams that the peer has opened, those both ways first; none where the
-        connection is over.
+        """Accept all streams that the peer has opened, bidirectional ones first; none if the
+        connection is closed.
         """
     def _announce_streams(self) -> None:
-        """From now on, streams that the peer opens are news of the endpoint's: the key is among the
-        eventful.
+        """From now on the endpoint reports streams that the peer opens: the key is among the
+        eventful ones.
         """
     def peer_transport_parameters(self) -> bytes | None:
-        """The peer's transport parameters, encoded (RFC 9000 §18); None before they are known."""
+        """The peer's encoded transport parameters (RFC 9000 §18); None before they are known."""
     def _waiter(self, what: str, unidirectional: bool = False) -> Waiter:
-        """What to await for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`,
-        `"datagram_out"`, `"progress"`.
+        """The waiter for an event: `"open"`, `"accept"` (each with `unidirectional`),
+        `"datagram_in"`, `"datagram_out"`, `"progress"`.
         """
 
 @final
 class EventConnection(Connection):
-    """A connection of an endpoint that keeps events: its streams by their numbers, and what has
-    happened to it.
-    """
+    """A connection of an endpoint that keeps events: its streams by number, and its events."""
     def __new__(cls, endpoint: Endpoint, key: int) -> Self: ...
     @property
     def key(self) -> int:
-        """Its number in the endpoint, which is not given again."""
+        """Its number in the endpoint, never reused."""
     def open_stream_nowait(self, unidirectional: bool = False) -> int | None:
-        """Open a stream, and return its number; None while the peer allows no more."""
+        """Open a stream; return its number, or None while the peer allows no more."""
     @property
     def streams_queued(self) -> int:
-        """Bytes of all streams that wait for room in the send window."""
+        """Bytes of all streams that wait for space in the send window."""
     @property
     def close_info(self) -> ConnectionTerminated | None:
-        """The same as aioquic's event."""
+        """Why it ended, as aioquic's event."""
     def ids(self) -> tuple[bytes, bytes] | None:
-        """The connection id that the peer uses first, and that which the client has named the
-        server by at first; None of endpoints that do not tell ids.
+        """The connection id that the peer uses first, and the destination id of the client's first
+        packet; None for endpoints that do not report ids.
         """
     @property
     def early_data_rejected(self) -> bool:
-        """Whether early data was sent that the server refused: its streams are not there."""
+        """Whether the server refused early data: its streams do not exist."""
     def pause_stream(self, stream_id: int) -> None:
-        """Hold back a stream's events, so that its window closes. Only of endpoints that keep
-        events. Nothing happens where the connection is over: what has come is told, and nothing
-        comes after the last event.
+        """Pause a stream's events, so that its window closes. Only for endpoints that keep events.
+        Does nothing if the connection is closed: received data is reported, and nothing follows the
+        last event.
         """
     def resume_stream(self, stream_id: int) -> None:
-        """Go on with a stream's events."""
+        """Resume a stream's events."""
     def want_writable(self, stream_id: int) -> bool:
-        """Have `take_writable` name a stream once nothing of it is queued; False where nothing is."""
+        """Make `take_writable` return a stream once its queue is empty; False if it already is."""
     def take_writable(self) -> list[int]:
-        """The streams of `want_writable` that have nothing queued by now."""
+        """The streams of `want_writable` whose queues are empty now."""
     def waits_for_credit(self, unidirectional: bool = False) -> bool:
-        """Whether a stream that was written to waits until the peer allows more streams."""
+        """Whether a stream with written data waits for the peer to allow more streams."""
     def set_queued_max(self, count: int | None) -> None:
-        """Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any
-        number.
-        """
+        """Bytes that `send_stream_data` may queue before it raises `BufferError`; None: no limit."""
     def local_address_changed(self) -> None:
-        """Packets leave from another address from now on: use another connection id, tell the peer.
-        An error until the handshake is confirmed (RFC 9000 §9).
+        """Send packets from another address from now on: switch to another connection id, notify
+        the peer. An error until the handshake is confirmed (RFC 9000 §9).
         """
     def next_stream_id(self, unidirectional: bool = False) -> int:
         """The number of the next stream that would be opened."""
     def send_stream_data(
         self, stream_id: int, data: _Data, end_stream: bool = False, bounded: bool = True
     ) -> None:
-        """Send on a stream by its number, which is opened with the first write. What has no room,
-        or belongs to a stream that the peer does not allow yet, waits here; where `bounded`, it
-        takes nothing and raises `BufferError` once too much does.
+        """Send on a stream by its number; the first write opens it. Data without room, or of a
+        stream that the peer does not allow yet, is queued; with `bounded`, this accepts nothing and
+        raises `BufferError` once too much is queued.
         """
     def reset_stream(self, stream_id: int, error_code: int) -> None:
-        """Give up sending on a stream."""
+        """Reset a stream."""
     def stop_stream(self, stream_id: int, error_code: int) -> None:
-        """Have the peer stop sending on a stream, and drop what has come."""
+        """Ask the peer to stop sending on a stream, and drop received data."""
     def set_stream_priority(self, stream_id: int, priority: int) -> None:
         """Streams of a higher priority send first; 0 at the start."""
     def stream_queued(self, stream_id: int) -> int:
-        """Bytes of a stream that wait for room in the send window."""
+        """Bytes of a stream that wait for space in the send window."""
     def next_event(self) -> QuicEvent | None:
-        """The next event; None where there is none. Only of endpoints that keep events."""
+        """The next event; None if there is none. Only for endpoints that keep events."""
     def take_events(self) -> list[QuicEvent]:
-        """All events that there are, about a megabyte of stream data at most."""
+        """All pending events, with at most about a megabyte of stream data."""
 
 @disjoint_base
 class Stream:
-    """A stream of a connection, by its number. There is one object of a stream."""
+    """A stream of a connection, by its number. Each stream has one object."""
     def __new__(cls, connection: Connection, stream_id: int) -> Self: ...
     @property
     def connection(self) -> Connection:
-        """The connection that it is of."""
+        """The stream's connection."""
     @property
     def id(self) -> int:
         """Its number in the connection (RFC 9000 §2.1)."""
     @property
     def is_bidirectional(self) -> bool:
-        """Whether its bytes go both ways."""
+        """Whether it is bidirectional."""
     @property
     def is_readable(self) -> bool:
-        """Whether something can still be read: it receives, and neither end nor reset was read."""
+        """Whether more can be read: it receives, and neither the end nor a reset was read."""
     @property
     def is_writable(self) -> bool:
-        """Whether something can still be written: it sends, and was not finished or reset."""
+        """Whether more can be written: it sends, and was not finished or reset."""
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait for room in the send window."""
+        """Bytes that wait for space in the send window."""
     @property
     def priority(self) -> int:
         """Streams of a higher priority send first; 0 at the start."""
     @priority.setter
     def priority(self, priority: int, /) -> None: ...
     def write(self, data: _Data) -> None:
-        """Write all of `data`. What has no room in the send window waits here: `drain()` waits for
+        """Write all of `data`. Data without room in the send window is queued; `drain()` waits for
         it.
         """
     def write_nowait(self, data: _Data) -> int:
-        """Write what there is room for in the send window; tells how many bytes that are."""
+        """Write as much as the send window has space for; return the number of bytes."""
     def _drain_waiter(self) -> Waiter | None:
-        """What to await for the moment when all that was written has found room; None where it has."""
+        """The waiter for space for all written data; None if there is space."""
     def drain(self) -> Coroutine[Any, Any, None]:
-        """Wait until all that was written has room in the send window."""
+        """Wait until all written data has space in the send window."""
     def send(self, data: _Data) -> Coroutine[Any, Any, None]:
-        """Write, and wait for room: `write` and `drain`. The bytes are taken by the call; what is
-        wrong with them, the stream or the connection is raised where it is awaited.
+        """Write, and wait for space: `write` and `drain`. The call itself takes the bytes; errors
+        are raised when it is awaited.
         """
     def finish(self) -> None:
-        """Say that nothing more will be written. Once is enough."""
+        """Declare that nothing more will be written. Further calls do nothing."""
     def close(self) -> None:
-        """Finish, unless sending or the connection is over; where the peer does not want the
-        stream, give up sending with its code. What comes can still be read; a stream without
-        references stops the peer.
+        """Finish, unless sending or the connection has ended; if the peer stopped the stream, reset
+        it with the peer's code. Received data can still be read; dropping the last reference to the
+        stream stops the peer.
         """
     def reset(self, code: int) -> None:
-        """Give up sending; what is on its way may be lost. Nothing happens where sending is over."""
+        """Reset the stream; data in flight may be lost. Does nothing if sending has ended."""
     def stop(self, code: int) -> None:
-        """Have the peer stop sending, and drop what has come. Nothing happens where receiving is
-        over.
+        """Ask the peer to stop sending, and drop received data. Does nothing if receiving has
+        ended.
         """
     def _take(self, count: int) -> bytes | None:
-        """What has come, at most `count` bytes; `b""` at the end, None where there is nothing now."""
+        """Read received data, at most `count` bytes; `b""` at the end, None if there is none now."""
     def _read(self, count: int) -> bytes | Waiter:
-        """The same; where there is nothing now, what to await for the moment when there is."""
+        """The same; if there is none now, the waiter for data."""
     def _read_waiter(self) -> Waiter:
-        """What to await for the moment when there is something to read."""
+        """The waiter for data to read."""
     def _sent(self) -> tuple[bool, int | None]:
-        """How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged;
-        `(True, code)`: it does not want it, or sending was given up here; `(False, None)`: not yet.
+        """The outcome of sending: `(True, None)`: all data was acknowledged; `(True, code)`: the
+        peer stopped the stream, or this end reset it; `(False, None)`: not known yet.
         """
     def _sent_waiter(self) -> Waiter:
-        """What to await for the moment when `sent` tells more."""
+        """The waiter for a change of `sent`."""
 
 # Events, with aioquic's names and fields.
 
 class QuicEvent:
-    """What all events are."""
+    """Base of all events."""
     def __new__(cls) -> Self: ...
 
 @final
@@ -749,7 +736,7 @@ class ConnectionIdIssued(QuicEvent):
 
 @final
 class ConnectionIdRetired(QuicEvent):
-    """The peer uses a connection id no longer."""
+    """The peer has retired a connection id."""
 
     __match_args__ = ("connection_id",)
     def __new__(cls, connection_id: bytes) -> Self: ...
@@ -760,7 +747,7 @@ class ConnectionIdRetired(QuicEvent):
 
 @final
 class ConnectionTerminated(QuicEvent):
-    """The connection is over."""
+    """The connection has ended."""
 
     __match_args__ = ("error_code", "frame_type", "reason_phrase")
     def __new__(cls, error_code: int, frame_type: int | None, reason_phrase: str) -> Self: ...
@@ -769,23 +756,23 @@ class ConnectionTerminated(QuicEvent):
         """QUIC's code (RFC 9000 §20.1), or the application's: 0 to 2^62 - 1."""
     @property
     def frame_type(self) -> int | None:
-        """The kind of frame that is to blame (RFC 9000 §19); None: the application closed it, or
-        none is.
+        """The type of the offending frame (RFC 9000 §19); None: the application closed it, or no
+        frame caused it.
         """
     @property
     def reason_phrase(self) -> str:
-        """Why, in the words of the end that closed it; may be empty."""
+        """The reason given by the end that closed it; may be empty."""
     def __eq__(self, other: object, /) -> bool: ...
 
 @final
 class DatagramFrameReceived(QuicEvent):
-    """A datagram has come."""
+    """A datagram has arrived."""
 
     __match_args__ = ("data",)
     def __new__(cls, data: bytes) -> Self: ...
     @property
     def data(self) -> bytes:
-        """What it carries (RFC 9221)."""
+        """The payload (RFC 9221)."""
     def __eq__(self, other: object, /) -> bool: ...
 
 @final
@@ -798,10 +785,10 @@ class HandshakeCompleted(QuicEvent):
     ) -> Self: ...
     @property
     def alpn_protocol(self) -> str | None:
-        """The application's protocol that was agreed on (RFC 7301); None: none was asked for."""
+        """The negotiated application protocol (RFC 7301); None: none was requested."""
     @property
     def early_data_accepted(self) -> bool:
-        """Clients: whether the server has taken early data (RFC 9001 §4.6.2)."""
+        """Clients: whether the server accepted early data (RFC 9001 §4.6.2)."""
     @property
     def session_resumed(self) -> bool:
         """Whether an earlier session was resumed (RFC 8446 §2.2)."""
@@ -820,18 +807,18 @@ class PingAcknowledged(QuicEvent):
 
 @final
 class ProtocolNegotiated(QuicEvent):
-    """The application's protocol is agreed on."""
+    """The application protocol was negotiated."""
 
     __match_args__ = ("alpn_protocol",)
     def __new__(cls, alpn_protocol: str | None) -> Self: ...
     @property
     def alpn_protocol(self) -> str | None:
-        """The protocol (RFC 7301); None: none was asked for."""
+        """The protocol (RFC 7301); None: none was requested."""
     def __eq__(self, other: object, /) -> bool: ...
 
 @final
 class StopSendingReceived(QuicEvent):
-    """The peer does not want to receive a stream."""
+    """The peer stopped receiving a stream."""
 
     __match_args__ = ("error_code", "stream_id")
     def __new__(cls, error_code: int, stream_id: int) -> Self: ...
@@ -845,7 +832,7 @@ class StopSendingReceived(QuicEvent):
 
 @final
 class StreamDataReceived(QuicEvent):
-    """Bytes of a stream have come, or its end."""
+    """Bytes of a stream, or its end, have arrived."""
 
     __match_args__ = ("data", "end_stream", "stream_id")
     def __new__(cls, data: bytes, end_stream: bool, stream_id: int) -> Self: ...
@@ -854,7 +841,7 @@ class StreamDataReceived(QuicEvent):
         """The next bytes of the stream, in order; may be empty at its end."""
     @property
     def end_stream(self) -> bool:
-        """Whether these are the last ones."""
+        """Whether the stream ends with them."""
     @property
     def stream_id(self) -> int:
         """The stream's number (RFC 9000 §2.1)."""
@@ -862,7 +849,7 @@ class StreamDataReceived(QuicEvent):
 
 @final
 class StreamReset(QuicEvent):
-    """The peer gave up sending on a stream."""
+    """The peer reset a stream."""
 
     __match_args__ = ("error_code", "stream_id")
     def __new__(cls, error_code: int, stream_id: int) -> Self: ...

@@ -21,7 +21,7 @@ pub fn from_python(address: &Bound<'_, PyAny>) -> PyResult<SocketAddr> {
     let (bare, scope) = host.split_once('%').unwrap_or((&host, ""));
     let ip: IpAddr = bare.parse().map_err(|_| {
         PyValueError::raise(format!(
-            "{host:?} is no numeric address: look the name up first (loop.getaddrinfo)"
+            "{host:?} is not a numeric address: resolve the name first (loop.getaddrinfo)"
         ))
     })?;
     Ok(match ip {

@@ -33,10 +33,10 @@ const COMMON_NAME_MAX: usize = 64;
 /// The PEM texts of a certificate and its key.
 type Pair = (String, String);
 
-/// Sign a certificate for DNS names and addresses, which are checked already.
+/// Sign a certificate for DNS names and addresses, which the caller has validated.
 ///
-/// Shape: `authority` is one's certificate and key in PEM, made here before; a new one is made without. Returns
-/// the authority's certificate and key, the certificate and its key.
+/// Shape: `authority` is an authority's certificate and key in PEM, made by an earlier call; without it a new one is
+/// made. Returns the authority's certificate and key, the certificate and its key.
 #[pyfunction]
 #[pyo3(signature = (names, days, authority=None))]
 pub fn sign_certificate(
@@ -129,14 +129,14 @@ fn check(certificate: &str, key: &str, name: &str, end: Duration) -> Result<(), 
     let authority = Certificate::from_pem(certificate.as_bytes(), key.as_bytes())?;
     if authority.subject().as_deref() != Some(name) {
         return Err(ConfigError::Pem(
-            "it was not made here: sign with what has made it, or give another directory"
+            "it was not made here: sign with the tool that made it, or give another directory"
                 .to_owned(),
         ));
     }
     match authority.not_after() {
         Some(last) if last.as_secs() >= end.as_secs() => Ok(()),
         _ => Err(ConfigError::Pem(
-            "it ends before the certificate would: give fewer days, or another directory for a new one"
+            "it expires before the certificate would: give fewer days, or another directory for a new one"
                 .to_owned(),
         )),
     }

@@ -27,12 +27,12 @@ use super::traces::Traces;
 use crate::error;
 use crate::ffi::Raise as _;
 
-/// How connections are made.
+/// A client's configuration.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct ClientConfig {
     pub inner: config::ClientConfig,
     pub listener: Option<Listener>,
-    /// Where the connection puts what the server gives, where that is the connection's own.
+    /// The connection's own store of the server's sessions and tokens, if it has one.
     pub memory: Option<Arc<Store>>,
 }
 
@@ -46,7 +46,7 @@ impl ClientConfig {
         keywords.end(made)
     }
 
-    /// The same for one connection: sessions and address tokens are kept in `memory`, and the first packets are
+    /// A copy for one connection: sessions and address tokens are kept in `memory`, and the first packets are
     /// addressed to `destination_id`.
     #[pyo3(name = "_with_memory", signature = (memory, destination_id=None))]
     fn with_memory(
@@ -109,7 +109,7 @@ impl ClientConfig {
     }
 }
 
-/// How connections are taken.
+/// A server's configuration.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct ServerConfig {
     pub inner: config::ServerConfig,
@@ -127,7 +127,7 @@ impl ServerConfig {
         keywords.end(made)
     }
 
-    /// Show another certificate from now on: for `name`, or for names that have none of their own.
+    /// Present another certificate from now on: for `name`, or for all names without their own.
     #[pyo3(signature = (certificate, private_key=None, name=None, password=None))]
     fn set_certificate(
         &self,
@@ -150,7 +150,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// Take a name's own certificate away; tell whether there was one.
+    /// Remove a name's own certificate; return whether it had one.
     fn remove_certificate(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         Ok(self.certificates.remove(&address::sni_name(py, name)?))
     }
@@ -283,7 +283,7 @@ fn version(name: &str, number: u32) -> PyResult<Version> {
         2 => Ok(Version::V2),
         number if number == Version::V2.number() => Ok(Version::V2),
         _ => Err(PyValueError::raise(format!(
-            "{name}: {number:#x} is no version of QUIC that is spoken here: give 1 or 2"
+            "{name}: {number:#x} is not a supported version of QUIC: give 1 or 2"
         ))),
     }
 }

@@ -23,11 +23,11 @@ use super::stats::Stats;
 use super::waiter::Waiter;
 use crate::ffi::{self, Fallible, IntoObject as _, Raise as _};
 
-/// A connection of an endpoint, by its key. Several objects of one key are the same connection.
+/// A connection of an endpoint, by its key. Several objects may refer to the same connection.
 #[pyclass(frozen, subclass, weakref, dict, module = "ringloop._native.quic")]
 pub struct Connection {
     pub route: Route,
-    /// The peer's address as [`Connection::client`] has made it last.
+    /// The peer's address as [`Connection::client`] last made it.
     client: Mutex<Option<(SocketAddr, Py<PyAny>)>>,
 }
 
@@ -52,13 +52,13 @@ impl Connection {
         Ok(Self { route, client: Mutex::default() })
     }
 
-    /// Its number in the endpoint, which is not given again.
+    /// Its number in the endpoint, never reused.
     #[getter(_key)]
     fn key(&self) -> Fallible<u64> {
         Fallible(self.route.handle.to_bits())
     }
 
-    /// Whether this end began it.
+    /// Whether this end initiated it.
     #[getter]
     fn is_client(&self, py: Python<'_>) -> PyResult<bool> {
         self.route.look(py, |connection, _| connection.is_client())
@@ -70,14 +70,14 @@ impl Connection {
         address::to_python(py, self.route.remote_address(py)?)
     }
 
-    /// Servers: the address that the client has connected to, where it is known.
+    /// Servers: the address that the client connected to, if known.
     #[getter]
     fn local_ip(&self, py: Python<'_>) -> PyResult<Fallible<Option<String>>> {
         let ip = self.route.look(py, |connection, _| connection.local_ip())?;
         Ok(Fallible(ip.map(|ip| ip.to_string())))
     }
 
-    /// Whether the handshake is under way.
+    /// Whether the handshake is in progress.
     #[getter]
     fn is_handshaking(&self, py: Python<'_>) -> bool {
         let mut state = self.route.shared.state(py);
@@ -85,13 +85,13 @@ impl Connection {
         session.is_some_and(|session| session.is_handshaking())
     }
 
-    /// Whether it is over: nothing can be sent or will come any more.
+    /// Whether it is closed: nothing can be sent or received any more.
     #[getter]
     fn is_closed(&self) -> bool {
         self.route.lost().is_some()
     }
 
-    /// How it ended: an exception that was not raised; None while it has not.
+    /// Why it ended, as an exception that was not raised; None while it is open.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.route.lost()?;
@@ -99,12 +99,12 @@ impl Connection {
         Some(error.into_value(py).into_bound(py).into_any())
     }
 
-    /// What the handshake has agreed on; None before it has.
+    /// What the handshake negotiated; None before.
     fn handshake(&self, py: Python<'_>) -> PyResult<Option<Handshake>> {
         self.route.handshake(py)
     }
 
-    /// The peer's certificates in DER, its own first; empty where it has shown none.
+    /// The peer's certificates in DER, leaf first; empty if it presented none.
     fn peer_certificates<'py>(
         &self,
         py: Python<'py>,
@@ -115,7 +115,7 @@ impl Connection {
         made.collect::<PyResult<_>>().map(Fallible)
     }
 
-    /// The peer's transport parameters, encoded (RFC 9000 §18); None before they are known.
+    /// The peer's encoded transport parameters (RFC 9000 §18); None before they are known.
     fn peer_transport_parameters<'py>(
         &self,
         py: Python<'py>,
@@ -131,7 +131,7 @@ impl Connection {
         self.route.look(py, |connection, _| connection.is_confirmed())
     }
 
-    /// Bytes that only both ends of this connection can know (RFC 8446 §7.5).
+    /// Exported keying material: bytes known only to both ends of this connection (RFC 8446 §7.5).
     #[pyo3(signature = (label, context, length))]
     fn export_keying_material<'py>(
         &self,
@@ -147,13 +147,13 @@ impl Connection {
         })?;
         if !done || output.len() != length {
             return Err(PyValueError::raise(format!(
-                "{length} bytes of keying material cannot be had: the handshake is not complete, or that is too long"
+                "{length} bytes of keying material cannot be exported: the handshake is not complete, or that is too long"
             )));
         }
         ffi::new_bytes(py, &output)
     }
 
-    /// Figures.
+    /// The connection's statistics.
     fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
         Ok(self.route.look(py, |connection, _| connection.stats())?.into())
     }
@@ -165,15 +165,15 @@ impl Connection {
         Ok(Fallible(rtt.as_secs_f64()))
     }
 
-    /// How many seconds it may be without packets before either end forgets it: the smaller of both ends' limits (RFC
-    /// 9000 §10.1). None: neither has one, or the handshake is not complete.
+    /// The idle time-out in seconds: the smaller of both ends' limits (RFC 9000 §10.1). None: neither has one, or the
+    /// handshake is not complete.
     #[getter]
     fn idle_timeout(&self, py: Python<'_>) -> PyResult<Fallible<Option<f64>>> {
         let timeout = self.route.look(py, |connection, _| connection.idle_timeout())?;
         Ok(Fallible(timeout.map(|timeout| timeout.as_secs_f64())))
     }
 
-    /// Return for how many seconds nothing has come from the peer.
+    /// Return the seconds since the peer's last packet.
     #[pyo3(signature = (now=None))]
     fn idle_for(&self, py: Python<'_>, now: Option<f64>) -> PyResult<Fallible<f64>> {
         let now = self.route.shared.state(py).clock.moment(now);
@@ -187,7 +187,7 @@ impl Connection {
         self.route.look(py, |connection, _| connection.has_early_data())
     }
 
-    /// Close it with the program's code and reason, behind what was written and may be sent now; the rest is dropped.
+    /// Close it with the program's code and reason, after the written data that may be sent now; the rest is dropped.
     #[pyo3(signature = (code=Code::default(), reason=Reason::default(), now=None), text_signature = "($self, code=0, reason='', now=None)")]
     fn close(&self, py: Python<'_>, code: Code, reason: Reason, now: Option<f64>) -> PyResult<()> {
         if self.route.lost().is_none() {
@@ -202,7 +202,7 @@ impl Connection {
         self.route.shared.finish(py, woken)
     }
 
-    /// Have the peer acknowledge something; `PingAcknowledged(uid)` tells when it has.
+    /// Send a ping; `PingAcknowledged(uid)` reports the acknowledgement.
     #[pyo3(signature = (uid=0))]
     fn ping(&self, py: Python<'_>, uid: u64) -> PyResult<Fallible<u64>> {
         let number = self.route.shared.state(py).ping(self.route.handle, uid);
@@ -211,7 +211,7 @@ impl Connection {
         Ok(Fallible(number))
     }
 
-    /// How many pings were acknowledged, in order.
+    /// The number of acknowledged pings, in order.
     #[getter(_answered_pings)]
     fn answered_pings(&self, py: Python<'_>) -> PyResult<Fallible<u64>> {
         self.route.look(py, |_, session| session.attached.pings.answered_count).map(Fallible)
@@ -224,7 +224,7 @@ impl Connection {
         })
     }
 
-    /// How many streams of a direction the peer may have open at a time.
+    /// The number of streams of a direction that the peer may have open at a time.
     #[pyo3(signature = (count, unidirectional=false))]
     fn set_max_streams(
         &self,
@@ -239,20 +239,20 @@ impl Connection {
         })
     }
 
-    /// How many bytes the peer may send ahead of the readers, all streams together.
+    /// Bytes that the peer may send ahead of the readers, all streams together.
     fn set_max_data(&self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<()> {
         let count = numbers::whole("max_data", count, &(0..=limits::NUMBER_MAX), "")?;
         self.route.act(py, |connection| connection.set_receive_window(count))
     }
 
-    /// How many bytes may be written and not acknowledged, all streams together.
+    /// Bytes that may be written and not acknowledged, all streams together.
     fn set_send_window(&self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<()> {
         let count = numbers::whole("send_window", count, &(0..=limits::NUMBER_MAX), "")?;
         self.route.act(py, |connection| connection.set_send_window(count))
     }
 
-    /// Send a datagram; False where there is no room for it. With `drop_oldest`, datagrams that wait the longest
-    /// make room. A datagram that has not left after `expires` seconds is dropped.
+    /// Send a datagram; False if the buffer is full. With `drop_oldest`, the oldest queued datagrams make room. A
+    /// datagram not sent within `expires` seconds is dropped.
     #[pyo3(signature = (data, drop_oldest=false, expires=None))]
     fn send_datagram(
         &self,
@@ -267,7 +267,7 @@ impl Connection {
         Ok(sent == 1)
     }
 
-    /// Send several datagrams; tells how many of them, from the first on, found room.
+    /// Send several datagrams in order; return how many were accepted.
     #[pyo3(signature = (datagrams, drop_oldest=false))]
     fn send_datagrams(
         &self,
@@ -278,7 +278,7 @@ impl Connection {
         self.send_fitting(py, datagrams, drop_oldest).map(Fallible)
     }
 
-    /// Take the datagrams that have come, at most `count` (0: all).
+    /// Take the received datagrams, at most `count` (0: all).
     #[pyo3(signature = (count=AtMost(0)), text_signature = "($self, count=0)")]
     fn receive_datagrams<'py>(
         &self,
@@ -293,7 +293,7 @@ impl Connection {
         Ok(list)
     }
 
-    /// The longest datagram that may be sent now; None: the peer takes none.
+    /// The longest datagram that may be sent now; None: the peer accepts none.
     #[getter]
     fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Fallible<Option<usize>>> {
         self.route.look(py, |connection, _| connection.max_datagram_len()).map(Fallible)
@@ -315,7 +315,7 @@ impl Connection {
         self.route.open(py, direction(unidirectional))
     }
 
-    /// Take a stream that the peer has opened; None where there is none.
+    /// Accept a stream that the peer has opened; None if there is none.
     #[pyo3(name = "_accept_stream", signature = (unidirectional=false))]
     fn accept_stream_nowait(
         &self,
@@ -332,7 +332,7 @@ impl Connection {
         Ok(Fallible(accepted.map(|stream| stream.0)))
     }
 
-    /// Take all streams that the peer has opened, those both ways first; none where the connection is over.
+    /// Accept all streams that the peer has opened, bidirectional ones first; none if the connection is closed.
     #[pyo3(name = "_accept_streams")]
     fn accept_streams(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         if self.route.lost().is_some() {
@@ -349,7 +349,7 @@ impl Connection {
         Fallible(accepted)
     }
 
-    /// From now on, streams that the peer opens are news of the endpoint's: the key is among the eventful.
+    /// From now on the endpoint reports streams that the peer opens: the key is among the eventful ones.
     #[pyo3(name = "_announce_streams")]
     fn announce_streams(&self, py: Python<'_>) -> PyResult<()> {
         let handle = self.route.handle;
@@ -360,7 +360,7 @@ impl Connection {
         self.route.shared.arm_flush(py)
     }
 
-    /// What to await for: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`, `"datagram_out"`,
+    /// The waiter for an event: `"open"`, `"accept"` (each with `unidirectional`), `"datagram_in"`, `"datagram_out"`,
     /// `"progress"`.
     #[pyo3(name = "_waiter", signature = (what, unidirectional=false))]
     fn waiter<'py>(
@@ -382,8 +382,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// The peer's address as `(host, port)`, of IPv4 as such; the same object as long as it is the
-    /// same address.
+    /// The peer's address as `(host, port)`, IPv4-mapped ones as IPv4; the same object as long as the address is the
+    /// same.
     pub fn client<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let address = self.route.remote_address(py)?;
         let known = |known: &Option<(SocketAddr, Py<PyAny>)>| {

@@ -44,7 +44,7 @@ impl State {
         self.answer_pings(now, woken);
     }
 
-    /// TLS and the transport store tickets and tokens in a memory, without an event.
+    /// TLS and the transport store tickets and tokens in a memory without reporting an event.
     fn queue_given(&mut self) {
         for at in 0..self.memories.len() {
             let (handle, memory) = &self.memories[at];

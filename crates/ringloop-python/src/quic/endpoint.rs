@@ -35,7 +35,7 @@ use super::waiters::Waiters;
 use crate::ffi::{self, Fallible, Raise as _, intern};
 use crate::limits::{QUIC_BRIEF_RUN, QUIC_CONNECTIONS_MAX};
 
-/// Make and take connections, on a UDP socket that a loop watches, or without any I/O.
+/// Opens and accepts connections, on a UDP socket that a loop watches, or without I/O.
 #[pyclass(frozen, weakref, module = "ringloop._native.quic")]
 pub struct Endpoint {
     pub shared: Arc<Shared>,
@@ -61,7 +61,7 @@ impl Endpoint {
         keywords.end(made)
     }
 
-    /// Begin a connection; returns its key.
+    /// Start a connection; return its key.
     #[pyo3(signature = (config, address, server_name, now=None))]
     fn connect(
         &self,
@@ -104,7 +104,7 @@ impl Endpoint {
         self.shared.finish(py, woken)
     }
 
-    /// How connections are taken from now on; None: not at all.
+    /// Set the server's configuration from now on; None: accept no connections.
     fn set_server(&self, py: Python<'_>, server: Option<&Bound<'_, ServerConfig>>) {
         let inner = server.map(|server| {
             self.listeners.add(py, server.get().listener.as_ref());
@@ -113,13 +113,13 @@ impl Endpoint {
         self.shared.state(py).sessions.core.set_server(inner);
     }
 
-    /// How many connections there are, those included that are over and whose last words may still be sent.
+    /// The number of connections, including closed ones that may still send close frames.
     #[getter]
     fn connection_count(&self, py: Python<'_>) -> Fallible<usize> {
         Fallible(self.shared.state(py).sessions.core.connection_count())
     }
 
-    /// Connections, handshakes under way; clients accepted, completed, failed, refused, retried; failed by reason:
+    /// Connections, handshakes in progress; clients accepted, completed, failed, refused, retried; failed by reason:
     /// timed out, TLS, by the peer, others.
     fn counts(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let state = self.shared.state(py);
@@ -139,7 +139,7 @@ impl Endpoint {
         ])
     }
 
-    /// Clients whose handshake failed since this was asked last: addresses and errors.
+    /// Clients whose handshake failed since the last call: addresses and errors.
     fn take_failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let failures = std::mem::take(&mut self.shared.state(py).sessions.failures);
         let list = ffi::new_list(py)?;
@@ -159,7 +159,7 @@ impl Endpoint {
         address.map(|address| address::to_python(py, address)).transpose()
     }
 
-    /// Go on with another socket; connections that were made here move with it.
+    /// Switch to another socket; connections opened here move with it.
     fn rebind(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
         let rebound = {
             let mut state = self.shared.state(py);
@@ -174,8 +174,8 @@ impl Endpoint {
         self.shared.arm_flush(py)
     }
 
-    /// Have a loop drive it: `on_events(accepted, eventful, gone)` gets lists of keys, and returns True where it
-    /// has left something to the loop's queue; `on_full()` has `flush` called once the socket is writable.
+    /// Attach it to a loop: `on_events(accepted, eventful, gone)` gets lists of keys, and returns True if it has queued
+    /// callbacks in the loop; `on_full()` arranges for `flush` to be called once the socket is writable.
     fn attach(
         slf: &Bound<'_, Self>,
         r#loop: &Bound<'_, PyAny>,
@@ -202,9 +202,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Forget the loop and the socket, and cancel what stands in the loop. What is written afterwards is not sent: by
-    /// then the descriptor's number may be another file's. Connections that are not over are now, without a word to
-    /// the peers; their waiters are woken.
+    /// Detach it from the loop and the socket, and cancel what is scheduled in the loop. Later writes are not sent: the
+    /// descriptor's number may belong to another file by then. Open connections end without notifying the peers, and
+    /// their waiters are woken.
     fn detach(&self, py: Python<'_>) -> PyResult<()> {
         let mut woken = Vec::new();
         {
@@ -217,8 +217,7 @@ impl Endpoint {
         roused.map(drop)
     }
 
-    /// Receive, do what is due, tell and wake whom it concerns; the interpreter is given away meanwhile where that takes
-    /// long.
+    /// Receive, run due timers, dispatch events and wake waiters; releases the interpreter while that takes long.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         let (woken, notifications) =
             self.driven(py, &self.shared.was_turn_brief, |state, now| {
@@ -247,14 +246,14 @@ impl Endpoint {
         }
     }
 
-    /// Its timer has come up.
+    /// The timer has fired.
     fn expire(&self, py: Python<'_>) -> PyResult<()> {
         LoopSide::expired(&self.shared.loop_);
         self.turn(py)
     }
 
-    /// Send what may be sent now, and see when to look again; tells whether all of it was sent. Where there is more, the
-    /// loop calls this again.
+    /// Send what may be sent now, and set the timer; return whether all of it was sent. If not, the loop calls this
+    /// again.
     fn flush(&self, py: Python<'_>) -> PyResult<bool> {
         self.shared.is_flush_armed.store(false, Ordering::Release);
         self.shared.has_sent.store(false, Ordering::Release);
@@ -290,9 +289,9 @@ impl Endpoint {
         finished.map(|()| progress == Progress::Done)
     }
 
-    /// Send what may be sent now, from inside of whatever the program does. No waiter is woken, so that
-    /// nothing of the program runs before this returns; that, the timer and what is left are for the loop's next pass.
-    /// With `once` only the first call of a pass sends: what a program sends bit by bit leaves together with the rest.
+    /// Send what may be sent now, from within a call of the program. Wakes no waiter, so that none of the program's code
+    /// runs before this returns; waking, the timer and the rest are left to the loop's next pass. With `once` only the
+    /// first call of a pass sends: small writes leave together with the rest.
     #[pyo3(signature = (once=false))]
     fn send(&self, py: Python<'_>, once: bool) -> PyResult<()> {
         let shared = &self.shared;
@@ -313,7 +312,7 @@ impl Endpoint {
         shared.arm_flush(py)
     }
 
-    /// Take a datagram from the network. `now` is any clock that does not go back, the same one always.
+    /// Process a received datagram. `now` is the time of a monotonic clock, always the same one.
     #[pyo3(signature = (data, address, now, ecn=0))]
     fn receive_datagram(
         &self,
@@ -340,7 +339,7 @@ impl Endpoint {
         self.shared.finish(py, woken)
     }
 
-    /// What is to be sent now: pairs of a datagram and the address it goes to.
+    /// The datagrams to send now, each with its destination.
     fn datagrams_to_send<'py>(&self, py: Python<'py>, now: f64) -> PyResult<Bound<'py, PyList>> {
         let (made, woken) = without_panics(py, || {
             let mut state = self.shared.state_detached();
@@ -370,15 +369,15 @@ impl Endpoint {
         Ok(list)
     }
 
-    /// When `handle_timer` has to be called at the latest, in the caller's clock; ask after
-    /// `datagrams_to_send`. It may be earlier than needed, never later.
+    /// The latest time to call `handle_timer`, in the caller's clock; valid after `datagrams_to_send`. It may be
+    /// earlier than needed, never later.
     fn next_timeout(&self, py: Python<'_>) -> Fallible<Option<f64>> {
         let mut state = self.shared.state(py);
         let deadline = state.sessions.core.next_timeout();
         Fallible(deadline.map(|deadline| state.clock.reading(deadline)))
     }
 
-    /// Do what is due.
+    /// Run the timers that are due.
     fn handle_timer(&self, py: Python<'_>, now: f64) -> PyResult<()> {
         let woken = {
             let mut state = self.shared.state(py);
@@ -391,7 +390,7 @@ impl Endpoint {
         self.shared.finish(py, woken)
     }
 
-    /// Keys of connections that were accepted, have events, are gone; None where there are none.
+    /// Keys of connections that were accepted, have events, or are gone; None if there are none.
     fn take(&self, py: Python<'_>) -> Fallible<Option<Keys>> {
         let notifications = self.shared.state(py).take_notifications();
         Fallible(keys(notifications))

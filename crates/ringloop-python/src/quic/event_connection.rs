@@ -18,7 +18,7 @@ use super::queued::Queued;
 use super::route::Route;
 use crate::ffi::{self, Fallible, Raise as _};
 
-/// A connection of an endpoint that keeps events: its streams by their numbers, and what has happened to it.
+/// A connection of an endpoint that keeps events: its streams by number, and its events.
 #[pyclass(frozen, extends = Connection, module = "ringloop._native.quic")]
 pub struct EventConnection {
     pub route: Route,
@@ -39,13 +39,13 @@ impl EventConnection {
         Ok(PyClassInitializer::from(base).add_subclass(Self { route }))
     }
 
-    /// Its number in the endpoint, which is not given again.
+    /// Its number in the endpoint, never reused.
     #[getter]
     fn key(&self) -> Fallible<u64> {
         Fallible(self.route.handle.to_bits())
     }
 
-    /// Open a stream, and return its number; None while the peer allows no more.
+    /// Open a stream; return its number, or None while the peer allows no more.
     #[pyo3(signature = (unidirectional=false))]
     fn open_stream_nowait(
         &self,
@@ -55,13 +55,13 @@ impl EventConnection {
         self.route.open(py, direction(unidirectional))
     }
 
-    /// Bytes of all streams that wait for room in the send window.
+    /// Bytes of all streams that wait for space in the send window.
     #[getter]
     fn streams_queued(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
         self.route.look(py, |_, session| session.attached.queued_bytes()).map(Fallible)
     }
 
-    /// The same as aioquic's event.
+    /// Why it ended, as aioquic's event.
     #[getter]
     fn close_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.route.lost() {
@@ -70,8 +70,8 @@ impl EventConnection {
         }
     }
 
-    /// The connection id that the peer uses first, and that which the client has named the server by at first; None
-    /// of endpoints that do not tell ids.
+    /// The connection id that the peer uses first, and the destination id of the client's first packet; None for
+    /// endpoints that do not report ids.
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Option<Ids<'py>>>> {
         let ids = self.route.look(py, |connection, _| connection.ids())?;
         ids.map(|(first, original)| {
@@ -81,14 +81,14 @@ impl EventConnection {
         .map(Fallible)
     }
 
-    /// Whether early data was sent that the server refused: its streams are not there.
+    /// Whether the server refused early data: its streams do not exist.
     #[getter]
     fn early_data_rejected(&self, py: Python<'_>) -> PyResult<bool> {
         self.route.look(py, |_, session| session.early_rejected)
     }
 
-    /// Hold back a stream's events, so that its window closes. Only of endpoints that keep events. Nothing happens
-    /// where the connection is over: what has come is told, and nothing comes after the last event.
+    /// Pause a stream's events, so that its window closes. Only for endpoints that keep events. Does nothing if the
+    /// connection is closed: received data is reported, and nothing follows the last event.
     fn pause_stream(&self, py: Python<'_>, stream_id: u64) -> PyResult<()> {
         if self.route.lost().is_some() {
             return Ok(());
@@ -98,7 +98,7 @@ impl EventConnection {
         })
     }
 
-    /// Go on with a stream's events.
+    /// Resume a stream's events.
     fn resume_stream(&self, py: Python<'_>, stream_id: u64) {
         let stream = StreamId(stream_id);
         let mut state = self.route.shared.state(py);
@@ -108,7 +108,7 @@ impl EventConnection {
         }
     }
 
-    /// Have `take_writable` name a stream once nothing of it is queued; False where nothing is.
+    /// Make `take_writable` return a stream once its queue is empty; False if it already is.
     fn want_writable(&self, py: Python<'_>, stream_id: u64) -> PyResult<bool> {
         let stream = StreamId(stream_id);
         self.route.look(py, |_, session| {
@@ -120,7 +120,7 @@ impl EventConnection {
         })
     }
 
-    /// The streams of `want_writable` that have nothing queued by now.
+    /// The streams of `want_writable` whose queues are empty now.
     fn take_writable(&self, py: Python<'_>) -> Fallible<Vec<u64>> {
         let mut state = self.route.shared.state(py);
         let session = state.sessions.get(self.route.handle);
@@ -129,7 +129,7 @@ impl EventConnection {
         Fallible(taken.into_iter().map(|stream| stream.0).collect())
     }
 
-    /// Whether a stream that was written to waits until the peer allows more streams.
+    /// Whether a stream with written data waits for the peer to allow more streams.
     #[pyo3(signature = (unidirectional=false))]
     fn waits_for_credit(&self, py: Python<'_>, unidirectional: bool) -> PyResult<bool> {
         self.route.look(py, |connection, session| {
@@ -142,7 +142,7 @@ impl EventConnection {
         })
     }
 
-    /// Bytes that may be queued by `send_stream_data` before it raises `BufferError`; None: any number.
+    /// Bytes that `send_stream_data` may queue before it raises `BufferError`; None: no limit.
     fn set_queued_max(&self, py: Python<'_>, count: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let bounds = 0..=isize::MAX as usize;
         // The configuration field's name.
@@ -151,12 +151,12 @@ impl EventConnection {
         self.route.look(py, |_, session| session.attached.queued_max = count)
     }
 
-    /// Packets leave from another address from now on: use another connection id, tell the peer. An error until the
-    /// handshake is confirmed (RFC 9000 §9).
+    /// Send packets from another address from now on: switch to another connection id, notify the peer. An error until
+    /// the handshake is confirmed (RFC 9000 §9).
     fn local_address_changed(&self, py: Python<'_>) -> PyResult<()> {
         if self.route.act(py, |connection| !connection.local_address_changed())? {
             return Err(PyRuntimeError::raise(
-                "the handshake is not confirmed: until then the connection has to stay at its address",
+                "the handshake is not confirmed: until then the connection cannot change its address",
             ));
         }
         Ok(())
@@ -178,9 +178,8 @@ impl EventConnection {
             .map(Fallible)
     }
 
-    /// Send on a stream by its number, which is opened with the first write. What has no room, or belongs to a
-    /// stream that the peer does not allow yet, waits here; where `bounded`, it takes nothing and
-    /// raises `BufferError` once too much does.
+    /// Send on a stream by its number; the first write opens it. Data without room, or of a stream that the peer does
+    /// not allow yet, is queued; with `bounded`, this accepts nothing and raises `BufferError` once too much is queued.
     #[pyo3(signature = (stream_id, data, end_stream=false, bounded=true))]
     fn send_stream_data(
         &self,
@@ -215,13 +214,13 @@ impl EventConnection {
         })??;
         if !sent {
             return Err(PyBufferError::raise(
-                "too much is queued already: wait until the peer takes it, or raise tx_max_queued_bytes",
+                "too much is queued already: wait until the peer has received some of it, or raise tx_max_queued_bytes",
             ));
         }
         self.route.shared.arm_flush(py)
     }
 
-    /// Give up sending on a stream.
+    /// Reset a stream.
     fn reset_stream(&self, py: Python<'_>, stream_id: u64, error_code: Code) -> PyResult<()> {
         let (handle, stream) = (self.route.handle, StreamId(stream_id));
         let done = self.route.shared.state(py).reset(handle, stream, error_code.0);
@@ -229,7 +228,7 @@ impl EventConnection {
         self.route.shared.arm_flush(py)
     }
 
-    /// Have the peer stop sending on a stream, and drop what has come.
+    /// Ask the peer to stop sending on a stream, and drop received data.
     fn stop_stream(&self, py: Python<'_>, stream_id: u64, error_code: Code) -> PyResult<()> {
         let done = {
             let mut state = self.route.shared.state(py);
@@ -257,7 +256,7 @@ impl EventConnection {
         done.map_err(|error| self.route.refused(py, &error))
     }
 
-    /// Bytes of a stream that wait for room in the send window.
+    /// Bytes of a stream that wait for space in the send window.
     fn stream_queued(&self, py: Python<'_>, stream_id: u64) -> PyResult<Fallible<usize>> {
         self.route
             .look(py, |_, session| {
@@ -267,7 +266,7 @@ impl EventConnection {
             .map(Fallible)
     }
 
-    /// The next event; None where there is none. Only of endpoints that keep events.
+    /// The next event; None if there is none. Only for endpoints that keep events.
     fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let taken = self.take_next(py, 1);
         let Some(first) = taken.first() else {
@@ -280,7 +279,7 @@ impl EventConnection {
         event.map(Some)
     }
 
-    /// All events that there are, about a megabyte of stream data at most.
+    /// All pending events, with at most about a megabyte of stream data.
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = ffi::new_list(py)?;
         let taken = self.take_next(py, usize::MAX);

@@ -5,7 +5,7 @@ use pyo3::types::PyString;
 
 use crate::ffi::{self, Fallible, intern};
 
-/// What all events are.
+/// Base of all events.
 #[pyclass(frozen, subclass, module = "ringloop._native.quic")]
 pub struct QuicEvent;
 
@@ -80,36 +80,36 @@ event! {
     }
 }
 event! {
-    /// The peer uses a connection id no longer.
+    /// The peer has retired a connection id.
     ConnectionIdRetired {
         /// The id: 1 to 20 bytes (RFC 9000 §5.1.2).
         connection_id: Py<PyAny>,
     }
 }
 event! {
-    /// The connection is over.
+    /// The connection has ended.
     ConnectionTerminated {
         /// QUIC's code (RFC 9000 §20.1), or the application's: 0 to 2^62 - 1.
         error_code: Fallible<u64>,
-        /// The kind of frame that is to blame (RFC 9000 §19); None: the application closed it, or none is.
+        /// The type of the offending frame (RFC 9000 §19); None: the application closed it, or no frame caused it.
         frame_type: Fallible<Option<u64>>,
-        /// Why, in the words of the end that closed it; may be empty.
+        /// The reason given by the end that closed it; may be empty.
         reason_phrase: Fallible<String>,
     }
 }
 event! {
-    /// A datagram has come.
+    /// A datagram has arrived.
     DatagramFrameReceived {
-        /// What it carries (RFC 9221).
+        /// The payload (RFC 9221).
         data: Py<PyAny>,
     }
 }
 event! {
     /// The handshake is complete.
     HandshakeCompleted {
-        /// The application's protocol that was agreed on (RFC 7301); None: none was asked for.
+        /// The negotiated application protocol (RFC 7301); None: none was requested.
         alpn_protocol: Fallible<Option<String>>,
-        /// Clients: whether the server has taken early data (RFC 9001 §4.6.2).
+        /// Clients: whether the server accepted early data (RFC 9001 §4.6.2).
         early_data_accepted: bool,
         /// Whether an earlier session was resumed (RFC 8446 §2.2).
         session_resumed: bool,
@@ -123,14 +123,14 @@ event! {
     }
 }
 event! {
-    /// The application's protocol is agreed on.
+    /// The application protocol was negotiated.
     ProtocolNegotiated {
-        /// The protocol (RFC 7301); None: none was asked for.
+        /// The protocol (RFC 7301); None: none was requested.
         alpn_protocol: Fallible<Option<String>>,
     }
 }
 event! {
-    /// The peer does not want to receive a stream.
+    /// The peer stopped receiving a stream.
     StopSendingReceived {
         /// The application's code (RFC 9000 §19.5): 0 to 2^62 - 1.
         error_code: Fallible<u64>,
@@ -139,18 +139,18 @@ event! {
     }
 }
 event! {
-    /// Bytes of a stream have come, or its end.
+    /// Bytes of a stream, or its end, have arrived.
     StreamDataReceived {
         /// The next bytes of the stream, in order; may be empty at its end.
         data: Py<PyAny>,
-        /// Whether these are the last ones.
+        /// Whether the stream ends with them.
         end_stream: bool,
         /// The stream's number (RFC 9000 §2.1).
         stream_id: Fallible<u64>,
     }
 }
 event! {
-    /// The peer gave up sending on a stream.
+    /// The peer reset a stream.
     StreamReset {
         /// The application's code (RFC 9000 §19.4): 0 to 2^62 - 1.
         error_code: Fallible<u64>,

@@ -1,4 +1,4 @@
-//! A client's sessions and address tokens of a server, in the application's hands.
+//! A client's sessions and address tokens, managed by the application.
 //!
 //! Owns: [`Memory`], in which a connection's TLS and transport store what the server sends and from
 //! which the next connection takes; [`SessionTicket`], one session as an object. Called by:
@@ -28,10 +28,10 @@ const KEPT_MAX: usize = 8;
 /// RFC 8446 §4.6.1: the maximum lifetime of a ticket.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A session that a server may resume: what a `session_ticket_handler` is given, and `session_ticket` takes.
+/// A session to resume: a `session_ticket_handler` receives it, and `session_ticket` takes it.
 ///
-/// Lives in this process, and is good for one connection (RFC 8446 §C.4 advises against using one twice):
-/// further ones do a full handshake, and are given fresh tickets.
+/// Valid in this process and for one connection (RFC 8446 §C.4 advises against using one twice): further
+/// connections do a full handshake, and get new tickets.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct SessionTicket {
     server_name: String,
@@ -77,7 +77,7 @@ impl SessionTicket {
 
 #[pymethods]
 impl SessionTicket {
-    /// The name of the server that gave it.
+    /// The name of the server that issued it.
     #[getter]
     fn server_name(&self) -> Fallible<&str> {
         Fallible(&self.server_name)
@@ -89,7 +89,7 @@ impl SessionTicket {
         Fallible(self.cipher_suite)
     }
 
-    /// Bytes of early data that the server takes: 0, or RFC 9001's 2^32 - 1.
+    /// Bytes of early data that the server accepts: 0, or RFC 9001's 2^32 - 1.
     #[getter]
     fn max_early_data_size(&self) -> Fallible<u32> {
         Fallible(self.max_early_data_size)
@@ -101,7 +101,7 @@ impl SessionTicket {
         Fallible(seconds(self.received))
     }
 
-    /// Whether it has not been used, and is not a week old.
+    /// Whether it is unused, and less than a week old.
     #[getter]
     fn is_valid(&self) -> bool {
         self.is_fresh()
@@ -112,10 +112,10 @@ impl SessionTicket {
     }
 }
 
-/// Where one or more connections of a client put sessions and tokens, and find them.
+/// The store of sessions and tokens for one or more connections of a client.
 ///
-/// `ticket`, `token`: what the next connection is to use. `keeps`: whether what servers give is used by the next
-/// connections too; what is new is handed out by `take_tickets` and `take_tokens` otherwise.
+/// `ticket`, `token`: those for the next connection. `keeps`: whether the next connections use new ones, too;
+/// otherwise `take_tickets` and `take_tokens` return them.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct Memory {
     state: Arc<Store>,
@@ -125,7 +125,7 @@ pub struct Memory {
 #[derive(Default)]
 pub struct Store {
     state: Mutex<State>,
-    /// Something new is to be handed out.
+    /// There are new ones to take.
     has_new: AtomicBool,
 }
 
@@ -251,7 +251,7 @@ impl Memory {
         }
     }
 
-    /// Take the sessions that have come since the last call, the oldest first.
+    /// Take the sessions received since the last call, the oldest first.
     fn take_tickets<'py>(
         &self,
         py: Python<'py>,
@@ -261,7 +261,7 @@ impl Memory {
         made.collect::<PyResult<_>>().map(Fallible)
     }
 
-    /// Take the address tokens that have come since the last call, the oldest first.
+    /// Take the address tokens received since the last call, the oldest first.
     fn take_tokens<'py>(&self, py: Python<'py>) -> PyResult<Fallible<Vec<Bound<'py, PyBytes>>>> {
         let tokens: Vec<Bytes> = self.state.locked().new_tokens.drain(..).collect();
         let as_object = |token: &Bytes| ffi::new_bytes(py, token);

@@ -89,14 +89,14 @@ fn engine_versions() -> Fallible<&'static str> {
     Fallible(env!("RINGLOOP_QUIC_ENGINE"))
 }
 
-/// An error code of the protocol by its name, and what was said with it, or else what it means in a handshake.
+/// The name of a protocol error code, with its reason, or else with its meaning in a handshake.
 #[pyfunction]
 fn explained(code: u64, said: &str) -> Fallible<String> {
     Fallible(ringloop_quic::codes::explained(code, said))
 }
 
-/// Have the kernel give datagrams to the socket, of `count` that share an address by `SO_REUSEPORT`, whose number in the
-/// order of binding is that of the worker that they are for. For all of them at once.
+/// Make the kernel deliver each datagram to the worker that its connection id names. `count` sockets share the address
+/// by `SO_REUSEPORT`, in the order in which they were bound. One call sets all of them.
 #[pyfunction]
 fn steer(fd: RawFd, count: usize) -> PyResult<()> {
     let known = u32::try_from(count).ok().filter(|count| (1..=256).contains(count));

@@ -22,7 +22,7 @@ impl Ready {
         slf.clone()
     }
 
-    /// Nothing: it is over.
+    /// None: it is complete.
     #[expect(clippy::unused_self)]
     fn __next__(&self) -> Option<Py<PyAny>> {
         None
@@ -36,7 +36,7 @@ impl Ready {
         Err(PyStopIteration::raise_bare())
     }
 
-    /// Raise it: what is over handles nothing.
+    /// Raise the exception: a completed awaitable cannot handle it.
     #[expect(clippy::unused_self)]
     #[pyo3(signature = (typ, val=None, tb=None, /))]
     fn throw(
@@ -54,7 +54,7 @@ impl Ready {
         Err(PyErr::from_value(raised))
     }
 
-    /// Nothing is to be ended.
+    /// Do nothing: it is complete.
     #[expect(clippy::unused_self)]
     fn close(&self) {}
 

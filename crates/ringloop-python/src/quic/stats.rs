@@ -4,32 +4,32 @@ use crate::ffi::Fallible;
 use pyo3::prelude::*;
 use ringloop_quic::stats;
 
-/// Figures of one connection as they were when it was asked: counts since its start, times in seconds, sizes in bytes.
+/// A snapshot of one connection's statistics: counts since its start, times in seconds, sizes in bytes.
 #[pyclass(frozen, get_all, module = "ringloop._native.quic")]
 pub struct Stats {
     /// Smoothed round-trip time, in seconds (RFC 9002 §5.3); `initial_rtt` before the first sample.
     rtt: Fallible<f64>,
-    /// Shortest round-trip time that was seen, in seconds (RFC 9002 §5.2).
+    /// Shortest round-trip time seen, in seconds (RFC 9002 §5.2).
     rtt_min: Fallible<f64>,
     /// Bytes that the congestion controller allows in flight now (RFC 9002 §7).
     congestion_window_bytes: Fallible<u64>,
     /// Times that the congestion window was reduced (RFC 9002 §7.3.2).
     congestion_event_count: Fallible<u64>,
-    /// Bytes of UDP payload that the path carries in one datagram, as far as is known (RFC 9000 §14.3).
+    /// Bytes of UDP payload that the path is known to carry in one datagram (RFC 9000 §14.3).
     mtu_bytes: Fallible<u16>,
-    /// Times that the path stopped carrying datagrams as long as before (RFC 8899 §4.3).
+    /// Times that the path stopped carrying datagrams of the former size (RFC 8899 §4.3).
     black_hole_count: Fallible<u64>,
     /// QUIC packets sent, lost ones included; several may share a datagram (RFC 9000 §12.2).
     packets_sent: Fallible<u64>,
-    /// QUIC packets taken for lost (RFC 9002 §6); probes of the MTU are not counted.
+    /// QUIC packets declared lost (RFC 9002 §6), without MTU probes.
     packets_lost: Fallible<u64>,
-    /// Bytes in the packets taken for lost.
+    /// Bytes in the packets declared lost.
     bytes_lost: Fallible<u64>,
     /// UDP datagrams sent.
     udp_sent: Fallible<u64>,
     /// Bytes of UDP payload sent.
     bytes_sent: Fallible<u64>,
-    /// Messages to the kernel in which the datagrams went: batches of several count once (`UDP_SEGMENT` of udp(7)).
+    /// Messages passed to the kernel: a batch of datagrams counts once (`UDP_SEGMENT` of udp(7)).
     messages_sent: Fallible<u64>,
     /// UDP datagrams received that belong to this connection.
     udp_received: Fallible<u64>,
@@ -39,7 +39,7 @@ pub struct Stats {
     datagrams_sent: Fallible<u64>,
     /// DATAGRAM frames received (RFC 9221 §4).
     datagrams_received: Fallible<u64>,
-    /// STREAM frames sent, repeated ones included (RFC 9000 §19.8).
+    /// STREAM frames sent, including retransmissions (RFC 9000 §19.8).
     stream_frames_sent: Fallible<u64>,
     /// STREAM frames received (RFC 9000 §19.8).
     stream_frames_received: Fallible<u64>,
@@ -53,12 +53,11 @@ pub struct Stats {
     /// Bytes that may be written ahead of acknowledgements now, all streams together: from `send_window_min` to
     /// `send_window`.
     send_window_bytes: Fallible<u64>,
-    /// Datagrams that were not sent within the `expires` seconds they had.
+    /// Datagrams that were not sent within their `expires` seconds.
     datagrams_expired: Fallible<u64>,
     /// Datagrams that were dropped before they were sent: they made room for newer ones, or no longer fit the path.
     datagrams_dropped: Fallible<u64>,
-    /// Received datagrams that made room for newer ones before they were read (`datagram_receive_buffer`); counted once all
-    /// others were read.
+    /// Received datagrams dropped unread for newer ones (`datagram_receive_buffer`); counted once all others were read.
     datagrams_unread: Fallible<u64>,
 }
 

@@ -26,7 +26,7 @@ use super::state::State;
 use super::waiter::Waiter;
 use crate::ffi::{self, Fallible, Raise as _, intern};
 
-/// A stream of a connection, by its number. There is one object of a stream.
+/// A stream of a connection, by its number. Each stream has one object.
 #[pyclass(frozen, subclass, module = "ringloop._native.quic")]
 pub struct Stream {
     connection: Py<Connection>,
@@ -38,7 +38,7 @@ pub struct Stream {
     halves: Mutex<(SendHalf, RecvHalf)>,
 }
 
-/// The session of WebTransport that a stream is of; its codes are the application's then.
+/// The stream's WebTransport session, if any; its codes are the application's then.
 struct Membership {
     session: StreamId,
     /// The session has flow control.
@@ -93,7 +93,7 @@ impl Stream {
         }
     }
 
-    /// The connection that it is of.
+    /// The stream's connection.
     #[getter]
     fn connection<'py>(&self, py: Python<'py>) -> Bound<'py, Connection> {
         self.connection.bind(py).clone()
@@ -105,32 +105,32 @@ impl Stream {
         Fallible(self.id.0)
     }
 
-    /// Whether its bytes go both ways.
+    /// Whether it is bidirectional.
     #[getter]
     fn is_bidirectional(&self) -> bool {
         self.id.direction() == Direction::Bi
     }
 
-    /// Whether something can still be read: it receives, and neither end nor reset was read.
+    /// Whether more can be read: it receives, and neither the end nor a reset was read.
     #[getter]
     fn is_readable(&self) -> bool {
         self.halves().1.is_readable()
     }
 
-    /// Whether something can still be written: it sends, and was not finished or reset.
+    /// Whether more can be written: it sends, and was not finished or reset.
     #[getter]
     fn is_writable(&self) -> bool {
         self.halves().0.is_open()
     }
 
-    /// Write all of `data`. What has no room in the send window waits here: `drain()` waits for it.
+    /// Write all of `data`. Data without room in the send window is queued; `drain()` waits for it.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.put(py, data)?;
         self.route().shared.arm_flush(py)
     }
 
-    /// Write, and wait for room: `write` and `drain`. The bytes are taken by the call; what is wrong with them, the stream
-    /// or the connection is raised where it is awaited.
+    /// Write, and wait for space: `write` and `drain`. The call itself takes the bytes; errors are raised when it is
+    /// awaited.
     fn send<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         let Ok(has_room) = this.put(py, data) else {
@@ -144,7 +144,7 @@ impl Stream {
         slf.call_method0(intern!(py, "_drain"))
     }
 
-    /// Wait until all that was written has room in the send window.
+    /// Wait until all written data has space in the send window.
     fn drain<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         if matches!(this.is_full(py), Ok(false)) {
@@ -154,7 +154,7 @@ impl Stream {
         slf.call_method0(intern!(py, "_drain"))
     }
 
-    /// Write what there is room for in the send window; tells how many bytes that are.
+    /// Write as much as the send window has space for; return the number of bytes.
     fn write_nowait(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Fallible<usize>> {
         self.check_sending(py)?;
         ffi::spare()?;
@@ -166,7 +166,7 @@ impl Stream {
         Ok(Fallible(count))
     }
 
-    /// Bytes that wait for room in the send window.
+    /// Bytes that wait for space in the send window.
     #[getter]
     fn queued_bytes(&self, py: Python<'_>) -> Fallible<usize> {
         let mut state = self.route().shared.state(py);
@@ -175,7 +175,7 @@ impl Stream {
         Fallible(queued.map_or(0, super::queued::Queued::len))
     }
 
-    /// What to await for the moment when all that was written has found room; None where it has.
+    /// The waiter for space for all written data; None if there is space.
     #[pyo3(name = "_drain_waiter")]
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
         if self.is_full(py)? {
@@ -184,7 +184,7 @@ impl Stream {
         Ok(None)
     }
 
-    /// Say that nothing more will be written. Once is enough.
+    /// Declare that nothing more will be written. Further calls do nothing.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         {
             let (send, _) = &mut *self.halves();
@@ -202,8 +202,8 @@ impl Stream {
         armed
     }
 
-    /// Finish, unless sending or the connection is over; where the peer does not want the stream, give up sending with its
-    /// code. What comes can still be read; a stream without references stops the peer.
+    /// Finish, unless sending or the connection has ended; if the peer stopped the stream, reset it with the peer's
+    /// code. Received data can still be read; dropping the last reference to the stream stops the peer.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.route().lost().is_some() || !self.halves().0.close() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Stream {
         }
     }
 
-    /// Give up sending; what is on its way may be lost. Nothing happens where sending is over.
+    /// Reset the stream; data in flight may be lost. Does nothing if sending has ended.
     fn reset(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         let code = self.code_to_send(code)?;
         let (handle, id) = (self.route().handle, self.id);
@@ -246,7 +246,7 @@ impl Stream {
         self.route().shared.finish(py, woken.into())
     }
 
-    /// Have the peer stop sending, and drop what has come. Nothing happens where receiving is over.
+    /// Ask the peer to stop sending, and drop received data. Does nothing if receiving has ended.
     fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         let code = self.code_to_send(code)?;
         if !self.halves().1.close() {
@@ -266,13 +266,13 @@ impl Stream {
         self.route().shared.finish(py, vec![woken])
     }
 
-    /// What has come, at most `count` bytes; `b""` at the end, None where there is nothing now.
+    /// Read received data, at most `count` bytes; `b""` at the end, None if there is none now.
     #[pyo3(name = "_take")]
     fn take<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.taken(py, count.0)
     }
 
-    /// The same; where there is nothing now, what to await for the moment when there is.
+    /// The same; if there is none now, the waiter for data.
     #[pyo3(name = "_read")]
     fn read<'py>(&self, py: Python<'py>, count: AtMost) -> PyResult<Bound<'py, PyAny>> {
         match self.taken(py, count.0)? {
@@ -281,14 +281,14 @@ impl Stream {
         }
     }
 
-    /// What to await for the moment when there is something to read.
+    /// The waiter for data to read.
     #[pyo3(name = "_read_waiter")]
     fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.route().wait_for(py, Wait::Read(self.id))
     }
 
-    /// How the peer has answered to what was sent: `(True, None)`: all of it was acknowledged; `(True, code)`: it
-    /// does not want it, or sending was given up here; `(False, None)`: not yet.
+    /// The outcome of sending: `(True, None)`: all data was acknowledged; `(True, code)`: the peer stopped the stream,
+    /// or this end reset it; `(False, None)`: not known yet.
     #[pyo3(name = "_sent")]
     fn sent(&self, py: Python<'_>) -> PyResult<Fallible<(bool, Option<u64>)>> {
         let sent = {
@@ -305,7 +305,7 @@ impl Stream {
         Ok(Fallible((sent.is_some(), code)))
     }
 
-    /// What to await for the moment when `sent` tells more.
+    /// The waiter for a change of `sent`.
     #[pyo3(name = "_sent_waiter")]
     fn sent_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.route().wait_for(py, Wait::Finished(self.id))
@@ -498,7 +498,7 @@ impl Stream {
         }
         let code = u32::try_from(code).map_err(|_| {
             PyValueError::raise(format!(
-                "code is {code}: give 0 to {}, as WebTransport carries it",
+                "code is {code}: give 0 to {}, the range of WebTransport",
                 u32::MAX
             ))
         })?;

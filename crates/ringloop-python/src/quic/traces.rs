@@ -21,7 +21,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the logs of connections until they are taken; their number and length is the program's business.
+/// Keeps the logs of connections until they are taken; their number and length are not limited.
 #[pyclass(frozen, module = "ringloop._native.quic")]
 pub struct Traces {
     pub target: Arc<Kept>,
@@ -59,7 +59,7 @@ impl Traces {
         Self { target: Arc::default() }
     }
 
-    /// What the log has so far of the connection that began with this id; empty where there is none.
+    /// The log so far of the connection with this original destination id; empty if there is none.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -72,7 +72,7 @@ impl Traces {
         ffi::new_bytes(py, &bytes.unwrap_or_default())
     }
 
-    /// Forget it.
+    /// Drop that log.
     fn forget(&self, original_id: &[u8], is_client: bool) {
         let forgotten = locked(&self.target.0).remove(&(hex(original_id), is_client));
         drop(forgotten);

@@ -242,7 +242,7 @@ impl Waiter {
         self.outcome(py)
     }
 
-    /// Have the loop call `callback` with this, in a context, when it is done.
+    /// Schedule `callback(self)` in the loop, in a context, when it is done.
     #[pyo3(signature = (callback, /, *, context=None))]
     fn add_done_callback(
         slf: &Bound<'_, Self>,
@@ -264,7 +264,7 @@ impl Waiter {
         call(slf, &callback, Way::Queue).map(drop)
     }
 
-    /// Forget a callback; tells how many there were of it.
+    /// Remove a callback; return how many times it was registered.
     fn remove_done_callback(
         slf: &Bound<'_, Self>,
         callback: &Bound<'_, PyAny>,
@@ -297,7 +297,7 @@ impl Waiter {
         failed.and(called).map(|_| Fallible(removed))
     }
 
-    /// Cancel it; False where it is done.
+    /// Cancel it; False if it is already done.
     #[pyo3(signature = (msg=None))]
     fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         if slf.get().is_done() {
