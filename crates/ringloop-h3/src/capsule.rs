@@ -1,6 +1,6 @@
-//! Capsules (RFC 9297 §3.2): type, length and value, one after the other in the body of an extended CONNECT.
+//! Capsules (RFC 9297 §3.2): type, length and value, in sequence in the body of an extended CONNECT.
 //!
-//! Owns: [`Reader`], which takes the body in pieces cut anywhere and keeps at most the value of one capsule, and
+//! Owns: [`Reader`], which accepts the body in arbitrary pieces and buffers at most one capsule's value, and
 //! [`write()`]. Called by: the WebTransport sessions; any other protocol of RFC 9297 may use it.
 //!
 //! ```
@@ -26,12 +26,12 @@ use bytes::{Buf, Bytes, BytesMut};
 /// `DATAGRAM`: an HTTP datagram on a stream (RFC 9297 §3.5).
 pub const DATAGRAM: u64 = 0x00;
 
-/// A capsule that was read whole.
+/// A complete capsule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capsule {
     /// Its type.
     pub kind: u64,
-    /// Its value; a slice of the bytes that came, where it came in one piece.
+    /// Its value; a slice of the input if it arrived in one piece.
     pub value: Bytes,
 }
 
@@ -40,14 +40,14 @@ pub struct Capsule {
 pub enum Keep {
     /// Read the value. Up to its length is buffered, so this needs a limit.
     Value,
-    /// Skip it without buffering: what RFC 9297 §3.2 demands for unknown types.
+    /// Skip it without buffering, as RFC 9297 §3.2 requires for unknown types.
     Nothing,
 }
 
 /// Two integers of at most eight bytes.
 const HEADER_BYTES_MAX: usize = 16;
 
-/// Reads capsules out of a stream's bytes, however they are cut.
+/// Reads capsules from a stream's bytes, split at arbitrary points.
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
@@ -55,7 +55,7 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum State {
-    /// Type and length, of which some bytes are here.
+    /// A partial type and length.
     Header {
         bytes: [u8; HEADER_BYTES_MAX],
         len: usize,
@@ -84,11 +84,11 @@ impl Reader {
 
     /// Takes bytes off the front of `input` up to the end of the next capsule that is kept.
     ///
-    /// Call it until it returns `None`: `input` is empty then, and the next piece of the body has to come.
+    /// Call it until it returns `None`: then `input` is empty, and the next piece of the body is needed.
     /// `decide` is called once for each capsule, with its type and the length of its value.
     ///
     /// # Errors
-    /// What `decide` returns; the reader is of no use after that.
+    /// Errors of `decide`; the reader must not be used after that.
     pub fn read<E>(
         &mut self,
         input: &mut Bytes,
@@ -131,13 +131,13 @@ impl Reader {
         }
     }
 
-    /// True between two capsules: a body that ends elsewhere is malformed (RFC 9297 §3.3).
+    /// True between two capsules: a body that ends within one is malformed (RFC 9297 §3.3).
     pub fn is_at_boundary(&self) -> bool {
         matches!(self.state, State::Header { len: 0, .. })
     }
 }
 
-/// Type and length, once they are complete; takes no byte of the value.
+/// Type and length, once they are complete; consumes no byte of the value.
 fn read_header(
     bytes: &mut [u8; HEADER_BYTES_MAX],
     len: &mut usize,
@@ -158,7 +158,7 @@ fn read_header(
     }
 }
 
-/// A value, once it is complete; copied only where it comes in several pieces.
+/// A value, once it is complete; copied only if it arrives in several pieces.
 fn read_value(missing_len: &mut usize, value: &mut BytesMut, input: &mut Bytes) -> Option<Bytes> {
     if value.is_empty() && input.len() >= *missing_len {
         return Some(input.split_to(*missing_len));

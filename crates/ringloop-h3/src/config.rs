@@ -1,4 +1,4 @@
-//! What an application may set for a connection.
+//! Configuration of a connection.
 
 use crate::limits;
 use crate::settings::Settings;
@@ -7,17 +7,17 @@ use crate::stream_id::StreamId;
 /// Limits and extensions of this end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// What the peer is told. [`Settings::field_section_bytes_max`] is enforced; `None` there means
+    /// SETTINGS to send. [`Settings::field_section_bytes_max`] is enforced; `None` there means
     /// [`limits::FIELD_SECTION_BYTES_MAX`].
     pub settings: Settings,
     /// Fields of a section, pseudo-header fields included; more are refused like a section that is too long.
     pub fields_max: usize,
-    /// Streams of WebTransport are handed out as [`crate::Event::Raw`]; otherwise their signals are unknown types.
+    /// WebTransport streams are returned as [`crate::Event::Raw`]; otherwise their signals are unknown types.
     pub raw_streams: bool,
-    /// Field sections are handed out as [`crate::Event::Fields`], checked by the same rules: every line as it came, in its
+    /// Field sections are returned as [`crate::Event::Fields`], checked by the same rules: every line unchanged and in
     /// order.
     pub raw_fields: bool,
-    /// Bytes behind a blocked field section that are kept where the caller delivers them all the same; past it the
+    /// Bytes after a blocked field section that are buffered if the caller delivers them nevertheless; beyond it the
     /// connection is closed.
     pub blocked_bytes_max: usize,
     /// Requests that a client may cancel in excess of answered ones, before its connection is closed with
@@ -26,8 +26,8 @@ pub struct Config {
     /// Frames without effect that a peer may send beyond [`limits::IDLE_FRAMES_PER_MESSAGE`] per message, before its
     /// connection is closed with `H3_EXCESSIVE_LOAD`.
     pub idle_frames_max: u32,
-    /// A client's that sends 0-RTT: the server's settings of the earlier connection. If the server rejects 0-RTT, all
-    /// its streams are reset: make a new [`crate::Connection`] without them.
+    /// For a client that sends 0-RTT: the server's settings of the earlier connection. If the server rejects 0-RTT, all
+    /// its streams are reset: make a new [`crate::Connection`] without these settings.
     pub remembered: Option<Settings>,
 }
 

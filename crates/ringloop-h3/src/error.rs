@@ -3,7 +3,7 @@
 use crate::qpack;
 use std::fmt;
 
-/// An error code of HTTP/3, as QUIC's `CONNECTION_CLOSE`, `RESET_STREAM` and `STOP_SENDING` carry it.
+/// An HTTP/3 error code, carried by QUIC's `CONNECTION_CLOSE`, `RESET_STREAM` and `STOP_SENDING`.
 ///
 /// Any 62-bit number may arrive; an unknown one counts as [`Code::H3_NO_ERROR`] (RFC 9114 §9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,7 +14,7 @@ macro_rules! codes {
         impl Code {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// Its name in the RFCs, such as `H3_NO_ERROR`; `None` if it is in none of them.
+            /// Its name in the RFCs, such as `H3_NO_ERROR`; `None` if no RFC defines it.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -30,11 +30,11 @@ codes! {
     H3_DATAGRAM_ERROR = 0x33;
     /// Closed without an error (RFC 9114 §8.1, like all that follow).
     H3_NO_ERROR = 0x100;
-    /// The peer breaks the protocol in a way that has no code of its own.
+    /// The peer violated the protocol in a way without a more specific code.
     H3_GENERAL_PROTOCOL_ERROR = 0x101;
     /// This end has failed.
     H3_INTERNAL_ERROR = 0x102;
-    /// A stream that must not be opened, or not a second time.
+    /// A stream that must not be opened, or only once.
     H3_STREAM_CREATION_ERROR = 0x103;
     /// A control or QPACK stream was closed.
     H3_CLOSED_CRITICAL_STREAM = 0x104;
@@ -44,15 +44,15 @@ codes! {
     H3_FRAME_ERROR = 0x106;
     /// The peer causes too much load.
     H3_EXCESSIVE_LOAD = 0x107;
-    /// A stream or push id that is out of range, or was changed the wrong way.
+    /// A stream or push id that is out of range, or was raised or reduced illegally.
     H3_ID_ERROR = 0x108;
     /// An error in the payload of SETTINGS.
     H3_SETTINGS_ERROR = 0x109;
-    /// The control stream does not begin with SETTINGS.
+    /// The control stream did not begin with SETTINGS.
     H3_MISSING_SETTINGS = 0x10a;
-    /// A request that was not processed, and may be sent again.
+    /// The request was not processed, and may be sent again.
     H3_REQUEST_REJECTED = 0x10b;
-    /// A request or its response is no longer wanted.
+    /// The request or its response is no longer needed.
     H3_REQUEST_CANCELLED = 0x10c;
     /// A request stream ended before the request was complete.
     H3_REQUEST_INCOMPLETE = 0x10d;
@@ -60,7 +60,7 @@ codes! {
     H3_MESSAGE_ERROR = 0x10e;
     /// The connection of a CONNECT request was reset or closed.
     H3_CONNECT_ERROR = 0x10f;
-    /// The request has to be made by another version of HTTP.
+    /// The request must be made over another version of HTTP.
     H3_VERSION_FALLBACK = 0x110;
     /// A field section cannot be decoded (RFC 9204 §6).
     QPACK_DECOMPRESSION_FAILED = 0x200;
@@ -128,11 +128,11 @@ impl From<qpack::Error> for ConnectionError {
     }
 }
 
-/// A call of the application that cannot be carried out; it has changed nothing.
+/// A call of the application failed, without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// There is no such request stream, or no longer.
+    /// There is no such request stream, or it has ended.
     Unknown,
     /// The sending side has ended: by `end`, by a reset, or because the peer stopped it.
     Closed,
@@ -142,7 +142,7 @@ pub enum StreamError {
     Invalid(&'static str),
     /// The fields are longer than the peer's `SETTINGS_MAX_FIELD_SECTION_SIZE`.
     SectionTooLong,
-    /// The peer takes no more requests (GOAWAY): use another connection.
+    /// The peer accepts no more requests (GOAWAY): use another connection.
     GoingAway,
     /// The peer's SETTINGS do not allow it, or have not arrived; says what.
     NotSupported(&'static str),
@@ -155,7 +155,7 @@ impl fmt::Display for StreamError {
             Self::Closed => f.write_str("the sending side of the stream has ended"),
             Self::Unexpected(what) | Self::Invalid(what) => f.write_str(what),
             Self::SectionTooLong => f.write_str("the fields are longer than the peer accepts"),
-            Self::GoingAway => f.write_str("the peer takes no more requests on this connection"),
+            Self::GoingAway => f.write_str("the peer accepts no more requests on this connection"),
             Self::NotSupported(what) => write!(f, "the peer does not support {what}"),
         }
     }

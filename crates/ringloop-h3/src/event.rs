@@ -1,4 +1,4 @@
-//! What a connection tells the application, and what it gives QUIC to send.
+//! Events for the application, and output for QUIC.
 
 use crate::error::Code;
 use crate::priority::Priority;
@@ -8,7 +8,7 @@ use crate::stream_id::StreamId;
 use bytes::Bytes;
 use http::{HeaderMap, request, response};
 
-/// What QUIC has to send, in this order.
+/// Output for QUIC, to be sent in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transmit {
     /// Bytes of a stream.
@@ -17,7 +17,7 @@ pub enum Transmit {
         stream: StreamId,
         /// May be empty if `fin` is set.
         data: Bytes,
-        /// True if the stream ends behind them.
+        /// True if the stream ends after them.
         fin: bool,
     },
     /// `RESET_STREAM`: the sending side ends here.
@@ -27,8 +27,8 @@ pub enum Transmit {
         /// Why.
         code: Code,
     },
-    /// `STOP_SENDING`: nothing more of this stream is wanted. From now on the caller discards what arrives on it, rather
-    /// than pass it to [`crate::Connection::receive`].
+    /// `STOP_SENDING`: this stream is no longer read. From now on the caller discards its data instead of passing it to
+    /// [`crate::Connection::receive`].
     Stop {
         /// Which stream.
         stream: StreamId,
@@ -39,7 +39,7 @@ pub enum Transmit {
     Datagram(Bytes),
 }
 
-/// What has happened.
+/// An event of a connection.
 ///
 /// A message of the peer is `Request`, or any number of `Informational` and a `Response`; then any number of `Data`,
 /// at most one `Trailers`, and `End`. `Reset` or `Failed` may end it at any point.
@@ -68,15 +68,15 @@ pub enum Event {
         /// Status and header fields.
         parts: response::Parts,
     },
-    /// With [`crate::Config::raw_fields`], in place of `Request`, `Informational`, `Response` and `Trailers`: the lines
-    /// of the section, of which the rules for that one hold.
+    /// With [`crate::Config::raw_fields`], instead of `Request`, `Informational`, `Response` and `Trailers`: the lines
+    /// of the section, checked by the same rules.
     Fields {
         /// Its stream.
         stream: StreamId,
         /// Pseudo-header fields first; duplicates and several cookies stay apart.
         fields: Vec<Field>,
     },
-    /// Part of the body; of an extended CONNECT, of its capsules.
+    /// Part of the body; for an extended CONNECT, of its capsules.
     Data {
         /// Its stream.
         stream: StreamId,
@@ -95,8 +95,8 @@ pub enum Event {
         /// Its stream.
         stream: StreamId,
     },
-    /// The peer has reset its sending side; there is no `End`. A server usually answers by
-    /// [`crate::Connection::cancel`]. To a client, `H3_REQUEST_REJECTED` says that the request was not processed; behind
+    /// The peer has reset its sending side; no `End` follows. A server usually responds with
+    /// [`crate::Connection::cancel`]. To a client, `H3_REQUEST_REJECTED` says that the request was not processed; after
     /// `GoAway` both sides of the stream have ended.
     Reset {
         /// Which stream.
@@ -104,7 +104,7 @@ pub enum Event {
         /// Why.
         code: Code,
     },
-    /// The peer reads no more of what is sent on a stream: the sending side has ended.
+    /// The peer has stopped reading a stream: the sending side has ended.
     Stopped {
         /// Which stream.
         stream: StreamId,
@@ -115,19 +115,19 @@ pub enum Event {
     Failed {
         /// Which stream.
         stream: StreamId,
-        /// What the peer was told.
+        /// The code sent to the peer.
         code: Code,
         /// What is wrong.
         reason: &'static str,
     },
-    /// The stream, for which [`crate::Connection::is_blocked`] was true, can be received from again.
+    /// A stream for which [`crate::Connection::is_blocked`] was true can be received from again.
     Unblocked {
         /// Which stream.
         stream: StreamId,
     },
     /// An HTTP datagram (RFC 9297 §2.1).
     Datagram {
-        /// Its request; may not have arrived yet, or be over.
+        /// Its request; may not have arrived yet, or have ended.
         stream: StreamId,
         /// Payload.
         data: Bytes,
@@ -144,16 +144,16 @@ pub enum Event {
         /// The new one.
         priority: Priority,
     },
-    /// A stream of WebTransport, which belongs to the caller from here on: later bytes, its end and its reset are not
-    /// for the connection.
+    /// A WebTransport stream, which belongs to the caller from now on: do not pass later bytes, its end or its reset to
+    /// the connection.
     Raw {
         /// Which stream; bidirectional (signal 0x41) or unidirectional (0x54).
         stream: StreamId,
         /// Stream of the CONNECT request of its session; may not have arrived yet.
         session: StreamId,
-        /// What has arrived behind the signal.
+        /// Data that arrived after the signal.
         data: Bytes,
-        /// True if the stream ends behind `data`.
+        /// True if the stream ends after `data`.
         fin: bool,
     },
 }

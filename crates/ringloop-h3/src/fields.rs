@@ -70,7 +70,7 @@ pub(crate) fn read_request(
 ) -> Result<request::Parts, Malformed> {
     let mut section = Section::read(fields, Kind::Request, kept)?;
     let method = section.method.take().ok_or(Malformed("no :method"))?;
-    let method = Method::from_bytes(&method).map_err(|_| Malformed("a wrong :method"))?;
+    let method = Method::from_bytes(&method).map_err(|_| Malformed("invalid :method"))?;
     let protocol = section.protocol.take();
     if protocol.is_some() && !(extended_connect && method == Method::CONNECT) {
         return Err(Malformed("an unexpected :protocol"));
@@ -87,7 +87,7 @@ pub(crate) fn read_request(
     parts.headers = section.headers;
     if let Some(protocol) = protocol {
         if HeaderName::from_bytes(&protocol).is_err() {
-            return Err(Malformed("a wrong :protocol"));
+            return Err(Malformed("invalid :protocol"));
         }
         parts.extensions.insert(Protocol(protocol));
     }
@@ -98,7 +98,7 @@ pub(crate) fn read_request(
 pub(crate) fn read_response(fields: Vec<Field>, kept: Kept) -> Result<response::Parts, Malformed> {
     let section = Section::read(fields, Kind::Response, kept)?;
     let status = section.status.ok_or(Malformed("no :status"))?;
-    let status = StatusCode::from_bytes(&status).map_err(|_| Malformed("a wrong :status"))?;
+    let status = StatusCode::from_bytes(&status).map_err(|_| Malformed("invalid :status"))?;
     // RFC 9114 §4.5.
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Malformed("status 101"));
@@ -115,11 +115,11 @@ pub(crate) fn read_trailers(fields: Vec<Field>) -> Result<HeaderMap, Malformed> 
     Section::read(fields, Kind::Trailers, Kept::All).map(|section| section.headers)
 }
 
-/// The length that a message declares; several fields have to agree (RFC 9110 §8.6).
+/// The length that a message declares; several fields must agree (RFC 9110 §8.6).
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
     let mut declared = None;
     for value in headers.get_all(header::CONTENT_LENGTH) {
-        let wrong = Malformed("a wrong content-length");
+        let wrong = Malformed("invalid content-length");
         let digits = value.as_bytes();
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(wrong);
@@ -127,7 +127,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malform
         let text = str::from_utf8(digits).map_err(|_| wrong)?;
         let len = text.parse().map_err(|_| wrong)?;
         if declared.is_some_and(|other| other != len) {
-            return Err(Malformed("two values of content-length"));
+            return Err(Malformed("conflicting values of content-length"));
         }
         declared = Some(len);
     }
@@ -145,12 +145,12 @@ impl Section {
         for field in fields {
             if field.name.first() == Some(&b':') {
                 if has_regular {
-                    return Err(Malformed("a pseudo-header field behind others"));
+                    return Err(Malformed("a pseudo-header field after regular fields"));
                 }
                 let slot = section.pseudo(&field.name, kind);
                 let slot = slot.ok_or(Malformed("an unexpected pseudo-header field"))?;
                 if slot.replace(field.value).is_some() {
-                    return Err(Malformed("a pseudo-header field twice"));
+                    return Err(Malformed("a repeated pseudo-header field"));
                 }
                 continue;
             }
@@ -193,14 +193,14 @@ impl Section {
         let mut parts = uri::Parts::default();
         let authority = self.take_authority()?;
         parts.authority = Some(authority.ok_or(Malformed("CONNECT has no :authority"))?);
-        Uri::from_parts(parts).map_err(|_| Malformed("a wrong :authority"))
+        Uri::from_parts(parts).map_err(|_| Malformed("invalid :authority"))
     }
 
     fn uri(&mut self, method: &Method) -> Result<Uri, Malformed> {
         let scheme = self.scheme.take().ok_or(Malformed("no :scheme"))?;
-        let scheme = Scheme::try_from(&scheme[..]).map_err(|_| Malformed("a wrong :scheme"))?;
+        let scheme = Scheme::try_from(&scheme[..]).map_err(|_| Malformed("invalid :scheme"))?;
         if !scheme.as_str().starts_with(|first: char| first.is_ascii_alphabetic()) {
-            return Err(Malformed("a wrong :scheme"));
+            return Err(Malformed("invalid :scheme"));
         }
         let path = self.path.take().ok_or(Malformed("no :path"))?;
         let authority = self.take_authority()?;
@@ -211,7 +211,7 @@ impl Section {
             }
             let is_path = path.first() == Some(&b'/') || method == Method::OPTIONS && path == "*";
             if !is_path {
-                return Err(Malformed("a wrong :path"));
+                return Err(Malformed("invalid :path"));
             }
         }
         // The parser would drop it.
@@ -219,25 +219,25 @@ impl Section {
             return Err(Malformed("a fragment in :path"));
         }
         let mut parts = uri::Parts::default();
-        let path = PathAndQuery::from_maybe_shared(path).map_err(|_| Malformed("a wrong :path"))?;
+        let path = PathAndQuery::from_maybe_shared(path).map_err(|_| Malformed("invalid :path"))?;
         parts.path_and_query = Some(path);
         // `Uri` has no scheme without an authority.
         parts.scheme = authority.is_some().then_some(scheme);
         parts.authority = authority;
-        Uri::from_parts(parts).map_err(|_| Malformed("a wrong target"))
+        Uri::from_parts(parts).map_err(|_| Malformed("invalid request target"))
     }
 
-    /// `:authority`, or `host` in its place; both have to agree (RFC 9114 §4.3.1).
+    /// `:authority`, or `host` instead; if both are given they must agree (RFC 9114 §4.3.1).
     fn take_authority(&mut self) -> Result<Option<Authority>, Malformed> {
         let mut hosts = self.headers.get_all(header::HOST).iter();
         let (host, second) = (hosts.next(), hosts.next());
         if second.is_some() {
             return Err(Malformed("host twice"));
         }
-        let wrong = |_| Malformed("a wrong :authority or host");
+        let wrong = |_| Malformed("invalid :authority or host");
         match (self.authority.take(), host) {
             (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host.as_bytes()) => {
-                Err(Malformed("host is not :authority"))
+                Err(Malformed("host differs from :authority"))
             }
             (Some(authority), _) => {
                 Authority::from_maybe_shared(authority).map(Some).map_err(wrong)
@@ -248,10 +248,10 @@ impl Section {
     }
 }
 
-/// A field that is no pseudo-header field.
+/// A regular field.
 fn regular(field: Field) -> Result<(HeaderName, HeaderValue), Malformed> {
     let name = HeaderName::from_lowercase(&field.name)
-        .map_err(|_| Malformed("a field name in upper case, or none at all"))?;
+        .map_err(|_| Malformed("an empty field name, or one in upper case"))?;
     let ends = [field.value.first(), field.value.last()];
     if ends.into_iter().flatten().any(|byte| matches!(byte, b' ' | b'\t')) {
         return Err(Malformed("whitespace around a field value"));
@@ -261,7 +261,7 @@ fn regular(field: Field) -> Result<(HeaderName, HeaderValue), Malformed> {
     if is_connection_specific(&name)
         || name == header::TE && !value.as_bytes().eq_ignore_ascii_case(b"trailers")
     {
-        return Err(Malformed("a field that is specific to a connection"));
+        return Err(Malformed("a connection-specific field"));
     }
     value.set_sensitive(field.is_sensitive);
     Ok((name, value))
@@ -285,7 +285,7 @@ fn join_cookies(mut cookies: Vec<HeaderValue>) -> Result<Option<HeaderValue>, Ma
     let values: Vec<&[u8]> = cookies.iter().map(HeaderValue::as_bytes).collect();
     let joined = values.join(&b"; "[..]);
     let joined = HeaderValue::from_maybe_shared(Bytes::from(joined));
-    let mut joined = joined.map_err(|_| Malformed("a wrong cookie"))?;
+    let mut joined = joined.map_err(|_| Malformed("invalid cookie"))?;
     joined.set_sensitive(is_sensitive);
     Ok(Some(joined))
 }
@@ -297,7 +297,7 @@ pub(crate) fn request_lines(parts: &request::Parts) -> Result<Vec<Line<'_>>, Str
     lines.push(Line::new(b":method", parts.method.as_str().as_bytes()));
     let protocol = parts.extensions.get::<Protocol>();
     if protocol.is_some() && parts.method != Method::CONNECT {
-        return Err(StreamError::Invalid("only CONNECT has a protocol"));
+        return Err(StreamError::Invalid("only CONNECT may have a protocol"));
     }
     let host = parts.headers.get(header::HOST).map(HeaderValue::as_bytes);
     let authority = uri.authority().map(|authority| {
@@ -328,7 +328,7 @@ pub(crate) fn request_lines(parts: &request::Parts) -> Result<Vec<Line<'_>>, Str
     }
     if let Some(protocol) = protocol {
         if HeaderName::from_bytes(&protocol.0).is_err() {
-            return Err(StreamError::Invalid("a protocol's name is a token"));
+            return Err(StreamError::Invalid("a protocol name must be a token"));
         }
         lines.push(Line::new(b":protocol", &protocol.0));
     }

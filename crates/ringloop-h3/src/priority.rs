@@ -6,9 +6,9 @@ use std::fmt;
 /// Urgency and incrementality of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// 0 to 7; less is more urgent.
+    /// 0 to 7; lower is more urgent.
     pub urgency: u8,
-    /// True if parts of the response are useful before the rest: it may share the path with others of its urgency.
+    /// True if partial responses are useful: it may share the path with others of its urgency.
     pub incremental: bool,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// Takes a dictionary member off the front of `bytes`, with the comma behind it; a comma in a string is part of it.
+/// Takes a dictionary member off the front of `bytes`, with the comma after it; commas within strings do not separate.
 fn take_member<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     let mut is_quoted = false;
     let mut is_escaped = false;

@@ -16,18 +16,18 @@ pub const ENABLE_CONNECT_PROTOCOL: u64 = 0x8;
 /// `SETTINGS_H3_DATAGRAM` (RFC 9297 §2.1.1).
 pub const H3_DATAGRAM: u64 = 0x33;
 
-/// What one end accepts. The default is what RFC 9114 says of an end whose SETTINGS are empty.
+/// The settings of one end. The defaults are those of empty SETTINGS (RFC 9114).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of a field section by RFC 9114 §4.2.2 (32 more per field); `None` is unlimited.
+    /// Bytes of a field section, counted as in RFC 9114 §4.2.2 (32 more per field); `None` is unlimited.
     pub field_section_bytes_max: Option<u64>,
     /// Bytes of the dynamic table that the other end's encoder may use.
     pub qpack_table_bytes_max: u64,
     /// Streams that may wait for the encoder stream.
     pub qpack_blocked_streams_max: u64,
-    /// A server's: CONNECT may have a `:protocol` (RFC 9220).
+    /// Servers: CONNECT may have a `:protocol` (RFC 9220).
     pub extended_connect: bool,
-    /// HTTP datagrams may be sent to it (RFC 9297).
+    /// It accepts HTTP datagrams (RFC 9297).
     pub datagrams: bool,
     /// All others by id, in order; those of WebTransport, for example.
     pub others: Vec<(u64, u64)>,
@@ -43,7 +43,7 @@ impl Settings {
     /// Parses the payload of a SETTINGS frame.
     ///
     /// # Errors
-    /// `H3_SETTINGS_ERROR`: an id of HTTP/2, an id twice, a value out of range; `H3_FRAME_ERROR`: cut short;
+    /// `H3_SETTINGS_ERROR`: an HTTP/2 id, a repeated id, a value out of range; `H3_FRAME_ERROR`: truncated;
     /// `H3_EXCESSIVE_LOAD`: more settings than [`SETTINGS_MAX`].
     pub fn read(mut payload: &[u8]) -> Result<Self, ConnectionError> {
         let wrong = |reason| Err(ConnectionError::new(Code::H3_SETTINGS_ERROR, reason));
@@ -52,11 +52,11 @@ impl Settings {
         while !payload.is_empty() {
             let (Some(id), Some(value)) = (varint::read(&mut payload), varint::read(&mut payload))
             else {
-                let reason = "SETTINGS is cut short";
+                let reason = "SETTINGS is truncated";
                 return Err(ConnectionError::new(Code::H3_FRAME_ERROR, reason));
             };
             if ids.contains(&id) {
-                return wrong("a setting occurs twice");
+                return wrong("a repeated setting");
             }
             if ids.len() == SETTINGS_MAX {
                 let reason = "SETTINGS has too many entries";
@@ -68,19 +68,19 @@ impl Settings {
                 MAX_FIELD_SECTION_SIZE => settings.field_section_bytes_max = Some(value),
                 QPACK_BLOCKED_STREAMS => settings.qpack_blocked_streams_max = value,
                 ENABLE_CONNECT_PROTOCOL | H3_DATAGRAM if value > 1 => {
-                    return wrong("a setting that is 0 or 1 has another value");
+                    return wrong("a boolean setting is neither 0 nor 1");
                 }
                 ENABLE_CONNECT_PROTOCOL => settings.extended_connect = value == 1,
                 H3_DATAGRAM => settings.datagrams = value == 1,
                 // RFC 9114 §7.2.4.1 and §11.2.2.
-                0x0 | 0x2..=0x5 => return wrong("a setting of HTTP/2"),
+                0x0 | 0x2..=0x5 => return wrong("an HTTP/2 setting"),
                 _ => settings.others.push((id, value)),
             }
         }
         Ok(settings)
     }
 
-    /// Appends the payload of a SETTINGS frame; values that are the default are left out.
+    /// Appends the payload of a SETTINGS frame; default values are omitted.
     pub fn write(&self, out: &mut impl BufMut) {
         let mut put = |id, value| {
             varint::write(out, id);
@@ -104,7 +104,7 @@ impl Settings {
         }
     }
 
-    /// Checks the SETTINGS of a server that accepted 0-RTT against what the client had remembered
+    /// Checks the SETTINGS of a server that accepted 0-RTT against those that the client remembered
     /// (RFC 9114 §7.2.4.2, RFC 9204 §3.2.3, RFC 9297 §2.1.1).
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Settings {
         if capacity != 0 && capacity != self.qpack_table_bytes_max {
             return Err(ConnectionError::new(
                 Code::QPACK_DECODER_STREAM_ERROR,
-                "SETTINGS_QPACK_MAX_TABLE_CAPACITY is not what 0-RTT was sent with",
+                "SETTINGS_QPACK_MAX_TABLE_CAPACITY differs from that of 0-RTT",
             ));
         }
         let bytes_max = |settings: &Self| settings.field_section_bytes_max.unwrap_or(u64::MAX);
@@ -125,7 +125,7 @@ impl Settings {
         if is_reduced {
             return Err(ConnectionError::new(
                 Code::H3_SETTINGS_ERROR,
-                "a setting is less than what 0-RTT was sent with",
+                "a setting is less than that of 0-RTT",
             ));
         }
         Ok(())

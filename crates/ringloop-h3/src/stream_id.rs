@@ -1,4 +1,4 @@
-//! Who a stream belongs to, by its id.
+//! Stream ids: initiator and direction.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub enum Role {
     /// Opened the connection; sends requests.
     Client,
-    /// Answers them.
+    /// Responds to them.
     Server,
 }
 
@@ -34,7 +34,7 @@ impl StreamId {
     }
 }
 
-/// What is open on a connection, by the ids of streams.
+/// A map by stream id.
 pub type StreamMap<K, V> = HashMap<K, V, BuildHasherDefault<StreamHasher>>;
 
 /// Hashes ids of streams. Not for keys that a peer chooses freely: ids are consecutive, and the limits

@@ -1,4 +1,4 @@
-//! Integers of QUIC: 1, 2, 4 or 8 bytes, of which the first two bits give the length (RFC 9000 §16).
+//! QUIC's variable-length integers: 1, 2, 4 or 8 bytes, whose first two bits give the length (RFC 9000 §16).
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -29,7 +29,7 @@ pub fn write(out: &mut impl BufMut, value: u64) {
     }
 }
 
-/// Takes an integer off the front of `bytes`; `None`, and nothing taken, if they end within it.
+/// Takes an integer off the front of `bytes`; `None`, and consumes nothing, if it is incomplete.
 pub fn read(bytes: &mut &[u8]) -> Option<u64> {
     let first = *bytes.first()?;
     let (integer, rest) = bytes.split_at_checked(1 << (first >> 6))?;
@@ -51,8 +51,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Takes what belongs to the integer off the front of `input`; its value once it is complete, after which the next
-    /// one begins.
+    /// Takes the integer's bytes off the front of `input`; returns its value once it is complete, and starts over.
     pub fn read(&mut self, input: &mut Bytes) -> Option<u64> {
         if self.len == 0 {
             let mut rest = &input[..];
@@ -74,12 +73,12 @@ impl Partial {
         None
     }
 
-    /// Bytes that the integer still needs: 1 where its first byte, which tells, has not been taken.
+    /// Bytes that the integer still needs; 1 before its first byte, which encodes the length.
     pub fn missing(&self) -> usize {
         if self.len == 0 { 1 } else { (1 << (self.bytes[0] >> 6)) - usize::from(self.len) }
     }
 
-    /// True if no byte of an integer has been taken.
+    /// True if no byte of an integer has been consumed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

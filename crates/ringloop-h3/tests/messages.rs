@@ -498,7 +498,7 @@ fn raw_fields_keep_their_order_and_duplicates() {
     let server = &mut pair.server;
     assert_eq!(
         server.send_fields(STREAM, &lines(&early), true),
-        Err(StreamError::Invalid("an interim response ends nothing"))
+        Err(StreamError::Invalid("an interim response cannot end the message"))
     );
     server.send_fields(STREAM, &lines(&early), false).unwrap();
     server.send_fields(STREAM, &lines(&last), true).unwrap();

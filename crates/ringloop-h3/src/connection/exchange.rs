@@ -28,14 +28,14 @@ pub(super) struct Exchange {
     reader: Reader,
     receiving: Receiving,
     sending: Sending,
-    /// Input behind a section that waits for the encoder stream.
+    /// Input after a section that waits for the encoder stream.
     held: Option<Held>,
-    /// What the peer's message may have as its body.
+    /// The body that the peer's message may have.
     body: Body,
-    /// The response has no content, by its request (HEAD) or a status that we send: its body is dropped.
+    /// The response has no content, because of its request (HEAD) or its status: its body is dropped.
     is_bodiless: bool,
     is_connect: bool,
-    /// The peer's `STOP_SENDING`, before the application knew the stream.
+    /// The peer's `STOP_SENDING`, received before the application knew the stream.
     stopped: Option<Code>,
     /// Counted as cancelled by the peer.
     is_cancelled: bool,
@@ -76,14 +76,14 @@ struct Body {
     is_tunnel: bool,
 }
 
-/// What follows from a frame.
+/// The result of a frame.
 enum Step {
     Continue,
     /// A section waits for the encoder stream.
     Blocked,
-    /// The stream is over, or not ours.
+    /// The stream has ended, or is not ours.
     Over,
-    /// It belongs to a session of WebTransport.
+    /// It belongs to a WebTransport session.
     Raw(StreamId),
 }
 
@@ -197,7 +197,7 @@ impl Exchange {
         if !self.id.is_request() {
             return Err(ConnectionError::new(
                 Code::H3_STREAM_CREATION_ERROR,
-                "a bidirectional stream of a server",
+                "a bidirectional stream opened by a server",
             ));
         }
         if self.receiving == Receiving::Start && !self.accept(cx)? {
@@ -205,7 +205,7 @@ impl Exchange {
         }
         match (kind, self.receiving) {
             (frame::DATA, Receiving::Body) => self.data(cx, len),
-            (frame::DATA, _) => unexpected("DATA before HEADERS or behind trailers"),
+            (frame::DATA, _) => unexpected("DATA before HEADERS or after trailers"),
             (frame::HEADERS, Receiving::Body) if self.body.is_tunnel => {
                 unexpected("HEADERS after CONNECT")
             }
@@ -216,9 +216,9 @@ impl Exchange {
                 self.reader.gather(kind);
                 Ok(Step::Continue)
             }
-            (frame::HEADERS, _) => unexpected("HEADERS behind trailers"),
+            (frame::HEADERS, _) => unexpected("HEADERS after trailers"),
             (frame::PUSH_PROMISE, _) if cx.role == Role::Client => {
-                Err(ConnectionError::new(Code::H3_ID_ERROR, "PUSH_PROMISE, and no push is allowed"))
+                Err(ConnectionError::new(Code::H3_ID_ERROR, "PUSH_PROMISE, but no push is allowed"))
             }
             (
                 frame::PUSH_PROMISE
@@ -229,8 +229,8 @@ impl Exchange {
                 | frame::PRIORITY_UPDATE_OF_REQUEST
                 | frame::PRIORITY_UPDATE_OF_PUSH,
                 _,
-            ) => unexpected("a frame that is not for a request stream"),
-            _ if frame::is_http2(kind) => unexpected("a frame of HTTP/2"),
+            ) => unexpected("a frame that is not allowed on a request stream"),
+            _ if frame::is_http2(kind) => unexpected("an HTTP/2 frame"),
             _ => {
                 cx.idle_frame()?;
                 Ok(Step::Continue)
@@ -238,10 +238,10 @@ impl Exchange {
         }
     }
 
-    /// The signal of a stream of WebTransport, of the session that `session` names.
+    /// The signal of a WebTransport stream of the session `session`.
     fn raw(&self, session: u64) -> Result<Step, ConnectionError> {
         if self.receiving != Receiving::Start {
-            let reason = "WT_STREAM that does not begin a stream";
+            let reason = "WT_STREAM not at the start of a stream";
             return Err(ConnectionError::new(Code::H3_FRAME_ERROR, reason));
         }
         session_id(session).map(Step::Raw)
@@ -275,7 +275,7 @@ impl Exchange {
             return self.fail(cx, Code::H3_MESSAGE_ERROR, "more DATA than content-length");
         }
         if self.body.is_forbidden {
-            return self.fail(cx, Code::H3_MESSAGE_ERROR, "DATA of a response without body");
+            return self.fail(cx, Code::H3_MESSAGE_ERROR, "DATA in a response without a body");
         }
         self.reader.pass();
         Ok(Step::Continue)
@@ -362,7 +362,7 @@ impl Exchange {
             return Ok(());
         }
         if !self.reader.is_between_frames() {
-            let reason = "a stream ends within a frame";
+            let reason = "the stream ends within a frame";
             return Err(ConnectionError::new(Code::H3_FRAME_ERROR, reason));
         }
         let is_started = matches!(self.receiving, Receiving::Body | Receiving::Trailers);
@@ -381,7 +381,7 @@ impl Exchange {
         .map(|_over| ())
     }
 
-    /// The encoder stream has brought what a section waited for.
+    /// The insertions that a section waited for have arrived on the encoder stream.
     pub(super) fn unblock(
         &mut self,
         cx: &mut Shared,
@@ -456,7 +456,7 @@ impl Exchange {
         self.forget();
     }
 
-    /// The application sends no more.
+    /// The application stops sending.
     pub(super) fn reset(&mut self, cx: &mut Shared, code: Code) {
         if self.sending != Sending::Ended {
             cx.reset(self.id, code);
@@ -464,7 +464,7 @@ impl Exchange {
         self.sending = Sending::Ended;
     }
 
-    /// The application reads no more.
+    /// The application stops reading.
     pub(super) fn stop(&mut self, cx: &mut Shared, code: Code) {
         if self.receiving != Receiving::Ended {
             cx.decoder.cancel(self.id.0);
@@ -498,7 +498,7 @@ impl Exchange {
         if cx.send_section(self.id, &answer).is_ok() {
             self.end_if(cx, true);
         }
-        // Not an error's code, with which a client might discard the response (RFC 9114 §4.1).
+        // Not an error code: a client might discard the response because of one (RFC 9114 §4.1).
         self.fail(cx, Code::H3_NO_ERROR, reason)
     }
 
@@ -520,11 +520,11 @@ impl Held {
     fn push(&mut self, bytes_max: usize, input: Bytes, fin: bool) -> Result<(), ConnectionError> {
         self.fin |= fin;
         self.bytes += input.len();
-        // The rest of the call that has blocked is kept in any case.
+        // The rest of the call that was blocked is always buffered.
         if self.bytes > bytes_max && !self.input.is_empty() {
             return Err(ConnectionError::new(
                 Code::H3_EXCESSIVE_LOAD,
-                "too much behind a blocked field section",
+                "too much data after a blocked field section",
             ));
         }
         if !input.is_empty() {
@@ -538,18 +538,18 @@ fn kept(cx: &Shared) -> Kept {
     if cx.config.raw_fields { Kept::Own } else { Kept::All }
 }
 
-/// The first value of a field; empty where there is none.
+/// The first value of a field; empty if there is none.
 fn value_of<'a>(lines: &'a [Line<'_>], name: &[u8]) -> &'a [u8] {
     let line = lines.iter().find(|line| line.name == name);
     line.map_or(&[], |line| &line.value)
 }
 
-/// The session that a stream of WebTransport names.
+/// The session that a WebTransport stream names.
 pub(super) fn session_id(id: u64) -> Result<StreamId, ConnectionError> {
     if StreamId(id).is_request() {
         Ok(StreamId(id))
     } else {
-        let reason = "a session id that is no request stream";
+        let reason = "a session id that is not a request stream";
         Err(ConnectionError::new(Code::H3_ID_ERROR, reason))
     }
 }

@@ -9,7 +9,8 @@ use crate::stream_id::{Role, StreamId, StreamMap};
 use bytes::Bytes;
 use std::collections::hash_map::Entry;
 
-/// Request streams, and bidirectional streams whose kind has not arrived. One whose sides have both ended is forgotten.
+/// Request streams, and bidirectional streams whose type is not known yet. Streams are removed once both sides have
+/// ended.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges(StreamMap<StreamId, Exchange>);
 
@@ -30,14 +31,14 @@ impl Exchanges {
         send: impl FnOnce(&mut Exchange) -> Result<(), StreamError>,
     ) -> Result<(), StreamError> {
         let Entry::Vacant(entry) = self.0.entry(stream) else {
-            return Err(StreamError::Unexpected("the stream has a request already"));
+            return Err(StreamError::Unexpected("the stream already has a request"));
         };
         send(&mut exchange)?;
         entry.insert(exchange);
         Ok(())
     }
 
-    /// Has the application do something with an open one.
+    /// Runs an operation of the application on an open request.
     pub(super) fn with(
         &mut self,
         shared: &mut Shared,
@@ -61,12 +62,12 @@ impl Exchanges {
         let is_ours = stream.initiator() == shared.role;
         let exchange = match self.0.entry(stream) {
             Entry::Occupied(entry) => entry.into_mut(),
-            // A request of ours that is over, or one that the caller uses otherwise.
+            // A request of ours that has ended, or a stream that the caller uses otherwise.
             Entry::Vacant(_) if is_ours => return Ok(()),
             Entry::Vacant(_) if shared.role == Role::Client && !shared.config.raw_streams => {
                 return Err(ConnectionError::new(
                     Code::H3_STREAM_CREATION_ERROR,
-                    "a bidirectional stream of a server",
+                    "a bidirectional stream opened by a server",
                 ));
             }
             Entry::Vacant(entry) => entry.insert(Exchange::incoming(stream)),
@@ -87,7 +88,7 @@ impl Exchanges {
             exchange.receive_reset(shared, code)?;
             self.remove_if_over(shared, stream);
         } else if shared.role == Role::Server && stream.is_request() {
-            // Reset before anything of it has arrived; the peer may count on its sections.
+            // Reset before any of its data arrived; the peer's encoder may refer to its sections.
             shared.decoder.cancel(stream.0);
             shared.reset(stream, Code::H3_REQUEST_CANCELLED);
             shared.request_cancelled()?;

@@ -1,7 +1,7 @@
 //! The state of a connection, of either role.
 //!
-//! Owns: the state of every HTTP/3 stream ([`Exchange`], `Peer`), QPACK's two ends, and the queues of events and of what
-//! QUIC has to send. Called by: what owns the QUIC connection, and `webtransport`, on top of it.
+//! Owns: the state of every HTTP/3 stream ([`Exchange`], `Peer`), QPACK's encoder and decoder, and the queues of events
+//! and of output for QUIC. Called by: the owner of the QUIC connection, and `webtransport`, on top of it.
 //!
 //! # Memory
 //! Idle, about 2 KiB and both QPACK tables (at most [`crate::limits::TABLE_BYTES_MAX`] each by default). An open request
@@ -33,8 +33,8 @@ use http::{HeaderMap, request, response};
 
 /// Every HTTP/3 stream of a QUIC connection; owns no QUIC stream.
 ///
-/// After each call the caller drains [`Connection::poll_event`] and [`Connection::poll_transmit`]. QUIC may know by then
-/// that a stream of a [`Transmit`] is gone: such a one is to be ignored.
+/// After each call the caller drains [`Connection::poll_event`] and [`Connection::poll_transmit`]. Ignore a [`Transmit`]
+/// for a stream that QUIC no longer has.
 #[derive(Debug)]
 pub struct Connection {
     shared: Shared,
@@ -44,7 +44,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection whose three unidirectional streams the caller has opened.
+    /// Creates a connection whose three unidirectional streams the caller has opened.
     pub fn new(role: Role, config: Config, local: LocalStreams) -> Self {
         let mut shared = Shared::new(role, config, local);
         let mut payload = Vec::new();
@@ -74,7 +74,7 @@ impl Connection {
         &self.shared.config
     }
 
-    /// The peer's SETTINGS; `None` until they arrive (those of 0-RTT are not meant).
+    /// The peer's SETTINGS; `None` until they arrive (remembered 0-RTT settings do not count).
     pub fn peer_settings(&self) -> Option<&Settings> {
         self.shared.peer_settings.as_ref()
     }
@@ -83,8 +83,8 @@ impl Connection {
 
     /// Takes what has arrived on a stream of the peer, or on a request stream.
     ///
-    /// Not for a stream while [`Connection::is_blocked`] is true for it, nor after a [`Transmit::Stop`] or [`Event::Raw`] of
-    /// it, nor for one whose body cannot be taken now: that is the back-pressure.
+    /// Do not call it for a stream while [`Connection::is_blocked`] is true for it, after a [`Transmit::Stop`] or
+    /// [`Event::Raw`] of it, or while the application cannot accept its body: that is the back-pressure.
     ///
     /// # Errors
     /// The peer breaks the protocol: close QUIC with this code. Later calls return the same.
@@ -98,7 +98,7 @@ impl Connection {
             if stream.is_bidirectional() {
                 exchanges.receive(shared, stream, data, fin)
             } else if stream.initiator() == shared.role {
-                let reason = "data was delivered for a stream that is not the peer's";
+                let reason = "data was delivered for a stream on which the peer cannot send";
                 Err(ConnectionError::new(Code::H3_INTERNAL_ERROR, reason))
             } else {
                 peer.receive(shared, exchanges, stream, data, fin)
@@ -108,14 +108,14 @@ impl Connection {
 
     /// Bytes that the header of a unidirectional stream of the peer still needs at least; `None` once it is complete.
     ///
-    /// A caller that reads no more at a time leaves all that follows a stream's header to QUIC: neither the bytes nor the
-    /// stream's end are read before the application of WebTransport wants them, and the peer gets no credit for either.
+    /// A caller that reads no more than that at a time leaves everything after the header to QUIC: neither bytes nor the
+    /// end are read before the WebTransport application wants them, and the peer gets no credit for either.
     pub fn header_bytes_missing(&self, stream: StreamId) -> Option<usize> {
         self.peer.header_bytes_missing(stream)
     }
 
-    /// False before anything was delivered of a stream of the peer, or of a request stream, and once no more is to be: a
-    /// [`Transmit::Stop`] or an [`Event::Raw`] of it waits for the caller, or it has ended.
+    /// Whether a stream is being received. False before its first bytes were delivered, and once no more must be
+    /// delivered: a [`Transmit::Stop`] or an [`Event::Raw`] of it is pending, or it has ended.
     pub fn is_reading(&self, stream: StreamId) -> bool {
         if stream.is_bidirectional() {
             self.exchanges.get(stream).is_some()
@@ -138,7 +138,7 @@ impl Connection {
         })
     }
 
-    /// Takes `STOP_SENDING`. Of a stream of which nothing has arrived, it is ignored: QUIC refuses what is sent on it.
+    /// Takes `STOP_SENDING`. Ignored for a stream of which nothing has arrived: QUIC refuses writes to it.
     ///
     /// # Errors
     /// As [`Connection::receive`].
@@ -204,7 +204,7 @@ impl Connection {
         self.exchanges.open(exchange, stream, |exchange| exchange.send_request(shared, &lines, end))
     }
 
-    /// Sends a request whose field section is the caller's: no line is checked, left out or moved.
+    /// Sends a request with the caller's own field section: no line is checked, removed or moved.
     pub fn send_request_fields(
         &mut self,
         stream: StreamId,
@@ -217,8 +217,8 @@ impl Connection {
         self.exchanges.open(exchange, stream, |exchange| exchange.send_request(shared, lines, end))
     }
 
-    /// Sends another field section of the caller's: a server's interim responses (`:status` is 1xx) and its final one;
-    /// after that, or after a request, trailers, which end the message whatever `end` is.
+    /// Sends a further field section of the caller: a server's interim responses (`:status` is 1xx) and its final one;
+    /// after that, or after a request, trailers, which end the message regardless of `end`.
     pub fn send_fields(
         &mut self,
         stream: StreamId,
@@ -261,7 +261,7 @@ impl Connection {
         self.send(stream, |exchange, shared| exchange.send_trailers(shared, trailers))
     }
 
-    /// Sends an HTTP datagram for an open request. Both ends have to have enabled them.
+    /// Sends an HTTP datagram for an open request. Both ends must have enabled them.
     pub fn send_datagram(&mut self, stream: StreamId, data: Bytes) -> Result<(), StreamError> {
         let shared = &mut self.shared;
         let settings = shared.known_settings();
@@ -278,7 +278,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A client's: changes the priority of a request.
+    /// Changes the priority of a client's request.
     pub fn send_priority(
         &mut self,
         stream: StreamId,
@@ -301,8 +301,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends both sides of a request stream, which is forgotten. `H3_REQUEST_CANCELLED` is usual, `H3_REQUEST_REJECTED`
-    /// a server's for a request that it has not begun to process.
+    /// Ends both sides of a request stream, and forgets it. The usual code is `H3_REQUEST_CANCELLED`; a server uses
+    /// `H3_REQUEST_REJECTED` for a request that it has not begun to process.
     pub fn cancel(&mut self, stream: StreamId, code: Code) -> Result<(), StreamError> {
         self.send(stream, |exchange, shared| {
             exchange.cancel(shared, code);
@@ -310,7 +310,7 @@ impl Connection {
         })
     }
 
-    /// Reads no more of a message, such as the body of a request that was answered (`H3_NO_ERROR`).
+    /// Stops reading a message, such as the body of a request that was answered (`H3_NO_ERROR`).
     pub fn stop(&mut self, stream: StreamId, code: Code) -> Result<(), StreamError> {
         self.send(stream, |exchange, shared| {
             exchange.stop(shared, code);
@@ -318,7 +318,7 @@ impl Connection {
         })
     }
 
-    /// Sends no more of a message, and still reads the peer's: a response that failed half-way (`H3_INTERNAL_ERROR`).
+    /// Stops sending a message, and still reads the peer's: for a response that failed half-way (`H3_INTERNAL_ERROR`).
     pub fn reset(&mut self, stream: StreamId, code: Code) -> Result<(), StreamError> {
         self.send(stream, |exchange, shared| {
             exchange.reset(shared, code);
@@ -326,10 +326,10 @@ impl Connection {
         })
     }
 
-    /// Announces a shutdown: requests are still taken for a while (RFC 9114 §5.2). Call [`Connection::go_away`] one round
-    /// trip later.
+    /// Announces a shutdown: requests are still accepted for a while (RFC 9114 §5.2). Call [`Connection::go_away`] one
+    /// round trip later.
     pub fn announce_go_away(&mut self) {
-        // The largest id of a request stream; a client refuses pushes, of which there are none.
+        // The largest id of a request stream. A client's GOAWAY limits pushes, of which there are none.
         let largest = varint::MAX - 3;
         self.send_go_away(match self.shared.role {
             Role::Server => largest,
@@ -337,12 +337,12 @@ impl Connection {
         });
     }
 
-    /// Takes no requests beyond the ones already here: later ones are reset with `H3_REQUEST_REJECTED`.
+    /// Accepts no further requests: later ones are reset with `H3_REQUEST_REJECTED`.
     pub fn go_away(&mut self) {
         self.send_go_away(self.shared.requests_end);
     }
 
-    /// The number of open request streams; after GOAWAY and at 0 the connection can be closed with `H3_NO_ERROR`.
+    /// The number of open request streams. After GOAWAY, close the connection with `H3_NO_ERROR` once it is 0.
     pub fn request_count(&self) -> usize {
         self.exchanges.count()
     }
@@ -368,7 +368,7 @@ impl Connection {
         })
     }
 
-    // --- within ---------------------------------------------------------------------------------
+    // --- internal -------------------------------------------------------------------------------
 
     fn unless_failed(
         &mut self,

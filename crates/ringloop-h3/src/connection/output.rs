@@ -1,4 +1,4 @@
-//! What QUIC has to send. Short pieces of one stream are put together.
+//! Output for QUIC. Short pieces of one stream are merged.
 
 use crate::event::Transmit;
 use crate::limits::COPY_BYTES_MAX;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Output {
     queue: VecDeque<Transmit>,
-    /// Bytes of one stream that belong behind the queue; what was split off shares this memory.
+    /// Bytes of one stream that follow the queue; pieces split off share this memory.
     staged: BytesMut,
     staged_stream: Option<StreamId>,
 }

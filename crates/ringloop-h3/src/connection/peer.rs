@@ -20,10 +20,10 @@ const PUSH: u64 = 0x1;
 pub(super) const QPACK_ENCODER: u64 = 0x2;
 pub(super) const QPACK_DECODER: u64 = 0x3;
 const WEBTRANSPORT: u64 = 0x54;
-/// The shortest header of a stream of WebTransport: its type takes two bytes, the session's id one or more.
+/// The shortest header of a WebTransport stream: its type takes two bytes, the session's id one or more.
 const RAW_HEADER_BYTES_MIN: usize = 3;
 
-/// What the peer has opened and said beside requests.
+/// The peer's unidirectional streams and the state of its control stream.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     streams: HashMap<StreamId, UniStream>,
@@ -40,7 +40,7 @@ pub(super) struct Peer {
 #[derive(Debug, Clone, Copy)]
 enum UniStream {
     Untyped(Partial),
-    /// Of WebTransport, whose session id has not arrived.
+    /// A WebTransport stream whose session id has not arrived.
     Raw(Partial),
     Control,
     Encoder,
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// A stream of the peer that may exist once.
+    /// A stream type that the peer may open once.
     fn claim(&mut self, stream: StreamId, kind: UniStream) -> Result<(), ConnectionError> {
         let is_claimed = match kind {
             UniStream::Encoder => &mut self.has_encoder,
@@ -107,7 +107,7 @@ impl Peer {
         };
         let Some(kind) = self.typed(shared, stream, kind, &mut data, fin)? else {
             if fin {
-                // May end before its type (RFC 9114 §6.2).
+                // A stream may end before its type (RFC 9114 §6.2).
                 self.remove(stream);
             }
             return Ok(());
@@ -231,19 +231,19 @@ impl Peer {
                 ));
             }
             (frame::DATA | frame::HEADERS | frame::PUSH_PROMISE, _) => {
-                return unexpected("a frame of a request on the control stream");
+                return unexpected("a request frame on the control stream");
             }
             (
                 frame::MAX_PUSH_ID
                 | frame::PRIORITY_UPDATE_OF_REQUEST
                 | frame::PRIORITY_UPDATE_OF_PUSH,
                 Role::Client,
-            ) => return unexpected("a frame of a client"),
-            _ if frame::is_http2(kind) => return unexpected("a frame of HTTP/2"),
+            ) => return unexpected("a frame that only clients send"),
+            _ if frame::is_http2(kind) => return unexpected("an HTTP/2 frame"),
             (frame::GOAWAY | frame::CANCEL_PUSH | frame::MAX_PUSH_ID, _) => {
                 shared.idle_frame()?;
                 if len > 8 {
-                    let reason = "a frame of one integer is longer than that";
+                    let reason = "a frame of one integer is too long";
                     return Err(ConnectionError::new(Code::H3_FRAME_ERROR, reason));
                 }
             }
@@ -258,7 +258,7 @@ impl Peer {
             _ => return shared.idle_frame(),
         }
         if len > CONTROL_FRAME_BYTES_MAX {
-            let reason = "a long frame on the control stream";
+            let reason = "a frame on the control stream is too long";
             return Err(ConnectionError::new(Code::H3_EXCESSIVE_LOAD, reason));
         }
         self.control.gather(kind);
@@ -275,9 +275,9 @@ impl Peer {
         match kind {
             frame::SETTINGS => take_settings(shared, &payload),
             frame::GOAWAY => self.take_go_away(shared, exchanges, frame::read_integer(&payload)?),
-            // Neither end has promised anything, nor may it (RFC 9114 §7.2.3).
+            // No push was promised, or is allowed (RFC 9114 §7.2.3).
             frame::CANCEL_PUSH => {
-                frame::read_integer(&payload).and(Err(id_error("CANCEL_PUSH of no push")))
+                frame::read_integer(&payload).and(Err(id_error("CANCEL_PUSH of an unknown push")))
             }
             frame::MAX_PUSH_ID => {
                 let id = frame::read_integer(&payload)?;
@@ -288,7 +288,7 @@ impl Peer {
                 Ok(())
             }
             // No push was promised (RFC 9218 §7.2).
-            frame::PRIORITY_UPDATE_OF_PUSH => Err(id_error("a priority of no push")),
+            frame::PRIORITY_UPDATE_OF_PUSH => Err(id_error("a priority for an unknown push")),
             _ => take_priority(shared, exchanges, &payload),
         }
     }
@@ -301,7 +301,7 @@ impl Peer {
         id: u64,
     ) -> Result<(), ConnectionError> {
         if shared.role == Role::Client && !StreamId(id).is_request() {
-            return Err(id_error("GOAWAY with an id that is no request stream"));
+            return Err(id_error("GOAWAY with an id that is not a request stream"));
         }
         if self.go_away.is_some_and(|before| id > before) {
             return Err(id_error("GOAWAY with a larger id than before"));
@@ -336,7 +336,7 @@ fn take_settings(shared: &mut Shared, payload: &[u8]) -> Result<(), ConnectionEr
     if let Some(remembered) = remembered {
         settings.check_remembered(remembered)?;
     }
-    // An encoder that was used in 0-RTT has its table already.
+    // An encoder that was used in 0-RTT already has its table.
     if remembered.is_none_or(|remembered| remembered.qpack_table_bytes_max == 0) {
         shared
             .encoder
@@ -356,12 +356,12 @@ fn take_priority(
 ) -> Result<(), ConnectionError> {
     let mut value = payload;
     let Some(id) = varint::read(&mut value) else {
-        let reason = "PRIORITY_UPDATE is cut short";
+        let reason = "PRIORITY_UPDATE is truncated";
         return Err(ConnectionError::new(Code::H3_FRAME_ERROR, reason));
     };
     let stream = StreamId(id);
     if !stream.is_request() {
-        return Err(id_error("a priority of a stream that is no request"));
+        return Err(id_error("a priority for a stream that is not a request"));
     }
     exchanges.prioritise(shared, stream, Priority::parse(value));
     Ok(())

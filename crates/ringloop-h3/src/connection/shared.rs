@@ -1,4 +1,4 @@
-//! What the streams of a connection share.
+//! State shared by the streams of a connection.
 
 use super::output::Output;
 use crate::config::{Config, LocalStreams};
@@ -93,7 +93,7 @@ impl Shared {
         }
         self.section.clear();
         self.encoder.encode_lines(stream.0, lines, &mut self.section);
-        // First what the section refers to.
+        // First the insertions that the section refers to.
         let instructions = self.encoder.take_instructions();
         if !instructions.is_empty() {
             let out = self.output.stage(self.local.encoder);
@@ -109,7 +109,7 @@ impl Shared {
         write(self.output.stage(self.local.control));
     }
 
-    /// Sends what our decoder has to tell; once for many sections.
+    /// Sends our decoder's instructions; once for many sections.
     pub(super) fn send_decoder_instructions(&mut self) {
         let instructions = self.decoder.take_instructions();
         if !instructions.is_empty() {
@@ -159,7 +159,7 @@ impl Shared {
         self.idle_frame_count = self.idle_frame_count.saturating_sub(IDLE_FRAMES_PER_MESSAGE);
     }
 
-    /// Counts a request that the peer has cancelled, or got wrong: rapid reset (CVE-2023-44487).
+    /// Counts a request that the peer cancelled, or that was malformed: rapid reset (CVE-2023-44487).
     pub(super) fn request_cancelled(&mut self) -> Result<(), ConnectionError> {
         if self.role == Role::Client {
             return Ok(());

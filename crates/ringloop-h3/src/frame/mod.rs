@@ -19,7 +19,7 @@ pub(crate) const MAX_PUSH_ID: u64 = 0xd;
 pub(crate) const PRIORITY_UPDATE_OF_REQUEST: u64 = 0xf0700;
 /// RFC 9218 §7.2.
 pub(crate) const PRIORITY_UPDATE_OF_PUSH: u64 = 0xf0701;
-/// Not a frame, but the signal of a bidirectional stream of WebTransport; a session id in place of the length
+/// Not a frame, but the signal of a bidirectional WebTransport stream; a session id instead of the length
 /// (draft-ietf-webtrans-http3 §4.3).
 pub(crate) const WT_STREAM: u64 = 0x41;
 
@@ -44,6 +44,6 @@ pub(crate) fn write_integer(out: &mut impl BufMut, kind: u64, value: u64) {
 pub(crate) fn read_integer(mut payload: &[u8]) -> Result<u64, ConnectionError> {
     match varint::read(&mut payload) {
         Some(value) if payload.is_empty() => Ok(value),
-        _ => Err(ConnectionError::new(Code::H3_FRAME_ERROR, "the payload is not one integer")),
+        _ => Err(ConnectionError::new(Code::H3_FRAME_ERROR, "the payload is not a single integer")),
     }
 }

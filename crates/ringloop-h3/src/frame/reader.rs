@@ -1,9 +1,9 @@
-//! Frames out of the bytes of a stream, cut anywhere.
+//! Parses frames from a stream's bytes, split at arbitrary points.
 
 use crate::varint::Partial;
 use bytes::{Buf, Bytes, BytesMut};
 
-/// What [`Reader::next`] has found.
+/// An item returned by [`Reader::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A frame begins. Choose [`Reader::pass`] or [`Reader::gather`] before the next call, or it is skipped.
@@ -42,7 +42,7 @@ enum State {
 }
 
 impl Reader {
-    /// Takes the next item off the front of `input`; `None` when all of it is taken.
+    /// Takes the next item off the front of `input`; `None` once `input` is empty.
     pub(crate) fn next(&mut self, input: &mut Bytes) -> Option<Item> {
         loop {
             match &mut self.state {
@@ -89,14 +89,14 @@ impl Reader {
         }
     }
 
-    /// Hands out the payload of the frame that has begun as it arrives.
+    /// Returns the current frame's payload in parts, as it arrives.
     pub(crate) fn pass(&mut self) {
         if let State::Skip { left } = self.state {
             self.state = State::Pass { left };
         }
     }
 
-    /// Keeps the payload of the frame of type `kind` that has begun until it is whole.
+    /// Buffers the payload of the current frame, of type `kind`, until it is complete.
     pub(crate) fn gather(&mut self, kind: u64) {
         if let State::Skip { left } = self.state {
             self.state = State::Gather { kind, left, gathered: BytesMut::new() };

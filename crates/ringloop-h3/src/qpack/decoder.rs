@@ -1,6 +1,6 @@
 //! Field sections and insertions of the peer's encoder (RFC 9204 §2.2).
 //!
-//! Owns: the peer's dynamic table, repeated here, and sections that wait for insertions. Called by: the HTTP/3 layer.
+//! Owns: the copy of the peer's dynamic table, and sections that wait for insertions. Called by: the HTTP/3 layer.
 
 use super::dynamic_table::{DynamicTable, entries_max};
 use super::integer::{self, Stop};
@@ -8,17 +8,17 @@ use super::static_table::ENTRIES;
 use super::{Error, Field, string};
 use bytes::Bytes;
 
-/// Restores the fields that the peer sends; one a connection.
+/// Decodes the peer's field sections; one per connection.
 pub struct Decoder {
     table: DynamicTable,
     capacity_max: u64,
     blocked_streams_max: u64,
     section_bytes_max: u64,
-    /// Bytes of the encoder stream that are no whole instruction yet.
+    /// Bytes of an incomplete instruction of the encoder stream.
     partial: Vec<u8>,
     blocked: Vec<Blocked>,
     instructions: Vec<u8>,
-    /// Insertions that the peer knows to have been received.
+    /// Insertions that were acknowledged to the peer.
     acknowledged_count: u64,
 }
 
@@ -39,13 +39,13 @@ struct Blocked {
     lines: Bytes,
 }
 
-/// What has become of a section.
+/// The result of decoding a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
     /// Its fields, in order.
     Fields(Vec<Field>),
-    /// It waits for insertions: [`Decoder::next_unblocked`] returns its fields later. Nothing else of its stream may be
-    /// decoded before.
+    /// It waits for insertions: [`Decoder::next_unblocked`] returns its fields later. Decode nothing else of its stream
+    /// before that.
     Blocked,
 }
 
@@ -56,7 +56,7 @@ struct Prefix {
 }
 
 impl Decoder {
-    /// A decoder with the limits that our SETTINGS tell the peer.
+    /// Creates a decoder with the limits of our SETTINGS.
     ///
     /// `capacity_max` is `SETTINGS_QPACK_MAX_TABLE_CAPACITY` and `section_bytes_max` is
     /// `SETTINGS_MAX_FIELD_SECTION_SIZE`, both in bytes; `blocked_streams_max` is `SETTINGS_QPACK_BLOCKED_STREAMS`.
@@ -73,7 +73,7 @@ impl Decoder {
         }
     }
 
-    /// Take what has come on the peer's encoder stream, cut anywhere. Sections may be unblocked by it.
+    /// Process bytes of the peer's encoder stream, split at arbitrary points. May unblock sections.
     ///
     /// # Errors
     /// [`Error::EncoderStream`].
@@ -90,7 +90,7 @@ impl Decoder {
                     break;
                 }
                 Err(Stop::TooLong) => {
-                    return Err(Error::EncoderStream("an entry larger than the table"));
+                    return Err(Error::EncoderStream("an entry is larger than the table"));
                 }
                 Err(Stop::Invalid(what)) => return Err(Error::EncoderStream(what)),
             }
@@ -120,7 +120,7 @@ impl Decoder {
         Ok(Decoded::Blocked)
     }
 
-    /// Take a section that was blocked and no longer is: its stream, and its fields.
+    /// Take a section that is no longer blocked: its stream, and its fields.
     pub fn next_unblocked(&mut self) -> Option<(u64, Result<Vec<Field>, Error>)> {
         let inserted_count = self.table.inserted_count();
         let mut blocked = self.blocked.iter();
@@ -129,7 +129,7 @@ impl Decoder {
         Some((stream, self.fields(stream, &prefix, &lines)))
     }
 
-    /// Forget a stream that was reset, or is read no more: the peer may evict what its sections refer to.
+    /// Forget a stream that was reset or is no longer read: the peer may evict entries that its sections refer to.
     pub fn cancel(&mut self, stream: u64) {
         self.blocked.retain(|blocked| blocked.stream != stream);
         if self.capacity_max > 0 {
@@ -137,7 +137,7 @@ impl Decoder {
         }
     }
 
-    /// Take what the decoder stream has to carry.
+    /// Take the instructions to send on the decoder stream.
     pub fn take_instructions(&mut self) -> Vec<u8> {
         let unacknowledged_count = self.table.inserted_count() - self.acknowledged_count;
         if unacknowledged_count > 0 {
@@ -185,7 +185,7 @@ impl Decoder {
         let number = self.table.inserted_count().checked_sub(1);
         let number = number.and_then(|newest| newest.checked_sub(index));
         let entry = number.and_then(|number| self.table.get(number));
-        let entry = entry.ok_or(Stop::Invalid("an instruction names no entry"))?;
+        let entry = entry.ok_or(Stop::Invalid("an instruction refers to a missing entry"))?;
         Ok((entry.name.clone(), entry.value.clone()))
     }
 
@@ -210,7 +210,7 @@ impl Decoder {
         if wrapped == 0 {
             return Ok(0);
         }
-        let wrong = Stop::Invalid("a section's Required Insert Count cannot be");
+        let wrong = Stop::Invalid("a section's Required Insert Count is invalid");
         let full_range = 2 * entries_max(self.capacity_max);
         if wrapped > full_range {
             return Err(wrong);
@@ -297,7 +297,7 @@ impl Decoder {
     fn entry(&self, prefix: &Prefix, number: Option<u64>) -> Result<(Bytes, Bytes), Stop> {
         let number = number.filter(|number| *number < prefix.required_count);
         let entry = number.and_then(|number| self.table.get(number));
-        let entry = entry.ok_or(Stop::Invalid("a line names no entry of its section"))?;
+        let entry = entry.ok_or(Stop::Invalid("a line refers to a missing entry"))?;
         Ok((entry.name.clone(), entry.value.clone()))
     }
 }
@@ -311,7 +311,7 @@ fn static_entry(index: u64) -> Result<(Bytes, Bytes), Stop> {
 
 fn of_section(stop: Stop) -> Error {
     match stop {
-        Stop::Incomplete => Error::DecompressionFailed("a section ends in the middle"),
+        Stop::Incomplete => Error::DecompressionFailed("a section is truncated"),
         Stop::TooLong => Error::SectionTooLong,
         Stop::Invalid(what) => Error::DecompressionFailed(what),
     }

@@ -1,7 +1,7 @@
 //! The dynamic table of one direction (RFC 9204 §3.2), the same at both ends.
 //!
-//! Owns: entries by absolute number (Q1), and how many bytes they take. Called by: the encoder and the decoder; which
-//! entries may be evicted is the encoder's to decide.
+//! Owns: entries by absolute number (Q1), and their size in bytes. Called by: the encoder and the decoder; the encoder
+//! decides which entries may be evicted.
 
 use super::size_of_field;
 use bytes::Bytes;
@@ -22,7 +22,7 @@ impl Entry {
 pub(super) struct DynamicTable {
     /// The oldest first.
     entries: VecDeque<Entry>,
-    /// Entries inserted in all, evicted ones included: the next one's number.
+    /// Total number of inserted entries, including evicted ones: the next one's number.
     inserted_count: u64,
     capacity: u64,
     size: u64,
@@ -54,7 +54,7 @@ impl DynamicTable {
         numbers.zip(self.entries.iter().rev())
     }
 
-    /// How many of the oldest entries have to go before another `size` bytes fit; `None`: they never do.
+    /// How many of the oldest entries must be evicted before another `size` bytes fit; `None`: they never fit.
     pub(super) fn evictions_for(&self, size: u64) -> Option<usize> {
         let room = self.capacity.checked_sub(size)?;
         let mut left = self.size;
@@ -67,7 +67,7 @@ impl DynamicTable {
         Some(count)
     }
 
-    /// Insert an entry, and evict what it needs the room of. `false`: it is larger than the table, which is unchanged.
+    /// Insert an entry, evicting the oldest ones as needed. `false`: it is larger than the table, which is unchanged.
     pub(super) fn insert(&mut self, name: Bytes, value: Bytes) -> bool {
         let entry = Entry { name, value };
         let size = entry.size();
@@ -81,7 +81,7 @@ impl DynamicTable {
         true
     }
 
-    /// Change the capacity, and evict what no longer fits.
+    /// Change the capacity, and evict entries that no longer fit.
     pub(super) fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.shrink_to(capacity);

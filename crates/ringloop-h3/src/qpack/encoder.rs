@@ -1,9 +1,9 @@
 //! Field sections and insertions for the peer's decoder (RFC 9204 §2.1).
 //!
-//! Owns: our dynamic table, and what the peer has not acknowledged yet. Called by: the HTTP/3 layer.
+//! Owns: our dynamic table, and the unacknowledged sections. Called by: the HTTP/3 layer.
 //!
-//! A field goes into the table when it is seen for the second time within [`FIELDS_REMEMBERED`] others: what every request
-//! repeats gets there at once, and what is said only once never evicts it.
+//! A field is inserted into the table when it is seen for the second time within [`FIELDS_REMEMBERED`] others: fields
+//! repeated by every request are inserted at once, and unique fields never evict them.
 
 use super::dynamic_table::{DynamicTable, entries_max};
 use super::integer::{self, Stop};
@@ -14,7 +14,7 @@ use crate::stream_id::StreamMap;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Compresses the fields that this end sends; one a connection.
+/// Compresses the fields that this end sends; one per connection.
 #[derive(Default)]
 pub struct Encoder {
     table: DynamicTable,
@@ -31,7 +31,7 @@ pub struct Encoder {
     lowest_references: BTreeMap<u64, u32>,
     remembered: Remembered,
     instructions: Vec<u8>,
-    /// Bytes of the decoder stream that are no whole instruction yet.
+    /// Bytes of an incomplete instruction of the decoder stream.
     partial: Vec<u8>,
     body: Vec<u8>,
 }
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// What a section refers to.
+/// The references of a section.
 #[derive(Debug, Clone, Copy)]
 struct Section {
     /// Its Required Insert Count: one more than the newest entry.
@@ -72,12 +72,12 @@ impl Draft {
 }
 
 impl Encoder {
-    /// An encoder that uses no dynamic table until it knows the peer's limits.
+    /// Creates an encoder that uses no dynamic table until it knows the peer's limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Use what the peer's SETTINGS allow, once they are known; not again after that.
+    /// Set the limits of the peer's SETTINGS, once.
     ///
     /// `capacity_max` is its `SETTINGS_QPACK_MAX_TABLE_CAPACITY` in bytes.
     pub fn set_peer_limits(&mut self, capacity_max: u64, blocked_streams_max: u64) {
@@ -92,7 +92,7 @@ impl Encoder {
 
     /// Append the field section of `fields` to `out`, for the stream of this number.
     ///
-    /// Send what [`Encoder::take_instructions`] returns then; the sections of a stream in this order.
+    /// Then send the result of [`Encoder::take_instructions`]. Send the sections of a stream in this order.
     pub fn encode(&mut self, stream: u64, fields: &[Field], out: &mut Vec<u8>) {
         let lines: Vec<Line<'_>> = fields.iter().map(Line::from).collect();
         self.encode_lines(stream, &lines, out);
@@ -121,12 +121,12 @@ impl Encoder {
         }
     }
 
-    /// Take what the encoder stream has to carry.
+    /// Take the instructions to send on the encoder stream.
     pub fn take_instructions(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.instructions)
     }
 
-    /// Take what has come on the peer's decoder stream, cut anywhere.
+    /// Process bytes of the peer's decoder stream, split at arbitrary points.
     ///
     /// # Errors
     /// [`Error::DecoderStream`].
@@ -140,11 +140,13 @@ impl Encoder {
                 Ok(number) if first & 0x80 != 0 => self.acknowledged(number)?,
                 Ok(number) if first & 0x40 != 0 => self.cancelled(number),
                 Ok(number) => self.received(number)?,
-                // At most nine bytes stay.
+                // At most nine bytes remain.
                 Err(Stop::Incomplete) => break,
                 Err(Stop::Invalid(what)) => return Err(Error::DecoderStream(what)),
                 // No instruction of a decoder has a string.
-                Err(Stop::TooLong) => return Err(Error::DecoderStream("an instruction too long")),
+                Err(Stop::TooLong) => {
+                    return Err(Error::DecoderStream("an instruction is too long"));
+                }
             }
         }
         self.partial = rest.to_vec();
@@ -156,7 +158,7 @@ impl Encoder {
         let sections = self.unacknowledged.get_mut(&stream);
         let Some(section) = sections.and_then(VecDeque::pop_front) else {
             return Err(Error::DecoderStream(
-                "it acknowledges a section that refers to nothing, or was acknowledged",
+                "it acknowledges a section without references, or one twice",
             ));
         };
         if self.unacknowledged[&stream].is_empty() {
@@ -167,7 +169,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// The peer reads no more sections of a stream.
+    /// The peer stops reading a stream.
     fn cancelled(&mut self, stream: u64) {
         for section in self.unacknowledged.remove(&stream).unwrap_or_default() {
             self.forget(section);
@@ -177,7 +179,7 @@ impl Encoder {
     fn received(&mut self, count: u64) -> Result<(), Error> {
         if count == 0 || count > self.table.inserted_count() - self.known_received_count {
             return Err(Error::DecoderStream(
-                "it has received no insertions, or more than were sent",
+                "it acknowledges no insertions, or more than were sent",
             ));
         }
         self.known_received_count += count;
@@ -251,7 +253,7 @@ impl Encoder {
         (None, known_name)
     }
 
-    /// Insert a field into both tables, if that evicts nothing that is in use (Q2).
+    /// Insert a field into both tables, unless that evicts entries in use (Q2).
     fn insert(&mut self, draft: &Draft, field: &Line<'_>, static_name: Option<u64>) -> bool {
         let Some(evictions) = self.table.evictions_for(field.size()) else {
             return false;
@@ -331,7 +333,7 @@ impl Encoder {
     }
 }
 
-/// Fields seen lately, by their hashes: a collision costs an insertion too many.
+/// Recently seen fields, by their hashes: a collision costs a superfluous insertion.
 struct Remembered {
     hashes: [u64; FIELDS_REMEMBERED],
     next: usize,
@@ -344,7 +346,7 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// Whether a field was seen lately; it is remembered now.
+    /// Whether a field was seen recently; remembers it.
     fn knows(&mut self, name: &[u8], value: &[u8]) -> bool {
         // FNV-1a.
         let bytes = name.iter().chain(&[0]).chain(value);

@@ -1,7 +1,7 @@
 //! The Huffman code of strings (RFC 7541 §5.2 and appendix B).
 //!
-//! The decoder goes four bits at a time through a table that is computed from the codes: the shortest code has five bits,
-//! so four of them end at most one.
+//! The decoder reads four bits at a time, with a table computed from the codes: the shortest code has five bits, so four
+//! bits complete at most one.
 
 use super::huffman_codes::CODES;
 use super::integer::Stop;
@@ -12,7 +12,7 @@ const NODE_COUNT: usize = 256;
 /// A child that is a leaf carries its symbol above this.
 const LEAF: u16 = 0x1000;
 
-/// How long `bytes` are encoded.
+/// The encoded length of `bytes`.
 pub(super) fn encoded_len(bytes: &[u8]) -> usize {
     let bits: usize = bytes.iter().map(|byte| usize::from(CODES[usize::from(*byte)].1)).sum();
     bits.div_ceil(8)
@@ -53,13 +53,13 @@ pub(super) fn decode(bytes: &[u8], len_max: usize) -> Result<Vec<u8>, Stop> {
                     }
                     out.push(symbol);
                 }
-                Symbol::End => return Err(Stop::Invalid("a Huffman code has EOS in it")),
+                Symbol::End => return Err(Stop::Invalid("a Huffman code contains EOS")),
             }
         }
     }
     // RFC 7541 §5.2: up to seven bits of EOS, all of them ones.
     if !IS_PADDING[node] {
-        return Err(Stop::Invalid("a Huffman code ends in the middle, or with a wrong padding"));
+        return Err(Stop::Invalid("a Huffman code is truncated, or its padding is invalid"));
     }
     Ok(out)
 }

@@ -18,14 +18,14 @@ pub(super) fn write(out: &mut Vec<u8>, pattern: u8, prefix_bits: u8, value: u64)
     out.push(rest as u8);
 }
 
-/// What a parser makes of the bytes there are.
+/// Why a parser returns no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// They end in the middle.
+    /// The input is incomplete.
     Incomplete,
     /// A string is longer than its limit.
     TooLong,
-    /// They are no encoding; says why.
+    /// Invalid encoding; says why.
     Invalid(&'static str),
 }
 
@@ -39,7 +39,7 @@ pub(super) fn read(bytes: &mut &[u8], prefix_bits: u8) -> Result<u64, Stop> {
         loop {
             let (&byte, behind) = rest.split_first().ok_or(Stop::Incomplete)?;
             rest = behind;
-            // RFC 9204 §4.1.1: 62 bits have to be understood, so nine bytes behind the prefix.
+            // RFC 9204 §4.1.1: 62 bits must be supported, so nine bytes after the prefix.
             if shift > 56 {
                 return Err(Stop::Invalid("an integer has more than 62 bits"));
             }

@@ -1,7 +1,7 @@
 //! Header compression (RFC 9204), both directions, without I/O.
 //!
-//! Owns: [`Encoder`] and [`Decoder`], one each a connection. Called by: the HTTP/3 layer, with the bytes of field sections
-//! and of the two QPACK streams.
+//! Owns: [`Encoder`] and [`Decoder`], one of each per connection. Called by: the HTTP/3 layer, with the bytes of field
+//! sections and of the two QPACK streams.
 //!
 //! An encoder inserts fields into its dynamic table by instructions on its *encoder stream*; the peer's decoder repeats
 //! them into a table of its own. Field sections refer to entries by number. A section may arrive before the
@@ -12,7 +12,7 @@
 //! - **Q1** Entries have absolute numbers, from 0 in the order of insertion, the same at both ends.
 //! - **Q2** An entry that an unacknowledged section refers to, or whose insertion is not acknowledged, is not evicted.
 //! - **Q3** No more streams than the peer allows may be blocked: others refer to acknowledged entries only.
-//! - **Q4** What a peer sends grows no memory past the limits that it was given.
+//! - **Q4** A peer cannot make memory grow beyond the limits announced to it.
 
 mod decoder;
 mod dynamic_table;
@@ -37,9 +37,9 @@ pub use encoder::Encoder;
 pub struct Field {
     /// Such as `content-type` or `:method`.
     pub name: Bytes,
-    /// What it says.
+    /// Its value.
     pub value: Bytes,
-    /// Never to be indexed, by us or by an intermediary (RFC 9204 §7.1.3): a secret that could be guessed by its size.
+    /// Never indexed, by us or by an intermediary (RFC 9204 §7.1.3): a secret that could be guessed from its size.
     pub is_sensitive: bool,
 }
 
@@ -61,14 +61,14 @@ impl Field {
     }
 }
 
-/// Its value may be a secret, and is not shown where it is marked as such.
+/// Hides the value of a sensitive field.
 impl fmt::Debug for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_line(f, &self.name, &self.value, self.is_sensitive)
     }
 }
 
-/// A field to encode, borrowed from where the application keeps it.
+/// A field to encode, borrowed from the application.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Line<'a> {
     /// As [`Field::name`].
@@ -129,22 +129,22 @@ fn size_of_field(name: &[u8], value: &[u8]) -> u64 {
     (name.len() + value.len()) as u64 + 32
 }
 
-/// Why QPACK cannot go on.
+/// A QPACK error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A field section cannot be decoded; ends the connection.
     DecompressionFailed(&'static str),
-    /// An instruction of the peer's encoder is wrong; ends the connection.
+    /// An instruction of the peer's encoder is invalid; ends the connection.
     EncoderStream(&'static str),
-    /// An instruction of the peer's decoder is wrong; ends the connection.
+    /// An instruction of the peer's decoder is invalid; ends the connection.
     DecoderStream(&'static str),
-    /// The fields are longer than `SETTINGS_MAX_FIELD_SECTION_SIZE`; ends the request alone (status 431).
+    /// The fields are longer than `SETTINGS_MAX_FIELD_SECTION_SIZE`; ends only the request (status 431).
     SectionTooLong,
 }
 
 impl Error {
-    /// The code of the connection's close (RFC 9204 §6); `None` for what ends a request alone.
+    /// The code of the connection's close (RFC 9204 §6); `None` if it ends only a request.
     pub fn code(&self) -> Option<u64> {
         match self {
             Self::DecompressionFailed(_) => Some(0x200),

@@ -103,7 +103,7 @@ pub(super) const ENTRIES: [(&str, &str); 99] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// What the static table has of a field.
+/// A match in the static table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
     /// Its name and value.

@@ -1,4 +1,4 @@
-//! What we send on a stream: a request, or responses, then a body and trailers.
+//! The sending side of a stream: a request, or responses, then a body and trailers.
 //!
 //! ```text
 //! Headers ─ request, final response ─► Body ─ trailers, end ─► Ended
@@ -55,7 +55,7 @@ impl Exchange {
         end: bool,
     ) -> Result<(), StreamError> {
         if is_interim && end {
-            return Err(StreamError::Invalid("an interim response ends nothing"));
+            return Err(StreamError::Invalid("an interim response cannot end the message"));
         }
         cx.send_section(self.id, lines)?;
         if !is_interim {
@@ -67,7 +67,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// A response or trailers as the caller has written them.
+    /// A response or trailers in the caller's own field section.
     pub(in crate::connection) fn send_fields(
         &mut self,
         cx: &mut Shared,
