@@ -106,7 +106,7 @@ def test_peer_without_datagram_support(run: Run, certificates: Certificates) -> 
     async def main() -> None:
         async with both(certificates, {"datagram_receive_buffer": None}) as (client, _):
             assert client.max_datagram_size is None
-            with pytest.raises(quic.DatagramError, match="takes no datagrams"):
+            with pytest.raises(quic.DatagramError, match="accepts no datagrams"):
                 await client.send_datagram(b"x")
 
     run(main())

@@ -212,7 +212,7 @@ def test_connection_refused_has_its_name(run: Run, certificates: Certificates) -
                         pass
         assert str(caught.value) == (
             "the peer closed the connection during the handshake with CONNECTION_REFUSED (0x2): "
-            "it takes no more connections now"
+            "it accepts no more connections now"
         )
         assert (caught.value.code, caught.value.reason) == (2, "")
 

@@ -330,8 +330,8 @@ def test_disabled_datagrams_error_names_the_keyword(
         client = settings if off == "client" else {}
         async with served(certificates, **server) as endpoint:
             async with dialled(certificates, endpoint.address, **client) as connection:
-                here = "at this end: give datagram_receive_buffer="
-                there = "the peer takes no datagrams: .*datagram_receive_buffer"
+                here = "at this end: set datagram_receive_buffer="
+                there = "the peer accepts no datagrams: .*datagram_receive_buffer"
                 with pytest.raises(quic.DatagramError, match=here if off == "client" else there):
                     await within(connection.send_datagram(b"x"))
 

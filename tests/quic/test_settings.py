@@ -260,9 +260,9 @@ def test_numbers_of_running_connections_are_refused_by_name(
                 set_to(Index(7))
             for give in (stream.reset, stream.stop, client.close, client.endpoint.close):
                 for value in (-1, 2**62, 2**64, 2**200):
-                    with pytest.raises(ValueError, match=rf"{value} is no error code"):
+                    with pytest.raises(ValueError, match=rf"{value} is not an error code"):
                         give(value)
-                with pytest.raises(TypeError, match="'5' is no error code"):
+                with pytest.raises(TypeError, match="'5' is not an error code"):
                     give("5")  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="-1 is too few"):
                 await client.receive_datagrams(-1)
@@ -360,7 +360,7 @@ def test_fields_of_the_aioquic_api_are_refused_by_their_own_names(run: Run, fiel
 
 
 def test_empty_list_of_versions() -> None:
-    with pytest.raises(quic.ConfigurationError, match="versions: one at least"):
+    with pytest.raises(quic.ConfigurationError, match="versions: at least one"):
         native.Endpoint(versions=())
 
 

@@ -39,7 +39,7 @@ pub fn name(code: u64) -> String {
 /// Returns a code's name and `said`; if that is empty, what the code means in a handshake.
 pub fn explained(code: u64, said: &str) -> String {
     let said = match (code, said) {
-        (0x2, "") => "it takes no more connections now",
+        (0x2, "") => "it accepts no more connections now",
         // RFC 9000 §10.2.3: the application's code and reason are withheld until the peer is
         // authenticated.
         (0xc, "") => "its program closed the connection",
@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(name(0x178), "CRYPTO_ERROR (0x178, no_application_protocol)");
         assert_eq!(name(0x101), "CRYPTO_ERROR (0x101)");
         assert_eq!(name(0x4242), "error 0x4242");
-        assert_eq!(explained(2, ""), "CONNECTION_REFUSED (0x2): it takes no more connections now");
+        assert_eq!(
+            explained(2, ""),
+            "CONNECTION_REFUSED (0x2): it accepts no more connections now"
+        );
         assert_eq!(explained(2, "full"), "CONNECTION_REFUSED (0x2): full");
         assert_eq!(explained(3, ""), "FLOW_CONTROL_ERROR (0x3)");
     }

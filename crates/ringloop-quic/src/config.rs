@@ -326,7 +326,7 @@ impl Default for EndpointConfig {
 impl EndpointConfig {
     /// Sets the supported versions in order of preference, at least one; both by default.
     pub fn versions(mut self, versions: &[Version]) -> Result<Self, ConfigError> {
-        ConfigError::check(!versions.is_empty(), "versions: one at least")?;
+        ConfigError::check(!versions.is_empty(), "versions: at least one")?;
         let numbers = versions.iter().map(|version| version.number());
         self.config.supported_versions(numbers.collect());
         Ok(self)
@@ -348,7 +348,7 @@ impl EndpointConfig {
         let key = tls::token_key::connection_id_key(secret);
         self.id_key = Some(key);
         if !self.has_chosen_ids {
-            // Send a reset only for what may be one of our connection ids.
+            // Send a reset only for a packet whose id may be one of ours.
             self.config
                 .cid_generator(move || Box::new(proto::HashedConnectionIdGenerator::from_key(key)));
         }

@@ -161,17 +161,16 @@ impl Connection {
         self.inner.with(|connection, _| connection.rtt())
     }
 
-    /// How long the connection may be without packets before either end forgets it: the smaller of
-    /// both ends' limits (RFC 9000 §10.1), but never less than three probe timeouts. `None`: neither
-    /// has one, or the handshake is not complete.
+    /// The idle timeout: the smaller of both ends' limits (RFC 9000 §10.1), but never less than three
+    /// probe timeouts. `None`: neither has one, or the handshake is not complete.
     ///
-    /// A packet that is sent close to that may find the peer without the connection: begin another one,
-    /// or ping in time ([`Transport::keep_alive`](crate::config::Transport::keep_alive)).
+    /// A packet sent close to it may reach the peer after the peer has dropped the connection: start another
+    /// one, or ping in time ([`Transport::keep_alive`](crate::config::Transport::keep_alive)).
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.inner.with(|connection, _| connection.idle_timeout())
     }
 
-    /// How long nothing has come from the peer.
+    /// Time since the peer's last packet.
     pub fn idle_for(&self) -> Duration {
         self.inner.with(|connection, _| connection.idle_for(Instant::now()))
     }
@@ -197,7 +196,7 @@ impl Connection {
         self.inner.with(|connection, _| connection.handshake())
     }
 
-    /// The peer's certificates, its own first; `None` if it has shown none.
+    /// The peer's certificates, leaf first; `None` if it presented none.
     pub fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.inner.with(|connection, _| connection.peer_certificates())
     }

@@ -118,7 +118,7 @@ impl Driver<'_> {
             let socket = self.socket;
             let mut writable = Box::pin(async move {
                 if socket.writable().await.is_err() {
-                    // The kernel cannot watch it now: it is tried again.
+                    // The kernel cannot watch it now: retry.
                     sleep(REFUSED_PAUSE).await;
                 }
             });

@@ -254,7 +254,7 @@ impl Endpoint {
         self.shared.wake();
     }
 
-    /// How many datagrams the workers of this address have passed to each other, in total.
+    /// Total number of datagrams that the workers of this address have passed to each other.
     pub fn handed_over_count(&self) -> u64 {
         let state = self.shared.state();
         state.place.as_ref().map_or(0, Place::handed_count)

@@ -81,7 +81,7 @@ impl fmt::Debug for ConnectionError {
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::VersionMismatch => f.write_str("the peer speaks no common version of QUIC"),
+            Self::VersionMismatch => f.write_str("no QUIC version in common with the peer"),
             Self::Transport { code, reason } => {
                 write!(f, "the connection failed here with {}", codes::explained(*code, reason))
             }
@@ -97,15 +97,14 @@ impl fmt::Display for ConnectionError {
                 let colon = if reason.is_empty() { "" } else { ": " };
                 write!(f, "closed by the peer with code {code}{colon}{reason}")
             }
-            Self::Reset => f.write_str("the peer has forgotten the connection (stateless reset)"),
-            Self::TimedOut => f.write_str("nothing came from the peer for the idle time-out"),
+            Self::Reset => f.write_str("the peer no longer knows the connection (stateless reset)"),
+            Self::TimedOut => f.write_str("the peer sent nothing within the idle time-out"),
             Self::HandshakeTimedOut { address, has_answered: false } => {
                 write!(f, "no answer from {address} in the handshake's time")
             }
             Self::HandshakeTimedOut { address, .. } => write!(
                 f,
-                "the handshake with {address} was not complete in its time: it has answered, and then nothing more or too \
-                 slowly"
+                "the handshake with {address} timed out: it has answered, but then sent nothing more or too slowly"
             ),
             Self::Unreachable { address, errno } => {
                 let error = io::Error::from_raw_os_error(*errno);
@@ -175,12 +174,12 @@ impl fmt::Display for ConnectError {
                 f.write_str("no client configuration: use Endpoint::client or connect_with")
             }
             Self::NoConnectionIds => f.write_str("no connection ids are left: use longer ones"),
-            Self::InvalidServerName(name) => write!(f, "{name:?} is no server name"),
+            Self::InvalidServerName(name) => write!(f, "{name:?} is not a valid server name"),
             Self::InvalidAddress(address) => {
-                write!(f, "nothing can be sent to {address} from this socket")
+                write!(f, "this socket cannot send to {address}")
             }
             Self::UnsupportedVersion => {
-                f.write_str("the endpoint does not speak this version of QUIC")
+                f.write_str("the endpoint does not support this version of QUIC")
             }
             Self::Failed(how) => f.write_str(how),
         }
@@ -294,15 +293,15 @@ impl fmt::Debug for DatagramError {
 impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnsupportedByPeer => f.write_str("the peer takes no datagrams"),
+            Self::UnsupportedByPeer => f.write_str("the peer accepts no datagrams"),
             Self::Disabled => {
                 f.write_str("datagrams are off: see Transport::datagram_receive_buffer")
             }
             Self::TooLong { len, len_max } => write!(
                 f,
-                "the datagram of {len} bytes is longer than the path carries: {len_max} bytes at the most"
+                "the datagram of {len} bytes is longer than the path carries: at most {len_max} bytes"
             ),
-            Self::Expired => f.write_str("the datagram found no room in time"),
+            Self::Expired => f.write_str("there was no room for the datagram in time"),
             Self::Connection(error) => error.fmt(f),
         }
     }

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// An endpoint that still has something to do after this many turns does not come to rest.
+/// An endpoint that still has something to do after this many turns never becomes idle.
 const TURNS_MAX: usize = 2_000;
 
 /// The fuzzer's decisions; zeros at the end of the input.
@@ -197,7 +197,7 @@ impl Net {
             }
             self.now += Duration::from_micros(10);
         }
-        panic!("no rest after {TURNS_MAX} turns");
+        panic!("not idle after {TURNS_MAX} turns");
     }
 
     /// Advances time to the next deadline; `false` if there is none.

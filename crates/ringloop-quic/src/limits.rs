@@ -185,6 +185,6 @@ pub const BATCHES_POOLED: usize = 8;
 /// Batch size from which that memory is used: half of the maximum.
 pub const POOLED_BATCH_BYTES_MIN: usize = 32 * 1024;
 
-/// Before a socket is tried again that the kernel had no memory to receive from, or to watch: an
+/// Delay before retrying a socket after the kernel had no memory to receive from it, or to watch it: an
 /// immediate retry would fail the same way. Shorter than the initial probe timeout of a path of 30 ms.
 pub const REFUSED_PAUSE: Duration = Duration::from_millis(20);

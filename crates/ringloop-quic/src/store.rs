@@ -68,7 +68,7 @@ impl Directory {
     /// Opens a directory, creating it if necessary.
     ///
     /// # Errors
-    /// `PermissionDenied` if everybody may write to it, as to `/tmp` itself; errors of reading it
+    /// `PermissionDenied` if it is world-writable, as `/tmp` itself is; errors of reading it
     /// and creating files in it.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
@@ -79,7 +79,7 @@ impl Directory {
         }
         fs::read_dir(&path)?;
         if private::is_open_to_all(&fs::metadata(&path)?) {
-            let reason = "everybody may write to the directory of sessions and tokens";
+            let reason = "the directory of sessions and tokens is world-writable";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
         try_to_write(&path)?;

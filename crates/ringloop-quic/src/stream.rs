@@ -333,7 +333,7 @@ impl RecvStream {
     pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, StreamError> {
         let mut all = Vec::new();
         loop {
-            // One byte more than allowed detects an excess.
+            // Read one byte more than allowed, to detect an excess.
             let room = (limit - all.len()).saturating_add(1);
             let read = poll_fn(|cx| {
                 self.reading(cx, room, |bytes| {

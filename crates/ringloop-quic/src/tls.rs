@@ -88,7 +88,7 @@ impl Certificate {
             return Err(if is_certificate {
                 swapped()
             } else {
-                ConfigError::Pem("what is given as the certificate is a private key".to_owned())
+                ConfigError::Pem("a private key is given as the certificate".to_owned())
             });
         }
         let made = CertifiedKey::from_der(chain, key, &provider());
@@ -154,7 +154,7 @@ fn has(pem: &[u8], label: &str) -> bool {
     windows.any(|window| window == label.as_bytes())
 }
 
-/// Whether each of the two PEM texts contains what belongs into the other.
+/// Whether the two PEM texts are swapped.
 fn is_swapped(chain: &[u8], key: &[u8]) -> bool {
     let is_key = has(chain, KEY_LABEL) && !has(chain, CERTIFICATE_LABEL);
     is_key && has(key, CERTIFICATE_LABEL) && !has(key, KEY_LABEL)
@@ -322,7 +322,7 @@ impl Secrets {
 
 /// A client's TLS settings. Verifies the server's certificate and name unless configured otherwise.
 #[derive(Debug, Clone)]
-#[must_use = "it does nothing until it is a part of a configuration"]
+#[must_use = "it does nothing until it is part of a configuration"]
 pub struct ClientTls {
     verifier: Verifier,
     alpn: Vec<Vec<u8>>,
@@ -449,7 +449,7 @@ fn checked(protocols: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, ConfigError> {
     let total: usize = protocols.iter().map(|name| 1 + name.len()).sum();
     if total > usize::from(u16::MAX) {
         return Err(ConfigError::Alpn(format!(
-            "the {} protocols take {total} bytes together, of 65535 that TLS has for them",
+            "the {} protocols take {total} bytes in total, but TLS allows 65535",
             protocols.len()
         )));
     }
@@ -470,7 +470,7 @@ pub enum Clients {
 
 /// A server's TLS settings.
 #[derive(Debug, Clone)]
-#[must_use = "it does nothing until it is a part of a configuration"]
+#[must_use = "it does nothing until it is part of a configuration"]
 pub struct ServerTls {
     certificates: Certificates,
     alpn: Vec<Vec<u8>>,

@@ -194,7 +194,7 @@ impl Place {
         std::mem::take(&mut inbox.datagrams)
     }
 
-    /// How many datagrams the workers have passed on in total.
+    /// Total number of datagrams that the workers have passed on.
     pub(crate) fn handed_count(&self) -> u64 {
         self.routes.handed_count.load(Ordering::Relaxed)
     }

@@ -61,7 +61,7 @@ pub fn dns_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<Cow<'a, str>> {
     }
     let encoded = new_str(py, name)?.call_method1(intern!(py, "encode"), (intern!(py, "idna"),));
     let encoded = encoded.map_err(|error| {
-        let text = format!("{name:?} is no server name: {}", error.value(py));
+        let text = format!("{name:?} is not a valid server name: {}", error.value(py));
         exception::configuration(py, text)
     })?;
     let ascii: Vec<u8> = encoded.extract()?;
@@ -75,7 +75,7 @@ pub fn sni_name(py: Python<'_>, name: &str) -> PyResult<String> {
     let bare = whole.strip_prefix("*.").unwrap_or(whole);
     if DnsName::try_from(bare).is_err() {
         let text = format!(
-            "{name:?} is no name that clients ask for: give DNS names, '*.' in front of one for all with one label \
+            "{name:?} is not a name that clients can request: give DNS names, '*.' in front of one for all with one label \
              more; the default certificate is for all others, and for addresses"
         );
         return Err(exception::configuration(py, text));

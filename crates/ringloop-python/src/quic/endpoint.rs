@@ -591,5 +591,5 @@ fn caught<T>(body: impl FnOnce() -> T) -> thread::Result<T> {
 }
 
 fn failed() -> PyErr {
-    PyRuntimeError::raise("the QUIC engine has failed, perhaps for want of memory")
+    PyRuntimeError::raise("the QUIC engine has failed, perhaps out of memory")
 }

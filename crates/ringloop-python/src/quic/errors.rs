@@ -98,15 +98,15 @@ pub fn connection(py: Python<'_>, end: &End) -> PyErr {
     }
 }
 
-/// Describes a handshake that ended by the idle timeout.
+/// Describes a handshake that ended with the idle timeout.
 fn silence(unfinished: &Unfinished) -> String {
     let address = address::canonical(unfinished.address);
     if unfinished.has_answered {
         format!(
-            "{address} has answered, and nothing more came for the idle time-out: the handshake is not complete"
+            "{address} has answered, but sent nothing more within the idle time-out: the handshake is not complete"
         )
     } else {
-        format!("no answer from {address} for the idle time-out")
+        format!("no answer from {address} within the idle time-out")
     }
 }
 
@@ -124,12 +124,12 @@ pub fn datagram(py: Python<'_>, end: &End, error: &DatagramError) -> PyErr {
     match error {
         DatagramError::Connection(_) => connection(py, end),
         DatagramError::Disabled => {
-            let text = "datagrams are off at this end: give datagram_receive_buffer= a number of bytes \
-                        (max_datagram_frame_size= in aioquic's shape)";
+            let text = "datagrams are off at this end: set datagram_receive_buffer= to a number of bytes \
+            (max_datagram_frame_size= in the aioquic API)";
             exception(py, "DatagramError", (text.to_owned(),))
         }
         DatagramError::UnsupportedByPeer => {
-            let text = "the peer takes no datagrams: they are off in its configuration \
+            let text = "the peer accepts no datagrams: they are off in its configuration \
                         (datagram_receive_buffer, or max_datagram_frame_size)";
             exception(py, "DatagramError", (text.to_owned(),))
         }
@@ -143,7 +143,7 @@ pub fn connect(py: Python<'_>, error: &ConnectError) -> PyErr {
             "no connection ids are left: give Endpoint a larger connection_id_length=".to_owned()
         }
         ConnectError::UnsupportedVersion => {
-            "the endpoint does not speak this version of QUIC: give it versions= that have the configuration's version"
+            "the endpoint does not support this version of QUIC: give it versions= that include the configuration's version"
                 .to_owned()
         }
         error => error.to_string(),

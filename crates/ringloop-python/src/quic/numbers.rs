@@ -98,11 +98,11 @@ impl<'py> FromPyObject<'_, 'py> for Code {
             Ok(code) if code <= limits::NUMBER_MAX => Ok(Self(code)),
             Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => {
                 Err(PyTypeError::raise(format!(
-                    "{object:?} is no error code: they are whole numbers, 0 to 2**62 - 1"
+                    "{object:?} is not an error code: give a whole number, 0 to 2**62 - 1"
                 )))
             }
             _ => Err(PyValueError::raise(format!(
-                "{object:?} is no error code: they go from 0 to 2**62 - 1"
+                "{object:?} is not an error code: give 0 to 2**62 - 1"
             ))),
         }
     }

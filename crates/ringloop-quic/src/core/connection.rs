@@ -157,8 +157,8 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// Whether the finish is queued behind data that has no room yet; if the peer stops the stream
-    /// then, it is reset.
+    /// Whether the finish is queued behind data without room; if the peer stops the stream meanwhile,
+    /// it is reset.
     pub fn finishes_later(&self, stream: StreamId) -> bool {
         self.live.staged.finishes(id_of(stream))
     }
@@ -477,7 +477,7 @@ impl<'a> Connection<'a> {
         Some(encoded)
     }
 
-    /// The peer's certificates, its own first.
+    /// The peer's certificates, leaf first.
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         let chain = self.live.proto.crypto_session().peer_identity()?;
         Some(*chain.downcast::<PeerCertificates>().ok()?)
@@ -525,14 +525,13 @@ impl<'a> Connection<'a> {
         self.live.proto.rtt()
     }
 
-    /// How long the connection may be without packets before either end forgets it: the smaller of
-    /// both ends' limits (RFC 9000 §10.1), but never less than three probe timeouts. `None`: neither
-    /// has one, or the handshake is not complete.
+    /// The idle timeout: the smaller of both ends' limits (RFC 9000 §10.1), but never less than three
+    /// probe timeouts. `None`: neither has one, or the handshake is not complete.
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.live.idle_timeout()
     }
 
-    /// How long nothing has come from the peer.
+    /// Time since the peer's last packet.
     pub fn idle_for(&self, now: Instant) -> Duration {
         self.live.idle.passed(now)
     }

@@ -47,7 +47,7 @@ fn lost_by(payload: &(dyn Any + Send)) -> ConnectionError {
     ConnectionError::Transport {
         code: INTERNAL_ERROR,
         reason: format!(
-            "it panicked, for want of memory or by a fault: {}",
+            "it panicked, out of memory or because of a bug: {}",
             text.unwrap_or("no message")
         ),
     }

@@ -43,7 +43,7 @@ pub enum Event {
     Finished(Handle, StreamId),
     /// The peer stopped a stream, with its application's code.
     Stopped(Handle, StreamId, u64),
-    /// The peer ended or reset a stream, of which it counts so many bytes
+    /// The peer ended or reset a stream; with its final size in bytes
     /// ([`Connection::watch_final_sizes`](super::Connection::watch_final_sizes)).
     FinalSize(Handle, StreamId, u64),
     /// Datagrams arrived.

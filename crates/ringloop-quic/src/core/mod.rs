@@ -193,7 +193,7 @@ impl Core {
             }
             return Err(io::Error::new(
                 io::ErrorKind::WouldBlock,
-                "the handshake of a connection that was made here is not confirmed, and it would be lost: wait until \
+                "the handshake of an outgoing connection is not confirmed, and the connection would be lost: wait until \
                  Connection::is_confirmed",
             ));
         }
@@ -202,7 +202,7 @@ impl Core {
         }
         let (old, new) = if from.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
         let reason = format!(
-            "the new socket is of {new}, and connections that were made here go on over {old}: \
+            "the new socket is of {new}, and outgoing connections use {old}: \
              bind it to an address of {old}, or close them first"
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, reason))

@@ -1,4 +1,4 @@
-//! What reads and writes of a stream come to.
+//! Results of reads and writes of a stream.
 
 /// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

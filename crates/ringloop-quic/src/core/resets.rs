@@ -29,10 +29,10 @@ pub(super) struct Resets {
     waiting: HashMap<StreamId, u64>,
 }
 
-/// What a read came to.
+/// The result of a read.
 pub(super) enum Outcome {
     Read(Result<Read, StreamError>),
-    /// A reset, for which the engine's half is to be stopped.
+    /// A reset; the engine's half must be stopped.
     Reset(u64),
 }
 
@@ -71,8 +71,8 @@ impl Resets {
                 self.shared.forget_received(stream);
             }
         }
-        // A late acknowledgement of a packet that the engine holds for lost does not count for it:
-        // it sends the frame again.
+        // The engine ignores a late acknowledgement of a packet that it declared lost: it sends the
+        // frame again.
         for stream in self.shared.resetting() {
             if proto.send_stream(id_of(StreamId(stream))).stopped().is_err() {
                 self.shared.end_reset(stream);
@@ -90,7 +90,7 @@ impl Resets {
         let is_due = match send.stopped() {
             // Everything was acknowledged.
             Err(_) => true,
-            // The answer to a peer that stopped the stream is a reset without more.
+            // The response to a stop by the peer is a plain reset.
             Ok(Some(_)) => {
                 drop(send.reset(varint(code)));
                 true
@@ -129,7 +129,7 @@ impl Resets {
         }
     }
 
-    /// The stream is not reset any more, or need not deliver anything.
+    /// The stream is no longer to be reset, or need not deliver anything.
     pub(super) fn forget_head(&mut self, stream: StreamId) {
         self.shared.forget_head(stream.0);
         self.unwritten.remove(&stream);
@@ -177,7 +177,7 @@ impl Resets {
         self.ended.remove(&stream).is_some()
     }
 
-    /// What the engine's result of a read comes to.
+    /// Translates the engine's result of a read.
     pub(super) fn on_read(&mut self, stream: StreamId, read: Result<Read, StreamError>) -> Outcome {
         match read {
             Ok(Read::Some(count)) => {
@@ -210,7 +210,7 @@ impl Resets {
         }
     }
 
-    /// Numbers of entries, which must not grow with the streams of the past.
+    /// Numbers of entries, which must not grow with the number of ended streams.
     #[cfg(test)]
     pub(super) fn counts(&self) -> [usize; 8] {
         let [received, heads, packets, resetting] = self.shared.counts();

@@ -27,7 +27,7 @@ struct Path {
 }
 
 impl Path {
-    /// Two connected ends that do only what they are told.
+    /// Two connected ends that do only what a test requests.
     fn new(faults: Faults, seed: u64) -> Self {
         let mut net = Net::new();
         net.connect();
@@ -50,7 +50,7 @@ impl Path {
         (self.seed >> 20) as usize % below.max(1)
     }
 
-    /// Delivers packets until this holds, which `what` names.
+    /// Delivers packets until the condition `what` holds.
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Net) -> bool) {
         let mut wire = VecDeque::new();
         for _turn in 0..TURNS_MAX * 10 {
@@ -63,7 +63,7 @@ impl Path {
                 return;
             }
             if wire.is_empty() {
-                assert!(self.net.wait(), "{what}: nothing more to come");
+                assert!(self.net.wait(), "{what}: nothing more to deliver");
                 continue;
             }
             let is_late = self.random(100) < self.faults.reordered;
@@ -215,7 +215,7 @@ fn stop_by_the_peer_ends_the_wait_with_a_plain_reset() {
     let stream = open(&mut path.net, CLIENT, Direction::Uni);
     path.net.connection(CLIENT).unwrap().reset(stream, CODE).unwrap();
     assert_eq!(path.counts(CLIENT)[7], 1);
-    // The head is lost, and the stream stopped by a peer that knows it from elsewhere.
+    // The head is lost, and the peer stops the stream, which it knows otherwise.
     let mut lost = VecDeque::new();
     path.net.sent(CLIENT, &mut lost);
     send(&mut path.net, SERVER, &frame(0x05, &[stream.0, 9]));
@@ -331,7 +331,7 @@ fn reset_waits_for_its_reliable_bytes_and_returns_all_credit() {
     // Five half windows of a stream each: more than the connection's window.
     for index in 0..5 {
         let id = index * 4;
-        // What the server sends for the stream is then no error of its own.
+        // The server's own frames for the stream are then no error.
         let opened = path.net.connection(CLIENT).unwrap().open(Direction::Bi);
         assert_eq!(opened, Some(StreamId(id)));
         send(&mut path.net, CLIENT, &reset_at(id, CODE, part, 5));

@@ -118,9 +118,9 @@ fn stream_limit_violations_close_with_the_rfc_code() {
             &[&stream(0, 9, b"x", false), &frame(0x04, &[0, 0, 1])],
             FINAL_SIZE,
         ),
-        ("a stream that the server alone sends on", &[&stream(3, 0, b"x", false)], STREAM_STATE),
+        ("a stream on which only the server sends", &[&stream(3, 0, b"x", false)], STREAM_STATE),
         ("one that the server has not opened", &[&stream(1, 0, b"x", false)], STREAM_STATE),
-        ("credit for one that the client alone sends on", &[&frame(0x11, &[2, 9])], STREAM_STATE),
+        ("credit for one on which only the client sends", &[&frame(0x11, &[2, 9])], STREAM_STATE),
         ("a stop of one", &[&frame(0x05, &[2, 9])], STREAM_STATE),
     ]);
 }
@@ -129,13 +129,17 @@ fn stream_limit_violations_close_with_the_rfc_code() {
 fn other_violations_close_with_the_rfc_code() {
     check(&[
         ("more streams than there are numbers", &[&frame(0x12, &[(1 << 60) + 1])], FRAME_ENCODING),
-        ("a frame that nobody knows", &[&[0x40, 0x21]], FRAME_ENCODING),
+        ("an unknown frame type", &[&[0x40, 0x21]], FRAME_ENCODING),
         ("a frame that is longer than its packet", &[&frame(0x0e, &[0, 0, 9999])], FRAME_ENCODING),
         ("an id that retires later ones", &[&new_id(1, 2)], FRAME_ENCODING),
-        ("the retirement of an id that was not given", &[&frame(0x19, &[1000])], VIOLATION),
-        ("a server's word", &[&[0x1e]], VIOLATION),
+        ("the retirement of an id that was not issued", &[&frame(0x19, &[1000])], VIOLATION),
+        ("a frame that only servers send", &[&[0x1e]], VIOLATION),
         ("a server's token", &[&[&frame(0x07, &[3])[..], b"abc"].concat()], VIOLATION),
-        ("thanks for a packet that was not sent", &[&frame(0x02, &[1 << 20, 0, 0, 0])], VIOLATION),
+        (
+            "an acknowledgement of a packet that was not sent",
+            &[&frame(0x02, &[1 << 20, 0, 0, 0])],
+            VIOLATION,
+        ),
         (
             "handshake bytes far ahead",
             &[&[&frame(0x06, &[1 << 20, 1])[..], b"x"].concat()],

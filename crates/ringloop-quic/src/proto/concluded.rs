@@ -1,4 +1,4 @@
-//! What is kept of a server's TLS session after its handshake.
+//! The part of a server's TLS session that is kept after its handshake.
 //!
 //! rustls keeps some 6 KB per connection: handshake buffers, and contexts of TLS records, which
 //! QUIC does not use. A server reads nothing more and, once its tickets are written, writes nothing
@@ -100,7 +100,7 @@ mod tests {
     fn idle_timeout_is_read_among_other_parameters() {
         let seconds = |count| Some(Duration::from_secs(count));
         assert_eq!(idle_timeout(&[0x01, 0x02, 0x43, 0xe8]), seconds(1));
-        // Behind an unknown one, and in eight bytes.
+        // After an unknown one, and in eight bytes.
         let long = [0x40, 0x99, 0x01, 0xff, 0x01, 0x08, 0xc0, 0, 0, 0, 0, 0, 0x75, 0x30];
         assert_eq!(idle_timeout(&long), seconds(30));
         for none in [&[][..], &[0x03, 0x02, 0x45, 0xc0], &[0x01, 0x01, 0x00], &[0x01, 0x02, 0x43]] {

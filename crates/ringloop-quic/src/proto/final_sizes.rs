@@ -1,10 +1,10 @@
 //! Final sizes of the peer's streams (RFC 9000 §4.5), read from its frames.
 //!
-//! The engine keeps them to itself: of a stream that was reset or stopped, an application does not
-//! learn how many bytes the peer counts. Owns: what the packets that this thread opens have told
+//! The engine does not expose them: for a stream that was reset or stopped, an application cannot
+//! learn how many bytes the peer counts. Owns: the final sizes in packets that this thread opens
 //! while it is [watched](watch). Called by: `keys` with opened packets, `core` around a datagram of
-//! a connection that wants them. What the engine will refuse is read all the same: then the
-//! connection ends.
+//! a connection that wants them. Also reads frames that the engine will reject: the connection ends
+//! then.
 
 use super::frames::{self, Frame};
 use std::cell::{Cell, RefCell};
@@ -17,18 +17,18 @@ thread_local! {
     static FOUND: RefCell<Vec<FinalSize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the packets that this thread opens be looked at, until [`take`].
+/// Watches the packets that this thread opens, until [`take`].
 pub(crate) fn watch() {
     IS_WATCHED.set(true);
 }
 
-/// What was found since [`watch`].
+/// The final sizes found since [`watch`].
 pub(crate) fn take() -> Vec<FinalSize> {
     IS_WATCHED.set(false);
     FOUND.take()
 }
 
-/// Looks at the frames of a packet; what does not parse is for the engine to refuse.
+/// Looks at the frames of a packet; the engine rejects those that do not parse.
 pub(super) fn look(payload: &[u8]) {
     if IS_WATCHED.get() {
         FOUND.with_borrow_mut(|found| read(payload, found));

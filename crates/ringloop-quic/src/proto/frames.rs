@@ -37,7 +37,7 @@ pub(super) struct ResetAt {
     pub reliable_size: u64,
 }
 
-/// The frame that begins at `at`, and its place; `None` at the end and at what does not parse.
+/// The frame that begins at `at`, and its range; `None` at the end, and if it does not parse.
 pub(super) fn next(payload: &[u8], at: usize) -> Option<(Frame, Range<usize>)> {
     let mut reader = Reader(payload.get(at..).filter(|rest| !rest.is_empty())?);
     let frame = read(&mut reader)?;
@@ -99,7 +99,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Frame> {
     Some(Frame::Other)
 }
 
-/// How many numbers a frame of this type consists of, if of nothing else.
+/// How many integers a frame of this type consists of, if it has nothing else.
 fn count_of(kind: u64) -> Option<usize> {
     Some(match kind {
         // PING, HANDSHAKE_DONE, IMMEDIATE_ACK.

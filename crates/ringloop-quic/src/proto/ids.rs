@@ -2,8 +2,8 @@
 //!
 //! Owns: a generator of random ids that records them. Called by: the engine, when it needs ids;
 //! `core::ids`, which reports them to applications that route datagrams themselves. The caller
-//! takes the ids after each step that may make some, since the record does not say which connection
-//! they belong to.
+//! takes the ids after each step that may make some, since the record does not contain their
+//! connection.
 
 use super::{ConnectionId, ConnectionIdGenerator, EndpointEvent, RandomConnectionIdGenerator};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

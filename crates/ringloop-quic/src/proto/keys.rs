@@ -95,7 +95,7 @@ thread_local! {
 }
 
 /// Whether this thread has opened a valid Handshake packet since the last call: its sender received
-/// what was sent to its address.
+/// packets at its address.
 pub(crate) fn take_handshake_opened() -> bool {
     HANDSHAKE_OPENED.take()
 }

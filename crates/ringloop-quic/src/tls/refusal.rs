@@ -1,11 +1,9 @@
 //! Explains why a handshake was refused.
 //!
-//! Owns: the text for each of rustls' errors, and what its callbacks have seen that its errors do
-//! not contain ([`Seen`]). Called by: the sessions under the engine, verifiers, servers'
-//! certificates.
+//! Owns: the text for each of rustls' errors, and facts from its callbacks that its errors do not
+//! contain ([`Seen`]). Called by: the sessions under the engine, verifiers, servers' certificates.
 //!
-//! The peer gets the text too, in `CONNECTION_CLOSE`: it says what was wrong, not what to do about
-//! it here.
+//! The peer gets the text too, in `CONNECTION_CLOSE`: it names the cause, not the local remedy.
 
 use super::x509;
 use crate::proto::Side;
@@ -59,7 +57,7 @@ pub(crate) fn explain(error: &Error, side: Side, seen: &Seen, protocols: &[Vec<u
     };
     match error {
         Error::InvalidCertificate(error) => certificate(error, peer, seen),
-        Error::NoCertificatesPresented => format!("the {peer} has shown no certificate"),
+        Error::NoCertificatesPresented => format!("the {peer} presented no certificate"),
         Error::NoApplicationProtocol if side.is_server() => format!(
             "no common ALPN protocol: the client offers {}, the server speaks {}",
             listed(&seen.offered),
@@ -73,7 +71,7 @@ pub(crate) fn explain(error: &Error, side: Side, seen: &Seen, protocols: &[Vec<u
         Error::General(text) if text == "no server certificate chain resolved" => {
             let name = seen.name.as_deref();
             let name = name.map_or("no name".to_owned(), |name| format!("{name:?}"));
-            format!("the server has no certificate for what the client asks for: {name}")
+            format!("the server has no certificate for the requested name: {name}")
         }
         Error::PeerIncompatible(error) => incompatible(error, peer),
         error => format!("TLS: {error}"),
@@ -89,16 +87,16 @@ fn incompatible(error: &PeerIncompatible, peer: &str) -> String {
         | Kind::Tls12NotOffered
         | Kind::Tls12NotOfferedOrEnabled
         | Kind::Tls13RequiredForQuic => {
-            format!("the {peer} speaks no TLS 1.3, without which there is no QUIC")
+            format!("the {peer} does not support TLS 1.3, which QUIC requires")
         }
         Kind::NoCipherSuitesInCommon => {
-            format!("the {peer} has no cipher suite that this end has")
+            format!("no common cipher suite with the {peer}")
         }
-        Kind::NoKxGroupsInCommon => format!("the {peer} has no key exchange that this end has"),
+        Kind::NoKxGroupsInCommon => format!("no common key exchange group with the {peer}"),
         Kind::NoSignatureSchemesInCommon => {
-            format!("the {peer} takes no certificate with the kind of key that this end's has")
+            format!("the {peer} accepts no certificate with this end's type of key")
         }
-        error => format!("the {peer} does not do what TLS 1.3 takes: {error:?}"),
+        error => format!("the {peer} does not meet a requirement of TLS 1.3: {error:?}"),
     }
 }
 
@@ -133,7 +131,7 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
         }
         Kind::UnknownIssuer => match &seen.untrusted {
             Some(names) if names.is_self_signed => format!(
-                "the {peer}'s certificate is signed by itself ({:?}), and is not trusted here",
+                "the {peer}'s certificate is self-signed ({:?}), and is not trusted here",
                 names.subject
             ),
             Some(names) => format!(
@@ -145,16 +143,16 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
             ),
         },
         Kind::BadSignature => format!(
-            "the {peer}'s certificate is not signed by the authority that is trusted here under its issuer's name: \
-             that is another one of the same name"
+            "the {peer}'s certificate is not signed by the authority trusted here under its issuer's name: \
+            that is another one of the same name"
         ),
-        Kind::BadEncoding => format!("the {peer}'s certificate cannot be read"),
+        Kind::BadEncoding => format!("the {peer}'s certificate cannot be parsed"),
         Kind::Revoked => format!("the {peer}'s certificate has been revoked"),
         // The type is in a crate that rustls does not re-export.
         Kind::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
-            "the {peer} shows an authority's certificate (CA:TRUE) as its own; it needs one that the authority has signed"
+            "the {peer} presented an authority's certificate (CA:TRUE) as its own; it needs one signed by that authority"
         ),
-        error => format!("the {peer}'s certificate is refused: {error}"),
+        error => format!("the {peer}'s certificate was rejected: {error}"),
     }
 }
 
@@ -165,7 +163,7 @@ pub(super) fn explain_pair(error: &Error) -> Option<&'static str> {
             "the private key is another certificate's: give the one that this certificate was made with",
         ),
         Error::InvalidCertificate(CertificateError::BadEncoding) => {
-            Some("what is given as the certificate is none: neither PEM nor DER")
+            Some("the certificate is invalid: neither PEM nor DER")
         }
         _ => None,
     }
@@ -180,7 +178,7 @@ fn listed(protocols: &[Vec<u8>]) -> String {
     quoted.collect::<Vec<_>>().join(", ")
 }
 
-/// The part inside `DnsName("localhost")` and `IpAddress(127.0.0.1)`, as webpki formats them.
+/// The value within webpki's `DnsName("localhost")` or `IpAddress(127.0.0.1)`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.unwrap_or(name).trim_matches('"')
@@ -241,16 +239,16 @@ mod tests {
             PeerIncompatible::ServerDoesNotSupportTls12Or13,
         ] {
             let server = explain(&error.clone().into(), Side::Server, &seen, &[]);
-            assert!(server.starts_with("the client speaks no TLS 1.3"), "{server}");
+            assert!(server.starts_with("the client does not support TLS 1.3"), "{server}");
             let client = explain(&error.into(), Side::Client, &seen, &[]);
-            assert!(client.starts_with("the server speaks no TLS 1.3"), "{client}");
+            assert!(client.starts_with("the server does not support TLS 1.3"), "{client}");
         }
         let error = PeerIncompatible::NoKxGroupsInCommon.into();
         let text = explain(&error, Side::Server, &seen, &[]);
-        assert_eq!(text, "the client has no key exchange that this end has");
+        assert_eq!(text, "no common key exchange group with the client");
         let error = PeerIncompatible::NullCompressionRequired.into();
         let text = explain(&error, Side::Server, &seen, &[]);
-        assert!(text.ends_with("what TLS 1.3 takes: NullCompressionRequired"), "{text}");
+        assert!(text.ends_with("requirement of TLS 1.3: NullCompressionRequired"), "{text}");
     }
 
     #[test]

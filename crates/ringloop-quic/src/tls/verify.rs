@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Accepts every certificate whose key the server has.
+/// Accepts every certificate whose private key the server has.
 #[derive(Debug)]
 pub(super) struct AcceptAnyServerCert(Arc<CryptoProvider>);
 

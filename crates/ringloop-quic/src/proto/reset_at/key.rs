@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, PacketKey};
 use std::sync::Arc;
 
-/// A key of 1-RTT or 0-RTT packets. Outside of the log's, which shows the frames of the wire.
+/// A key of 1-RTT or 0-RTT packets. Wraps the log's key, which shows the frames on the wire.
 pub(crate) struct Translated {
     pub key: Box<dyn PacketKey>,
     pub shared: Arc<Shared>,

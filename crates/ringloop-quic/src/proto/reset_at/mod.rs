@@ -1,9 +1,9 @@
 //! `RESET_STREAM_AT` (draft-ietf-quic-reliable-stream-reset) on top of an engine that does not know
 //! it: a reset that delivers the stream's first bytes.
 //!
-//! Receiving: the packet keys rewrite the frame as the end of the stream, and keep the code and the
-//! reliable size for `core`, which reports the reset. Sending: they note which packets carry the
-//! bytes to be delivered, see them acknowledged, and rewrite the engine's `RESET_STREAM`.
+//! Receiving: the packet keys rewrite the frame as the end of the stream, and store the code and the
+//! reliable size for `core`, which reports the reset. Sending: they record which packets carry the
+//! bytes to be delivered and whether these are acknowledged, and rewrite the engine's `RESET_STREAM`.
 //!
 //! Owns: what a connection shares with its packet keys ([`Shared`]). Called by: `session`, which
 //! makes the keys; `core`. Design: `docs/decisions/0023-reset-stream-at.md`.
@@ -11,8 +11,8 @@
 //! Invariants:
 //! 1. A payload is rewritten frame by frame; from the first that does not parse, it is unchanged.
 //! 2. A repeated packet changes nothing: keys open a packet before the engine drops duplicates.
-//! 3. What was received for a stream is kept while the engine has its receiving half; `core` sees
-//!    to that after each datagram.
+//! 3. A received reset is kept while the engine has the stream's receiving half; `core` ensures
+//!    that after each datagram.
 //! 4. The room in each packet changes only between calls of the engine's `poll_transmit`.
 
 mod key;
@@ -36,7 +36,7 @@ const PARAMETERS: [u64; 2] = [0x1d, 0x0017_f758_6d2c_b571];
 /// Resets in flight at a time, each of which needs a byte of room in every packet.
 pub(crate) const ROOM_MAX: usize = 32;
 
-/// What may be delivered reliably: less than 64 bytes, so that the size is one byte on the wire.
+/// Bytes that may be delivered reliably: less than 64, so that the size is one byte on the wire.
 pub(crate) const RELIABLE_MAX: usize = 63;
 
 /// A reset that the peer sent.
@@ -47,7 +47,7 @@ pub(crate) struct Received {
     pub reliable_size: u64,
 }
 
-/// What a connection shares with its packet keys.
+/// State shared by a connection and its packet keys.
 #[derive(Debug)]
 pub(crate) struct Shared {
     side: Side,
@@ -108,7 +108,7 @@ pub(crate) fn with<T>(shared: Option<Arc<Shared>>, begin: impl FnOnce() -> T) ->
     result
 }
 
-/// Of the connection that this thread is creating.
+/// The state of the connection that this thread is creating.
 pub(super) fn current() -> Option<Arc<Shared>> {
     CURRENT.with_borrow(Clone::clone)
 }
@@ -130,7 +130,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for the parameter in the peer's, which it must be without a value.
+    /// Looks for the parameter, which must have no value, in the peer's.
     pub(super) fn read_parameters(&self, parameters: &[u8]) -> Result<(), TransportError> {
         let mut reader = Reader(parameters);
         while let Some(number) = reader.number()
@@ -151,7 +151,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the peer takes the frame; known once the handshake is complete.
+    /// Whether the peer supports the frame; known once the handshake is complete.
     pub(crate) fn is_taken_by_peer(&self) -> bool {
         self.state().is_taken_by_peer
     }
@@ -188,7 +188,7 @@ impl Shared {
         state.heads.get(&stream).map(|head| (head.len, head.is_acknowledged()))
     }
 
-    /// A reset of the stream need not deliver anything any more.
+    /// A reset of the stream no longer needs to deliver anything.
     pub(crate) fn forget_head(&self, stream: u64) {
         let mut state = self.state();
         if state.heads.remove(&stream).is_some() {
@@ -232,7 +232,7 @@ impl Shared {
 }
 
 impl State {
-    /// Rewrites what the peer sent for the engine.
+    /// Rewrites the peer's frames for the engine.
     fn on_opened(&mut self, side: Side, payload: &mut [u8]) {
         let mut at = 0;
         while let Some((frame, place)) = frames::next(payload, at) {
@@ -245,7 +245,7 @@ impl State {
                     refuse(side, &mut payload[place]);
                 }
                 Frame::ResetAt(reset) => {
-                    // The engine ends the connection for what it does not know.
+                    // The engine closes the connection on unknown frames.
                     if reset.reliable_size > reset.final_size {
                         return;
                     }
@@ -291,7 +291,7 @@ impl State {
         }
     }
 
-    /// Notes which of the streams' first bytes this packet carries.
+    /// Records which of the streams' first bytes this packet carries.
     fn note_heads(&mut self, number: u64, payload: &[u8]) {
         if self.heads.is_empty() {
             return;
@@ -358,9 +358,9 @@ fn finish(frame: &mut [u8]) {
     replace(frame, &new);
 }
 
-/// A frame with another code than before becomes one that the engine answers as it has to answer
-/// this (§5.2 of the draft): `STREAM_STATE_ERROR`, here for an empty STREAM frame of a stream on
-/// which only this end sends.
+/// Replaces a frame with another code than before by one that the engine answers as §5.2 of the
+/// draft requires: with `STREAM_STATE_ERROR`, for an empty STREAM frame of a stream on which only
+/// this end sends.
 fn refuse(side: Side, frame: &mut [u8]) {
     const STREAM_WITH_LENGTH: u8 = 0x0a;
     let ours = match side {

@@ -76,7 +76,7 @@ fn reset_is_rewritten_behind_and_before_every_frame() {
 fn nothing_behind_a_frame_that_does_not_parse_is_rewritten() {
     let mut stopping = vec![vec![0x21], vec![0x40, 0x21], vec![0x3f, 0x00]];
     for frame in FRAMES.iter().chain(&[RESET]) {
-        // Cut short, a frame reads what follows as its own: it has to be the last.
+        // A truncated frame reads the following bytes as its own: it must be the last.
         let cut = frame.len() - 1;
         if cut > 0 && frame[0] != 0 {
             let mut state = State::default();
