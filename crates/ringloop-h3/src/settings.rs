@@ -104,7 +104,7 @@ impl Settings {
         }
     }
 
-    /// Checks the SETTINGS of a server that accepted 0-RTT against those that the client remembered
+    /// Checks the SETTINGS of a server that accepted 0-RTT against the client's remembered ones
     /// (RFC 9114 §7.2.4.2, RFC 9204 §3.2.3, RFC 9297 §2.1.1).
     ///
     /// # Errors

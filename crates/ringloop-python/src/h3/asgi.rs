@@ -1,4 +1,4 @@
-//! `AsgiRequest`: a request whose body and response are messages of ASGI (HTTP spec 2.4).
+//! `AsgiRequest`: a request whose body and response are ASGI messages (HTTP spec 2.4).
 //!
 //! Owns: which message an application may send next. Called by: `ringloop.serve`, whose request is
 //! a subclass: its coroutines wait, and send what is not a plain response: files, trailers, hints.
@@ -17,10 +17,10 @@ use crate::ffi::{self, Fallible, Raise as _, intern};
 use crate::quic::Connection;
 use crate::quic::numbers::AtMost;
 
-/// Bytes of a message with a part of the request's body.
+/// Bytes of the request's body per message.
 const PART_BYTES: usize = 64 << 10;
 
-/// What an application is to send next.
+/// The message that the application must send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Start,
@@ -35,22 +35,22 @@ struct Response {
     /// It has no content (RFC 9110 §6.4.1).
     is_bodiless: bool,
     has_trailers: bool,
-    /// Of its declared length.
+    /// Bytes left of its declared length.
     bytes_left: Option<u64>,
 }
 
-/// A request that an application of ASGI answers.
+/// A request that an ASGI application answers.
 #[pyclass(frozen, subclass, extends = Exchange, module = "ringloop._native.h3")]
 pub struct AsgiRequest {
     response: Mutex<Response>,
-    /// Fields that a response has unless the application gives them: pairs of bytes.
+    /// Fields added to a response unless the application gives them: pairs of bytes.
     defaults: Py<PyAny>,
     logs_access: bool,
 }
 
 #[pymethods]
 impl AsgiRequest {
-    /// `default_headers`: fields that a response has too, unless the application gives them.
+    /// `default_headers`: fields added to a response unless the application gives them.
     #[new]
     fn new(
         py: Python<'_>,
@@ -72,14 +72,14 @@ impl AsgiRequest {
         Ok(PyClassInitializer::from(exchange).add_subclass(this))
     }
 
-    /// Whether a proxy has added fields about its client: `x-forwarded-for` and others.
+    /// Whether a proxy has added fields about its client, such as `x-forwarded-for`.
     #[getter(_is_forwarded)]
     fn is_forwarded(slf: &Bound<'_, Self>) -> bool {
         let head = slf.as_super().get().head().unwrap_or_default();
         head.headers().iter().any(|field| field.name.starts_with(b"x-forwarded-"))
     }
 
-    /// What the application is to send next: "start", "body", "trailers", or nothing: "complete".
+    /// What the application must send next: "start", "body", "trailers", or nothing: "complete".
     #[getter(_phase)]
     fn phase<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
         match self.response().phase {
@@ -90,13 +90,13 @@ impl AsgiRequest {
         }
     }
 
-    /// Nothing more is to be sent.
+    /// Mark the response as complete.
     #[pyo3(name = "_complete")]
     fn complete(&self) {
         self.response().phase = Phase::Complete;
     }
 
-    /// The next message with a part of the request's body; None where none has come.
+    /// The next message with a part of the request's body; None if none has arrived.
     #[pyo3(name = "_receive")]
     fn receive<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let py = slf.py();
@@ -112,8 +112,8 @@ impl AsgiRequest {
         Ok(Some(message))
     }
 
-    /// Take a message of the application. Returns None, or what to await: for room in the send window, or of
-    /// `_send_other`, which has to take the message.
+    /// Process a message of the application. Return None, or an awaitable: for space in the send window, or that of
+    /// `_send_other`, which then processes the message.
     #[pyo3(name = "_send")]
     fn send<'py>(
         slf: &Bound<'py, Self>,
@@ -135,7 +135,7 @@ impl AsgiRequest {
 
 impl AsgiRequest {
     fn response(&self) -> MutexGuard<'_, Response> {
-        // No change is left half made by a panic: each is a few assignments.
+        // A panic leaves no change incomplete: each is a few assignments.
         self.response.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,7 +194,7 @@ fn declared_length(fields: &[Pair<'_>]) -> PyResult<Option<u64>> {
     })
 }
 
-/// Sends a part of the response's body; returns what to await for room in the send window.
+/// Sends a part of the response's body; returns the waiter for space in the send window.
 fn send_body<'py>(
     slf: &Bound<'py, AsgiRequest>,
     message: &Message<'_, 'py>,
@@ -218,7 +218,7 @@ fn send_body<'py>(
 }
 
 impl Response {
-    /// Counts a part of the body; what is to be sent of it, and whether the message ends with it.
+    /// Counts a part of the body; returns the part to send, and whether the message ends with it.
     fn count(&mut self, body: Bytes, is_last: bool) -> Result<(Bytes, bool), &'static str> {
         let body = if self.is_bodiless { Bytes::new() } else { body };
         if let Some(left) = &mut self.bytes_left {

@@ -1,7 +1,7 @@
-//! `Connection`: HTTP/3 with field sections as lists, for interfaces in aioquic's shape.
+//! `Connection`: HTTP/3 with field sections as lists, for aioquic's API.
 //!
-//! Numbers name streams, tuples are events and output. Calls into Python, and allocations of its
-//! objects, happen outside of the lock; an item that could not be made is the next one.
+//! Streams are named by number; events and output are tuples. Calls into Python, and allocations of
+//! its objects, happen outside of the lock; an item that could not be made is retried.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,20 +16,20 @@ use ringloop_h3::{
 use super::fields::{fields, lines, pairs};
 use crate::ffi::{self, Fallible, IntoObject as _, intern};
 
-/// Bytes behind a blocked field section: events that QUIC had handed out before the stream was paused, of which
-/// there is a megabyte at most.
+/// Bytes after a blocked field section: events that QUIC had delivered before the stream was paused, at most a
+/// megabyte.
 const BLOCKED_BYTES_MAX: usize = 2 << 20;
 
 /// `SETTINGS_ENABLE_WEBTRANSPORT` (draft-ietf-webtrans-http3-02 §10.1).
 const ENABLE_WEBTRANSPORT: u64 = 0x2b60_3742;
 
-/// Why QUIC has to be closed: its code, and the reason.
+/// Why QUIC must be closed: its code, and the reason.
 type Violation = Fallible<Option<(u64, &'static str)>>;
-/// Why nothing was sent: the kind, and a text.
+/// Why nothing was sent: the kind, and a message.
 type Refusal = Fallible<Option<(&'static str, String)>>;
 
-/// HTTP/3 beside a QUIC connection that the caller drives. Field sections are lists of (name, value) in bytes, in
-/// their order: checked on arrival, sent unchecked.
+/// HTTP/3 for a QUIC connection that the caller drives. Field sections are ordered lists of (name, value) in bytes:
+/// checked on arrival, sent unchecked.
 #[pyclass(frozen, module = "ringloop._native.h3")]
 pub struct Connection {
     state: Mutex<State>,
@@ -39,7 +39,7 @@ struct State {
     http: Http3,
     /// An event that could not be made, and whether it ends its stream.
     untaken: Option<(Event, bool)>,
-    /// The event behind the last one.
+    /// The event after the last one.
     following: Option<Event>,
     /// Output that could not be made.
     unsent: Option<Transmit>,
@@ -47,7 +47,7 @@ struct State {
 
 #[pymethods]
 impl Connection {
-    /// The three streams are unidirectional ones that the caller opens by what it sends first.
+    /// The three streams are unidirectional ones that the caller opens with its first writes.
     #[new]
     #[pyo3(signature = (*, is_client, control, encoder, decoder, datagrams, webtransport))]
     fn new(
@@ -86,19 +86,19 @@ impl Connection {
         Ok(Self { state })
     }
 
-    /// The SETTINGS that are sent, by their numbers.
+    /// The local SETTINGS, by number.
     fn sent_settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let settings = self.lock().http.config().settings.clone();
         shown(py, &settings)
     }
 
-    /// The peer's, as far as they are not the default; None until they arrive.
+    /// The peer's non-default SETTINGS; None until they arrive.
     fn received_settings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let settings = self.lock().http.peer_settings().cloned();
         settings.map(|settings| shown(py, &settings)).transpose()
     }
 
-    /// Take what has come on a stream; returns None, or (code, reason) to close QUIC with.
+    /// Process received data of a stream; return None, or (code, reason) to close QUIC with.
     fn receive(&self, stream_id: u64, data: &[u8], end_stream: bool) -> PyResult<Violation> {
         ffi::spare()?;
         let data = ffi::try_copy(data)?;
@@ -107,7 +107,7 @@ impl Connection {
         Ok(violation(taken))
     }
 
-    /// Take `RESET_STREAM`; returns as `receive`.
+    /// Process `RESET_STREAM`; returns as `receive`.
     fn receive_reset(&self, stream_id: u64, error_code: u64) -> PyResult<Violation> {
         ffi::spare()?;
         let http = &mut self.lock().http;
@@ -115,7 +115,7 @@ impl Connection {
         Ok(violation(taken))
     }
 
-    /// Take `STOP_SENDING`; returns as `receive`.
+    /// Process `STOP_SENDING`; returns as `receive`.
     fn receive_stop(&self, stream_id: u64, error_code: u64) -> PyResult<Violation> {
         ffi::spare()?;
         let http = &mut self.lock().http;
@@ -123,7 +123,7 @@ impl Connection {
         Ok(violation(taken))
     }
 
-    /// Take a datagram; returns as `receive`.
+    /// Process a datagram; returns as `receive`.
     fn receive_datagram(&self, data: &[u8]) -> PyResult<Violation> {
         ffi::spare()?;
         let data = ffi::try_copy(data)?;
@@ -131,12 +131,12 @@ impl Connection {
         Ok(violation(taken))
     }
 
-    /// Whether a stream waits for the peer's encoder: nothing more of it should come until the event `unblocked`.
+    /// Whether a stream waits for the peer's encoder: deliver no more of it until the event `unblocked`.
     fn is_blocked(&self, stream_id: u64) -> bool {
         self.lock().http.is_blocked(StreamId(stream_id))
     }
 
-    /// Send a request on a new stream. Returns None, or (kind, text) where nothing was sent, as the other methods do.
+    /// Send a request on a new stream. Like the other methods, return None, or (kind, text) if nothing was sent.
     fn send_request(
         &self,
         stream_id: u64,
@@ -180,15 +180,15 @@ impl Connection {
         Ok(refusal(sent))
     }
 
-    /// Take it that the program has reset a stream.
+    /// Record that the program has reset a stream.
     fn reset(&self, stream_id: u64, error_code: u64) -> PyResult<()> {
         ffi::spare()?;
-        // Others are not HTTP/3's, or over.
+        // Others are not HTTP/3's, or have ended.
         let _ = self.lock().http.reset(StreamId(stream_id), Code(error_code));
         Ok(())
     }
 
-    /// Take it that the program has stopped a stream.
+    /// Record that the program has stopped a stream.
     fn stop(&self, stream_id: u64, error_code: u64) -> PyResult<()> {
         ffi::spare()?;
         let _ = self.lock().http.stop(StreamId(stream_id), Code(error_code));
@@ -201,7 +201,7 @@ impl Connection {
         Fallible(self.lock().http.request_count())
     }
 
-    /// Return the next event as (kind, stream, what, end of the stream, session); None where there is none.
+    /// Return the next event as (kind, stream, what, end of the stream, session); None if there is none.
     fn next_event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         loop {
             let Some((event, ended)) = self.lock().next_event() else {
@@ -219,8 +219,7 @@ impl Connection {
         }
     }
 
-    /// Return what QUIC has to send next as (kind, stream, bytes or code, end of the stream); None where there is
-    /// nothing.
+    /// Return the next output for QUIC as (kind, stream, bytes or code, end of the stream); None if there is none.
     fn next_output<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Some(transmit) = self.lock().next_transmit() else {
             return Ok(None);
@@ -235,7 +234,7 @@ impl Connection {
 
 impl Connection {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No call panics in the middle of a change.
+        // No call panics during a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -267,7 +266,7 @@ impl State {
     }
 }
 
-/// An event as a tuple; `None` if aioquic's shape has none for it.
+/// An event as a tuple; `None` if aioquic's API has none for it.
 fn event_tuple<'py>(
     py: Python<'py>,
     event: &Event,

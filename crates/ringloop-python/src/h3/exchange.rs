@@ -26,23 +26,23 @@ use crate::quic::http::{Driver, Ending, Section, SharedReceived, Taken, lock};
 use crate::quic::numbers::{self, AtMost, Code};
 use crate::quic::{Connection, Route, Waiter, errors, exception};
 
-/// A request and its response, by the number of their stream. There is one object of an exchange.
+/// A request and its response, by the number of their stream. Each exchange has one object.
 #[pyclass(frozen, subclass, weakref, module = "ringloop._native.h3")]
 pub struct Exchange {
     connection: Py<Connection>,
     stream: StreamId,
     received: SharedReceived,
-    /// Our message is complete, or was given up.
+    /// Our message is complete, or was cancelled.
     has_ended: AtomicBool,
-    /// The stream is a session's.
+    /// The stream belongs to a session.
     is_session: AtomicBool,
-    /// Our request or final response was sent: what has no status follows as trailers.
+    /// Our request or final response was sent: fields without a status are trailers.
     has_sent_head: AtomicBool,
 }
 
 #[pymethods]
 impl Exchange {
-    /// `has_ended`: nothing follows what was sent with the request.
+    /// `has_ended`: the request's message is complete.
     #[new]
     #[pyo3(signature = (connection, stream_id, has_ended=false))]
     fn new(
@@ -54,7 +54,7 @@ impl Exchange {
         Self::of(py, connection, stream_id, has_ended)
     }
 
-    /// The connection that it is on.
+    /// The exchange's connection.
     #[getter]
     fn connection<'py>(&self, py: Python<'py>) -> Bound<'py, Connection> {
         self.connection.bind(py).clone()
@@ -68,7 +68,7 @@ impl Exchange {
 
     // The peer's message.
 
-    /// Make the scope of ASGI for the request: a copy of `template` with the request's own entries.
+    /// Make the ASGI scope of the request: a copy of `template` with the request's own entries.
     #[pyo3(name = "_scope")]
     fn scope<'py>(
         &self,
@@ -79,7 +79,7 @@ impl Exchange {
         scope::made(py, template, &self.head().unwrap_or_default(), client)
     }
 
-    /// Whether the request or the final response has come; raises where it will not come.
+    /// Whether the request or the final response has arrived; raises if it will not arrive.
     #[pyo3(name = "_has_head")]
     fn has_head(&self, py: Python<'_>) -> PyResult<bool> {
         let (has_head, ending) = {
@@ -93,22 +93,22 @@ impl Exchange {
         }
     }
 
-    /// The fields of the request or the final response, without the pseudo-header fields; None before they have come.
+    /// The fields of the request or the final response, without the pseudo-header fields; None before they arrive.
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let head = self.head();
         head.map(|head| pairs(py, head.headers())).transpose()
     }
 
-    /// Return the value of a field in any case of its name, of several lines joined by ", " (RFC 9110 §5.3); None
-    /// where there is none.
+    /// Return the value of a field, by its case-insensitive name; several lines are joined by ", " (RFC 9110 §5.3). None
+    /// if there is none.
     fn header<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyString>>> {
         let head = self.head();
         let value = head.as_deref().and_then(|head| head.value(name));
         value.map(|value| ffi::new_str(py, &value)).transpose()
     }
 
-    /// The request's method; None of a response, as with the others.
+    /// The request's method; None for a response, like the following properties.
     #[getter]
     fn method<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         self.pseudo(py, b":method")
@@ -120,7 +120,7 @@ impl Exchange {
         self.pseudo(py, b":scheme")
     }
 
-    /// The request's host and port; None where only a field has them.
+    /// The request's host and port; None if only a field has them.
     #[getter]
     fn authority<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         self.pseudo(py, b":authority")
@@ -138,7 +138,7 @@ impl Exchange {
         self.pseudo(py, b":protocol")
     }
 
-    /// The sub-protocols that a request for a session of WebTransport offers, the favourite first.
+    /// The sub-protocols that a request for a WebTransport session offers, the preferred first.
     #[getter(_offered_protocols)]
     fn offered_protocols<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let protocols = lock(&self.received).protocols.clone();
@@ -149,13 +149,13 @@ impl Exchange {
         Ok(list)
     }
 
-    /// The final response's status; None before it has come, and of a request.
+    /// The final response's status; None before it arrives, and for a request.
     #[getter]
     fn status(&self) -> Fallible<Option<u16>> {
         Fallible(self.head().as_deref().and_then(status))
     }
 
-    /// Take the interim responses that have come (1xx): pairs of a status and fields.
+    /// Take the received interim responses (1xx): pairs of a status and fields.
     fn take_interim<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let interim = std::mem::take(&mut lock(&self.received).interim);
         let list = ffi::new_list(py)?;
@@ -167,7 +167,7 @@ impl Exchange {
         Ok(list)
     }
 
-    /// The fields behind the body; None where there are none, or not yet.
+    /// The trailers; None if there are none, or not yet.
     #[getter]
     fn trailers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let trailers = lock(&self.received).trailers.clone();
@@ -180,7 +180,7 @@ impl Exchange {
         lock(&self.received).is_read()
     }
 
-    /// What has come of the body, at most `count` bytes; `b""` at the end, None where there is nothing now.
+    /// Read the received body, at most `count` bytes; `b""` at the end, None if there is no data now.
     #[pyo3(name = "_take")]
     pub(super) fn take<'py>(
         &self,
@@ -203,13 +203,13 @@ impl Exchange {
         joined.map(|joined| Some(joined.into_bound(py)))
     }
 
-    /// What to await for the moment when more has come.
+    /// The waiter for more data.
     #[pyo3(name = "_read_waiter")]
     fn read_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.route().wait_for(py, Wait::Read(self.stream))
     }
 
-    /// Read no more of the peer's message (RFC 9114 §4.1.1). Nothing happens where it is complete.
+    /// Stop reading the peer's message (RFC 9114 §4.1.1). Does nothing if it is complete.
     #[pyo3(signature = (code=Code(HttpCode::H3_NO_ERROR.0)), text_signature = "($self, code=256)")]
     fn stop(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         lock(&self.received).stop();
@@ -220,20 +220,20 @@ impl Exchange {
 
     // Datagrams (RFC 9297).
 
-    /// Send a datagram that belongs to the exchange; the oldest of a full queue are dropped.
+    /// Send a datagram of the exchange; a full queue drops its oldest ones.
     fn send_datagram(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
         self.send_with(py, false, |driver, stream| driver.connection.send_datagram(stream, data))?;
         Ok(())
     }
 
-    /// Take a datagram that has come; None where there is none. Past 256 KiB the oldest are dropped.
+    /// Take a received datagram; None if there is none. Beyond 256 KiB the oldest are dropped.
     fn take_datagram<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let datagram = lock(&self.received).datagrams.pop();
         datagram.map(|datagram| ffi::new_bytes(py, &datagram)).transpose()
     }
 
-    /// What to await for the moment when a datagram has come.
+    /// The waiter for a datagram.
     #[pyo3(name = "_datagram_waiter")]
     fn datagram_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.check_open(py)?;
@@ -242,14 +242,14 @@ impl Exchange {
 
     // Our message.
 
-    /// Whether our message is complete, or was given up.
+    /// Whether our message is complete, or was cancelled.
     #[getter]
     fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Send the fields of a response: interim ones (`:status` is 1xx), then the final one; or trailers, which end the
-    /// message. With `end`, nothing follows.
+    /// message. `end` ends the message.
     #[pyo3(signature = (headers, end=false))]
     fn send_headers(&self, py: Python<'_>, headers: &Bound<'_, PyAny>, end: bool) -> PyResult<()> {
         let fields = checked_section(headers, Head::Response)?;
@@ -257,14 +257,14 @@ impl Exchange {
         self.send_lines(py, &lines, end)
     }
 
-    /// Send the fields behind the body; they end the message.
+    /// Send trailers; they end the message.
     fn send_trailers(&self, py: Python<'_>, trailers: &Bound<'_, PyAny>) -> PyResult<()> {
         let fields = checked(trailers)?;
         let lines: Vec<Line<'_>> = lines(&fields).collect();
         self.send_lines(py, &lines, true)
     }
 
-    /// Send part of the body, the last one with `end`; to be awaited for room in the send window.
+    /// Send part of the body, the last one with `end`; await the result for space in the send window.
     #[pyo3(signature = (data, end=false))]
     fn send<'py>(
         slf: &Bound<'py, Self>,
@@ -281,7 +281,7 @@ impl Exchange {
         Ok(this.route().shared.ready(py))
     }
 
-    /// What to await for the moment when all that was sent has found room; None where it has.
+    /// The waiter for space for all sent data; None if there is space.
     #[pyo3(name = "_drain_waiter")]
     fn drain_waiter<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Waiter>>> {
         self.check_open(py)?;
@@ -295,7 +295,7 @@ impl Exchange {
         self.route().wait_for(py, Wait::Write(self.stream)).map(Some)
     }
 
-    /// What to await for the moment when all that was sent has arrived, or the peer wants no more of it.
+    /// The waiter for the acknowledgement of all sent data, or for a stop by the peer.
     #[pyo3(name = "_end_waiter")]
     fn end_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.check_open(py)?;
@@ -305,7 +305,7 @@ impl Exchange {
         self.route().wait_for(py, Wait::Finished(self.stream))
     }
 
-    /// Change the priority of a client's request (RFC 9218 §7.1): `urgency` is 0 to 7, least first.
+    /// Change the priority of a client's request (RFC 9218 §7.1): `urgency` is 0 to 7, lowest first.
     #[pyo3(name = "_send_priority")]
     fn send_priority(
         &self,
@@ -321,7 +321,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Give up both messages. Nothing happens where they are complete.
+    /// Cancel both messages. Does nothing if they are complete.
     #[pyo3(signature = (code=Code(HttpCode::H3_REQUEST_CANCELLED.0)), text_signature = "($self, code=268)")]
     fn cancel(&self, py: Python<'_>, code: Code) -> PyResult<()> {
         lock(&self.received).stop();
@@ -358,7 +358,7 @@ impl Exchange {
             (driver.and_then(|driver| driver.received(stream)), is_client)
         };
         let received = received.ok_or_else(|| {
-            PyValueError::raise(format!("no exchange waits on the stream {stream_id}"))
+            PyValueError::raise(format!("no exchange waits on stream {stream_id}"))
         })?;
         Ok(Self {
             connection: connection.clone().unbind(),
@@ -384,7 +384,7 @@ impl Exchange {
         value.map(|value| ffi::new_str(py, &String::from_utf8_lossy(value))).transpose()
     }
 
-    /// Passes the stream to a session that `accept` makes of the request.
+    /// Passes the stream to the session that `accept` makes from the request.
     pub fn hand_over(
         &self,
         py: Python<'_>,
@@ -407,7 +407,7 @@ impl Exchange {
         Ok(accepted)
     }
 
-    /// Raises the error of an exchange that is over, whose stream is a session's.
+    /// Raises the error of an exchange whose stream belongs to a session.
     fn check_no_session(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_session.load(Ordering::Relaxed) {
             let text =
@@ -424,7 +424,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The error of a call that was not carried out.
+    /// The error of a failed call.
     fn refused(&self, py: Python<'_>, error: StreamError) -> PyErr {
         let stopped = lock(&self.received).stopped;
         match (error, stopped) {
@@ -435,7 +435,7 @@ impl Exchange {
         }
     }
 
-    /// Sends something; whether it waits for room in the send window.
+    /// Sends something; whether it waits for space in the send window.
     pub(super) fn send_with(
         &self,
         py: Python<'_>,
@@ -483,7 +483,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Ends something of the exchange; that it has ended already, or the connection, is no error.
+    /// Ends a part of the exchange; not an error if that, or the connection, has already ended.
     fn end_with(
         &self,
         py: Python<'_>,
@@ -508,7 +508,7 @@ impl Exchange {
         {
             let mut state = self.route().shared.state(py);
             let stream = self.stream;
-            // An error has closed the connection, and is raised behind what was read.
+            // An error has closed the connection, and is raised after the data that was read.
             let _resumed =
                 with_http(&mut state, self.route(), &mut woken, |driver, state, woken| {
                     driver.resume(state, stream, woken)

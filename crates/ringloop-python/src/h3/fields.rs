@@ -51,7 +51,7 @@ impl Text<'_> {
 }
 
 impl Text<'_> {
-    /// Leaves out spaces and tabs around it.
+    /// Strips spaces and tabs around it.
     fn trim(&mut self) -> PyResult<()> {
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
         if self.first().is_some_and(is_space) || self.last().is_some_and(is_space) {
@@ -68,14 +68,14 @@ impl Text<'_> {
     }
 }
 
-/// Fields of one connection of HTTP/1.1 (RFC 9114 §4.2).
+/// Connection-specific fields of HTTP/1.1 (RFC 9114 §4.2).
 pub const HOP_BY_HOP: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
 /// A field: its name and value.
 pub type Pair<'py> = [Text<'py>; 2];
 
-/// Names and values, of any objects that are like bytes.
+/// Names and values, from any bytes-like objects.
 pub fn fields<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
     collected(headers, |pair| {
         let text = |item: Bound<'py, PyAny>| match item.cast_into_exact::<PyBytes>() {
@@ -90,8 +90,8 @@ pub fn fields<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
     })
 }
 
-/// Fields of an application of ASGI: pairs of `bytes`, checked as by [`checked`], without the names
-/// that are not wanted.
+/// Fields of an ASGI application: pairs of `bytes`, checked as by [`checked`], without the excluded
+/// names.
 pub fn fields_of_asgi<'py>(
     headers: &Bound<'py, PyAny>,
     is_wanted: impl Fn(&[u8]) -> bool,
@@ -130,13 +130,13 @@ fn both<'py>(pair: &Bound<'py, PyAny>) -> PyResult<[Bound<'py, PyAny>; 2]> {
     Ok([pair.get_item(Fallible(0_u64))?, pair.get_item(Fallible(1_u64))?])
 }
 
-/// They, borrowed.
+/// The same, borrowed.
 pub fn lines<'a>(fields: &'a [Pair<'_>]) -> impl Iterator<Item = Line<'a>> {
     fields.iter().map(|[name, value]| Line::new(name, value))
 }
 
-/// Fields of a message to be sent, without pseudo-header fields: names become lower-case (RFC 9114 §4.2),
-/// whitespace around values goes (RFC 9110 §5.5), and what no message may have is refused.
+/// Fields of a message to send, without pseudo-header fields: names become lower case (RFC 9114 §4.2),
+/// whitespace around values is stripped (RFC 9110 §5.5), and invalid fields are refused.
 pub fn checked<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
     let mut fields = fields(headers)?;
     fields.iter_mut().try_for_each(check_in_message)?;
@@ -150,7 +150,7 @@ pub enum Head {
     Response,
 }
 
-/// The same of a message's head; without pseudo-header fields they are trailers.
+/// The same for a message's head; without pseudo-header fields they are trailers.
 pub fn checked_section<'py>(headers: &Bound<'py, PyAny>, head: Head) -> PyResult<Vec<Pair<'py>>> {
     let mut fields = fields(headers)?;
     let is_pseudo = |pair: &&Pair<'_>| pair[0].first() == Some(&b':');
@@ -165,7 +165,7 @@ pub fn checked_section<'py>(headers: &Bound<'py, PyAny>, head: Head) -> PyResult
     Ok(fields)
 }
 
-/// Checks a field that is no pseudo-header field.
+/// Checks a regular field.
 fn check([name, value]: &mut Pair<'_>) -> PyResult<()> {
     name.make_ascii_lowercase()?;
     value.trim()?;
@@ -186,7 +186,7 @@ fn check_in_message(field: &mut Pair<'_>) -> PyResult<()> {
     if is_hop_by_hop || **name == *b"te" && !value.eq_ignore_ascii_case(b"trailers") {
         let name = String::from_utf8_lossy(name);
         return Err(PyValueError::raise(format!(
-            "HTTP/3 has no field {name:?}, which is of one connection of HTTP/1.1 (RFC 9114 §4.2): leave it out"
+            "HTTP/3 does not allow the connection-specific field {name:?} (RFC 9114 §4.2): leave it out"
         )));
     }
     Ok(())
@@ -213,19 +213,19 @@ fn check_request(pseudo: &[Pair<'_>], regular: &[Pair<'_>]) -> PyResult<()> {
     let host = regular.iter().find(|[name, _]| **name == *b"host").map(|[_, value]| &**value);
     let is_plain_connect = method == b"CONNECT" && protocol.is_none();
     let wrong = if protocol.is_some() && method != b"CONNECT" {
-        Some("only CONNECT has a :protocol")
+        Some("only CONNECT may have a :protocol")
     } else if is_plain_connect && (scheme.is_some() || path.is_some()) {
-        Some("CONNECT has no :scheme and no :path")
+        Some("CONNECT must have no :scheme and no :path")
     } else if !is_plain_connect && (scheme.is_none() || path.is_none()) {
         Some("a request needs a :scheme and a :path")
     } else if path.is_some_and(|path| path.contains(&b'#')) {
-        Some("a :path has no fragment")
+        Some("a :path must not have a fragment")
     } else if is_web && !path.is_some_and(|path| path.starts_with(b"/") || is_asterisk(path)) {
-        Some("a :path begins with '/'")
+        Some("a :path must begin with '/'")
     } else if authority.is_none() && host.is_none() {
         Some("a request needs an :authority, or a field 'host'")
     } else if authority.zip(host).is_some_and(|(one, other)| !one.eq_ignore_ascii_case(other)) {
-        Some("a field 'host' is the same as :authority (RFC 9114 §4.3.1)")
+        Some("a field 'host' must equal :authority (RFC 9114 §4.3.1)")
     } else {
         None
     };
@@ -249,7 +249,7 @@ fn check_status(pseudo: &[Pair<'_>]) -> PyResult<()> {
     if !is_number || value[0] == b'0' || **value == *b"101" {
         let value = String::from_utf8_lossy(value);
         return Err(PyValueError::raise(format!(
-            "status is {value}: give 100 to 999, but not 101, which HTTP/3 has not"
+            "status is {value}: give 100 to 999, but not 101, which HTTP/3 does not have"
         )));
     }
     Ok(())
@@ -258,7 +258,7 @@ fn check_status(pseudo: &[Pair<'_>]) -> PyResult<()> {
 fn wrong_pseudo(name: &[u8], value: &[u8]) -> PyErr {
     let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
     PyValueError::raise(format!(
-        "the pseudo-header field {name:?} is not for this, twice, or {value:?} is no value of it"
+        "the pseudo-header field {name:?} is not allowed here, is repeated, or {value:?} is not a valid value"
     ))
 }
 
@@ -272,7 +272,7 @@ fn is_control(byte: u8) -> bool {
     byte < b' ' && byte != b'\t' || byte == 0x7f
 }
 
-/// As `Iterator::any`, without an early end: many bytes are compared at once.
+/// As `Iterator::any`, without early exit: many bytes are compared at once.
 fn any(bytes: &[u8], is_found: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(false, |found, byte| found | is_found(*byte))
 }

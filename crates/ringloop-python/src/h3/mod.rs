@@ -1,8 +1,9 @@
 //! HTTP/3 for Python: `ringloop._native.h3`.
 //!
 //! Owns: [`exchange`], requests and responses on a connection whose HTTP/3 is driven natively
-//! (`crate::quic::http`); [`asgi`] and [`scope`], requests as ASGI has them; [`connection`], the state of HTTP/3 beside a QUIC connection that Python
-//! drives. Called by: `ringloop.h3`, `ringloop.serve`; `ringloop.quic.h3`.
+//! (`crate::quic::http`); [`asgi`] and [`scope`], requests in ASGI's form; [`connection`], the HTTP/3
+//! state for a QUIC connection that Python drives. Called by: `ringloop.h3`, `ringloop.serve`;
+//! `ringloop.quic.h3`.
 
 mod asgi;
 mod connection;

@@ -1,4 +1,4 @@
-//! Requests of a connection: opened here, or taken as the peer's.
+//! Requests of a connection: sent, or accepted from the peer.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,10 +13,10 @@ use crate::ffi::{self, Fallible, Raise as _};
 use crate::quic::http::Driver;
 use crate::quic::{Connection, Route, State, errors, exception};
 
-/// Unidirectional streams of HTTP/3's own, of either end.
+/// HTTP/3's own unidirectional streams, of either end.
 const OWN_STREAMS: usize = 3;
 
-/// Have a connection's HTTP/3 driven natively once its handshake has agreed on it; before that is complete.
+/// Drive a connection's HTTP/3 natively once its handshake has negotiated it; call before the handshake is complete.
 #[pyfunction]
 pub fn drive(py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<()> {
     let route = &connection.get().route;
@@ -27,7 +27,7 @@ pub fn drive(py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<()>
     Err(PyRuntimeError::raise("the handshake is complete, or the endpoint reports events"))
 }
 
-/// Send a request on a new stream; returns its number, None while the handshake is under way or the peer allows no
+/// Send a request on a new stream; return its number, or None during the handshake and while the peer allows no
 /// more.
 #[pyfunction]
 #[pyo3(signature = (connection, headers, end=false))]
@@ -60,7 +60,7 @@ pub fn open_exchange(
         Some(Err(Refusal::Http(error))) => Err(refused(py, error)),
         Some(Err(Refusal::Quic(error))) => Err(route.refused(py, &error)),
         None if is_complete => Err(PyRuntimeError::raise(
-            "the connection has no HTTP/3: the handshake did not agree on 'h3', or drive() was not called before it was complete",
+            "the connection has no HTTP/3: the handshake did not negotiate 'h3', or drive() was not called before it was complete",
         )),
         None => Ok(Fallible(None)),
     }
@@ -96,15 +96,15 @@ fn open(
     Ok(Some(stream))
 }
 
-/// Take the requests that have come: the numbers of their streams.
+/// Take the received requests: the numbers of their streams.
 #[pyfunction]
 pub fn take_ready(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<Vec<u64>> {
     let ready = look(py, connection, Driver::take_ready).unwrap_or_default();
     Fallible(ready.iter().map(|stream| stream.0).collect())
 }
 
-/// Accept no requests beyond those received: GOAWAY (RFC 9114 §5.2). With `announce` it sets no
-/// limit yet: requests that are under way are accepted.
+/// Accept no further requests: GOAWAY (RFC 9114 §5.2). With `announce` it sets no limit yet: requests in flight are
+/// accepted.
 #[pyfunction]
 #[pyo3(signature = (connection, announce=false))]
 pub fn go_away(py: Python<'_>, connection: &Bound<'_, Connection>, announce: bool) -> PyResult<()> {
@@ -124,21 +124,20 @@ pub fn go_away(py: Python<'_>, connection: &Bound<'_, Connection>, announce: boo
     route.shared.finish(py, woken)
 }
 
-/// Whether the peer takes no more requests on the connection.
+/// Whether the peer accepts no more requests on the connection.
 #[pyfunction]
 pub fn is_going_away(py: Python<'_>, connection: &Bound<'_, Connection>) -> bool {
     look(py, connection, |driver| driver.go_away.is_some()).unwrap_or_default()
 }
 
-/// How many exchanges of the connection are not complete.
+/// The number of incomplete exchanges of the connection.
 #[pyfunction]
 pub fn request_count(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<usize> {
     let count = look(py, connection, |driver| driver.connection.request_count());
     Fallible(count.unwrap_or_default())
 }
 
-/// Count what the connection's HTTP/3 keeps, for tests of what remains: entries of its tables, in a
-/// fixed order.
+/// Count the entries of the connection's HTTP/3 tables, in a fixed order, for leak tests.
 #[pyfunction]
 pub fn kept(py: Python<'_>, connection: &Bound<'_, Connection>) -> Fallible<Vec<usize>> {
     let route = &connection.get().route;
@@ -188,7 +187,7 @@ pub fn with_http<T>(
     state.with_http(now, route.handle, woken, act)?.ok()
 }
 
-/// Whether written bytes of a stream wait for room in the send window.
+/// Whether written bytes of a stream wait for space in the send window.
 pub fn is_full(state: &mut State, route: &Route, stream: StreamId) -> bool {
     let session = state.sessions.get(route.handle);
     session.is_some_and(|session| session.attached.queued.contains_key(&stream))
@@ -202,7 +201,7 @@ pub fn ended_by_peer(py: Python<'_>, class: &str, code: u64) -> PyErr {
     exception::exception(py, class, (code,))
 }
 
-/// The error of a call that was not carried out.
+/// The error of a failed call.
 pub fn refused(py: Python<'_>, error: StreamError) -> PyErr {
     match error {
         StreamError::Closed | StreamError::Unknown => {

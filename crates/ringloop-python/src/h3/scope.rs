@@ -1,4 +1,4 @@
-//! The scope of ASGI (HTTP spec 2.4, "Connection Scope"), of a request's head.
+//! The ASGI scope (HTTP spec 2.4, "Connection Scope") of a request's head.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};

@@ -1,4 +1,4 @@
-//! How sessions come about: connections that host them, requests for them, and their acceptance.
+//! Establishing sessions: connections that host them, requests for them, and their acceptance.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -23,8 +23,8 @@ fn config(sessions_max: usize, flow_control: Flow) -> Config {
     Config { sessions_max, flow_control: limits, ..Config::default() }
 }
 
-/// Have the connections that an endpoint accepts take sessions, at most so many at a time. `flow_control`: bytes,
-/// bidirectional and unidirectional streams of each at first; None: no limits but QUIC's.
+/// Enable sessions on an endpoint's accepted connections, up to a number at a time. `flow_control`: initial limits of
+/// each on bytes, bidirectional and unidirectional streams; None: no limits but QUIC's.
 #[pyfunction]
 #[pyo3(signature = (endpoint, sessions_max, flow_control=None))]
 pub fn host(
@@ -37,7 +37,7 @@ pub fn host(
     state.serves_webtransport = Some(config(sessions_max, flow_control));
 }
 
-/// Have a client's HTTP/3 driven natively, with sessions; as `ringloop._native.h3.drive`.
+/// Drive a client's HTTP/3 natively, with sessions; as `ringloop._native.h3.drive`.
 #[pyfunction]
 #[pyo3(signature = (connection, sessions_max, flow_control=None))]
 pub fn drive(
@@ -55,7 +55,7 @@ pub fn drive(
     Err(PyRuntimeError::raise("the handshake is complete, or the endpoint reports events"))
 }
 
-/// Whether the server takes a session now; None before its settings have come, and an error where it takes none.
+/// Whether the server accepts a session now; None before its settings have arrived. An error if it accepts none.
 #[pyfunction]
 pub fn takes_session(
     py: Python<'_>,
@@ -79,7 +79,7 @@ pub fn takes_session(
     }
 }
 
-/// Ask for a session on a new stream; returns its number, None while QUIC's peer allows no more streams.
+/// Request a session on a new stream; return its number, or None while the peer allows no more streams.
 #[pyfunction]
 pub fn open_session(
     py: Python<'_>,
@@ -150,8 +150,8 @@ fn section(authority: &str, path: &str, fields: &[Pair<'_>]) -> Section {
     Section(lines)
 }
 
-/// Accept the session that a request asks for, with status 200, further fields, and one of the sub-protocols that it
-/// offers. The request's stream is the session's then.
+/// Accept a requested session, with status 200, further fields, and one of the sub-protocols that the request
+/// offers. The request's stream then belongs to the session.
 #[pyfunction]
 #[pyo3(signature = (request, headers, protocol=None))]
 pub fn accept(

@@ -1,7 +1,6 @@
 //! `Session`: a session of WebTransport, the base of `ringloop.webtransport.Session`.
 //!
-//! Nothing blocks here: waiting is done by futures, as with streams. A session that is dropped is
-//! given up.
+//! Nothing blocks here: waiting is done by futures, as with streams. Dropping a session cancels it.
 
 use std::sync::Arc;
 
@@ -24,10 +23,10 @@ use crate::quic::http::{
 };
 use crate::quic::{Connection, Route, Waiter, direction, errors, exception};
 
-/// What ended a session: what, code, reason, whether by the peer.
+/// How a session ended: what, code, reason, whether by the peer.
 type Over<'py> = (&'static str, u64, Bound<'py, PyString>, bool);
 
-/// A session of WebTransport, by the number of the stream that carries it. There is one object of a session.
+/// A WebTransport session, by the number of the stream that carries it. Each session has one object.
 #[pyclass(frozen, subclass, weakref, module = "ringloop._native.webtransport")]
 pub struct Session {
     connection: Py<Connection>,
@@ -48,32 +47,32 @@ impl Session {
             driver.and_then(|driver| driver.session(id))
         };
         let state = state.ok_or_else(|| {
-            PyValueError::raise(format!("no session waits on the stream {session_id}"))
+            PyValueError::raise(format!("no session waits on stream {session_id}"))
         })?;
         Ok(Self { connection: connection.clone().unbind(), id, state })
     }
 
-    /// The connection that it is on.
+    /// The session's connection.
     #[getter]
     fn connection<'py>(&self, py: Python<'py>) -> Bound<'py, Connection> {
         self.connection.bind(py).clone()
     }
 
-    /// Its number in the connection: that of the stream that carries it.
+    /// Its number in the connection: that of its CONNECT stream.
     #[getter]
     fn session_id(&self) -> Fallible<u64> {
         Fallible(self.id.0)
     }
 
-    // The request, and its answer.
+    // The request, and its response.
 
-    /// The path and query that it was asked for at.
+    /// The requested path and query.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         self.pseudo(py, b":path")
     }
 
-    /// The host and port that it was asked for at.
+    /// The requested host and port.
     #[getter]
     fn authority<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         self.pseudo(py, b":authority")
@@ -86,21 +85,21 @@ impl Session {
         pairs(py, request.headers())
     }
 
-    /// Clients: the fields of the server's answer; None before it.
+    /// Clients: the fields of the server's response; None before it.
     #[getter]
     fn response_headers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let response = lock_session(&self.state).response.clone();
         response.map(|response| pairs(py, response.headers())).transpose()
     }
 
-    /// Clients: the status of the server's answer; None before it.
+    /// Clients: the status of the server's response; None before it.
     #[getter]
     fn status(&self) -> Fallible<Option<u16>> {
         let response = lock_session(&self.state).response.clone();
         Fallible(response.as_deref().and_then(status))
     }
 
-    /// The sub-protocol that was agreed on, if any.
+    /// The negotiated sub-protocol, if any.
     #[getter]
     fn protocol<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         let protocol = lock_session(&self.state).protocol.clone();
@@ -109,19 +108,19 @@ impl Session {
 
     // State.
 
-    /// Whether the peer has asked for the end of the session: nothing new should begin in it.
+    /// Whether the peer has requested the session's end: start nothing new in it.
     #[getter]
     fn is_draining(&self) -> bool {
         lock_session(&self.state).is_draining
     }
 
-    /// Clients: whether the server has not answered yet.
+    /// Clients: whether the server has not responded yet.
     #[getter(_is_pending)]
     fn is_pending(&self) -> bool {
         lock_session(&self.state).phase == SessionPhase::Pending
     }
 
-    /// How it ended: (what, code, reason, by the peer); None while it goes on. What: `closed`, `rejected`, `reset`,
+    /// How it ended: (what, code, reason, by the peer); None while it is open. What: `closed`, `rejected`, `reset`,
     /// `failed`, `cancelled`, or `lost` with the connection.
     #[getter(_end)]
     fn end<'py>(&self, py: Python<'py>) -> PyResult<Option<Over<'py>>> {
@@ -144,14 +143,14 @@ impl Session {
         }
     }
 
-    /// What to await for a change of its state.
+    /// The waiter for a change of its state.
     #[pyo3(name = "_waiter")]
     fn waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.route().wait_for(py, Wait::Session(self.id))
     }
 
-    /// Close it with a code and a reason, of which 1024 bytes are sent. All its streams are reset: what must arrive is to be
-    /// acknowledged before. Nothing happens where it is over.
+    /// Close it with a code and a reason, which is cut at 1024 bytes. Resets all its streams: wait for the acknowledgement
+    /// of data that must arrive first. Does nothing if it has ended.
     #[pyo3(name = "_close")]
     fn close(&self, py: Python<'_>, code: u32, reason: &str) -> PyResult<()> {
         let mut len = reason.len().min(ringloop_h3::limits::CLOSE_REASON_BYTES_MAX);
@@ -162,13 +161,13 @@ impl Session {
         self.end_with(py, end)
     }
 
-    /// Give it up, without code and reason. Nothing happens where it is over.
+    /// Cancel it, without code and reason. Does nothing if it has ended.
     #[pyo3(name = "_cancel")]
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.end_with(py, SessionEnd::Cancelled)
     }
 
-    /// Ask the peer to finish with it; everything still works. Nothing happens where it is over.
+    /// Ask the peer to finish it; everything still works. Does nothing if it has ended.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.act(py, |driver, id| driver.with_sessions(|sessions, http| sessions.drain(http, id)))
             .map(drop)
@@ -176,7 +175,7 @@ impl Session {
 
     // Streams.
 
-    /// Open a stream; returns its number, None while the peer allows no more, and where the session is over.
+    /// Open a stream; return its number, or None while the peer allows no more, and if the session has ended.
     #[pyo3(name = "_open_stream")]
     fn open_stream(&self, py: Python<'_>, unidirectional: bool) -> PyResult<Fallible<Option<u64>>> {
         ffi::spare()?;
@@ -197,7 +196,7 @@ impl Session {
         }
     }
 
-    /// What to await for the moment when a stream may be opened.
+    /// The waiter for permission to open a stream.
     #[pyo3(name = "_open_waiter")]
     fn open_waiter<'py>(
         &self,
@@ -207,7 +206,7 @@ impl Session {
         self.route().wait_for(py, Wait::Open(direction(unidirectional)))
     }
 
-    /// Take a stream that the peer has opened, of one kind or (None) of both: its number; None where there is none.
+    /// Accept a stream that the peer has opened, of one kind or (None) of both: its number; None if there is none.
     #[pyo3(name = "_take_stream", signature = (unidirectional=None))]
     fn take_stream(&self, unidirectional: Option<bool>) -> Fallible<Option<u64>> {
         let way: Option<Direction> = unidirectional.map(direction);
@@ -215,7 +214,7 @@ impl Session {
         Fallible(taken.map(|stream| stream.0))
     }
 
-    /// What to await for a stream of the peer, or the end.
+    /// The waiter for a stream of the peer, or the end.
     #[pyo3(name = "_stream_waiter")]
     fn stream_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.route().wait_for(py, Wait::SessionStream(self.id))
@@ -223,14 +222,16 @@ impl Session {
 
     // Datagrams.
 
-    /// Send a datagram; False where the session is over. Past `datagram_send_buffer` the oldest are dropped.
+    /// Send a datagram; False if the session has ended. Beyond `datagram_send_buffer` the oldest are dropped.
     #[pyo3(name = "_send_datagram")]
     fn send_datagram(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         let data = Bytes::from(ffi::with_bytes(data.as_borrowed(), ffi::try_copy)??);
         let len_max = self.longest_datagram(py)?;
         if data.len() > len_max {
-            let text =
-                format!("a datagram of {} bytes is too long: the path takes {len_max}", data.len());
+            let text = format!(
+                "a datagram of {} bytes is too long: the path carries {len_max}",
+                data.len()
+            );
             return Err(exception::exception(py, "DatagramError", (text,)));
         }
         self.act(py, |driver, id| {
@@ -238,13 +239,13 @@ impl Session {
         })
     }
 
-    /// Bytes of the longest datagram that can be sent now; it may become longer as the path is probed.
+    /// Bytes of the longest datagram that can be sent now; path probing may raise it.
     #[getter]
     fn max_datagram_size(&self, py: Python<'_>) -> PyResult<Fallible<usize>> {
         self.longest_datagram(py).map(Fallible)
     }
 
-    /// Take a datagram that has come; None where there is none.
+    /// Take a received datagram; None if there is none.
     #[pyo3(name = "_take_datagram")]
     fn take_datagram<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let datagram = lock_session(&self.state).datagrams.pop();
@@ -257,7 +258,7 @@ impl Session {
         Fallible(lock_session(&self.state).datagrams.dropped_count)
     }
 
-    /// What to await for a datagram, or the end.
+    /// The waiter for a datagram, or the end.
     #[pyo3(name = "_datagram_waiter")]
     fn datagram_waiter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Waiter>> {
         self.route().wait_for(py, Wait::StreamDatagram(self.id))
@@ -281,7 +282,7 @@ impl Session {
         ffi::new_str(py, &String::from_utf8_lossy(value))
     }
 
-    /// Acts on the session; `false` if it is over.
+    /// Acts on the session; `false` if it has ended.
     fn act(
         &self,
         py: Python<'_>,
@@ -318,7 +319,7 @@ impl Session {
         self.route().shared.finish(py, woken)
     }
 
-    /// Bytes of the longest datagram, behind the session's number (RFC 9297 §2.1).
+    /// Bytes of the longest datagram, after the session's number (RFC 9297 §2.1).
     fn longest_datagram(&self, py: Python<'_>) -> PyResult<usize> {
         let route = self.route();
         let longest = route.look(py, |connection, _| connection.max_datagram_len())?;

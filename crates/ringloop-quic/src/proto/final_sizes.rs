@@ -28,7 +28,7 @@ pub(crate) fn take() -> Vec<FinalSize> {
     FOUND.take()
 }
 
-/// Looks at the frames of a packet; the engine rejects those that do not parse.
+/// Looks at the frames of a packet; the engine rejects invalid ones.
 pub(super) fn look(payload: &[u8]) {
     if IS_WATCHED.get() {
         FOUND.with_borrow_mut(|found| read(payload, found));

@@ -1,4 +1,4 @@
-//! The state of a connection's HTTP/3, and what its events mean. Touches no QUIC: `transfer` does.
+//! The state of a connection's HTTP/3, and the handling of its events. Does not access QUIC: `transfer` does.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
@@ -15,7 +15,7 @@ use super::received::{Ending, Received, Section, SharedReceived, lock};
 use super::webtransport::WebTransport;
 use crate::limits::H3_READ_BYTES;
 
-/// The application's protocol of TLS that selects it (RFC 9114 §3.1).
+/// The ALPN protocol that selects it (RFC 9114 §3.1).
 pub const ALPN: &[u8] = b"h3";
 
 /// See the module docs.
@@ -23,30 +23,30 @@ pub const ALPN: &[u8] = b"h3";
 pub struct Driver {
     pub(super) handle: Handle,
     pub(super) role: Role,
-    /// The control stream and those of QPACK.
+    /// The control stream and the QPACK streams.
     pub(super) own: [StreamId; 3],
     pub connection: Connection,
     pub(super) exchanges: StreamMap<StreamId, SharedReceived>,
-    /// Requests with a head that the application has not taken.
+    /// Requests whose head has arrived, not taken by the application.
     ready: VecDeque<StreamId>,
-    /// The peer's unidirectional streams that are read here.
+    /// The peer's unidirectional streams that HTTP/3 reads.
     pub(super) unidirectional: HashSet<StreamId>,
-    /// Streams that are to be read again.
+    /// Streams to read again.
     pub(super) unblocked: Vec<StreamId>,
-    /// Pieces of one read that HTTP/3 has not taken.
+    /// Pieces of one read that HTTP/3 has not consumed.
     pub(super) pieces: VecDeque<Bytes>,
-    /// The stream ends behind them.
+    /// The stream ends after them.
     pub(super) is_at_end: bool,
     pub(super) webtransport: Option<Box<WebTransport>>,
     /// With flow control of sessions: final sizes of streams whose session is not known.
     pub(super) final_sizes: StreamMap<StreamId, u64>,
-    /// Sessions whose limit on sent bytes has been raised.
+    /// Sessions whose limit on sent bytes was raised.
     pub(super) unlimited: Vec<StreamId>,
     /// The peer's GOAWAY.
     pub go_away: Option<u64>,
-    /// Requests became ready.
+    /// There are new ready requests.
     pub(super) is_eventful: bool,
-    /// Requests whose priority QUIC does not know yet.
+    /// Requests whose priority has not been passed to QUIC.
     pub(super) prioritised: Vec<StreamId>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn in_quic(stream: HttpStreamId) -> StreamId {
 
 impl Driver {
     /// For a connection that has opened `opened` unidirectional streams: the next three are ours.
-    /// `datagrams`: QUIC takes them; without them there is no WebTransport.
+    /// `datagrams`: QUIC supports them; WebTransport requires them.
     pub fn new(
         handle: Handle,
         role: Role,
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Whether requests are ours.
+    /// Whether this end sends the requests.
     pub fn is_client(&self) -> bool {
         self.role == Role::Client
     }
@@ -130,8 +130,8 @@ impl Driver {
             return 0;
         }
         if stream.direction() == Direction::Uni && self.webtransport.is_some() {
-            // The rest of a session's stream, and its end, stay with QUIC until the application reads:
-            // streams that it does not take keep the peer from opening others.
+            // The rest of a session's stream, and its end, stay in QUIC until the application reads them:
+            // streams that it does not accept keep the peer from opening others.
             let missing = self.connection.header_bytes_missing(in_http(stream));
             return missing.unwrap_or(H3_READ_BYTES);
         }
@@ -160,7 +160,7 @@ impl Driver {
                 return taken.and(handled);
             }
             if !self.connection.is_reading(in_http(stream)) {
-                // Refused, over, or a session's: what follows would pass for a new stream.
+                // Refused, ended, or a session's: further data would be taken for a new stream.
                 self.unidirectional.remove(&stream);
                 self.pieces.clear();
             }
@@ -226,7 +226,7 @@ impl Driver {
             Event::GoAway { id } => {
                 self.go_away = Some(id);
                 woken.push(Wake::For(self.handle, Wait::Progress));
-                // Requests that wait for the peer to allow a stream are refused.
+                // Requests that wait for stream credit are refused.
                 woken.push(Wake::For(self.handle, Wait::Open(Direction::Bi)));
             }
             Event::PriorityUpdate { stream, .. } => self.prioritised.push(in_quic(stream)),
@@ -240,12 +240,12 @@ impl Driver {
                     woken.push(Wake::For(self.handle, Wait::StreamDatagram(stream)));
                 }
             }
-            // Streams of WebTransport are the sessions'.
+            // WebTransport streams belong to the sessions.
             _ => {}
         }
     }
 
-    /// Changes what has arrived of an exchange, and wakes its reader.
+    /// Updates the received part of an exchange, and wakes its reader.
     fn update<T>(
         &mut self,
         stream: HttpStreamId,
@@ -264,7 +264,7 @@ impl Driver {
         Some(changed)
     }
 
-    /// The application may take a request.
+    /// A request is ready for the application.
     pub(super) fn make_ready(&mut self, stream: StreamId) {
         if let Some(received) = self.exchanges.get(&stream) {
             lock(received).is_ready = true;
@@ -273,7 +273,7 @@ impl Driver {
         }
     }
 
-    /// A request has ended that asked for a session.
+    /// A request for a session has ended.
     pub(super) fn end_request(&mut self, stream: StreamId, code: Code, woken: &mut Vec<Wake>) {
         self.update(in_http(stream), woken, |received| {
             received.stopped.get_or_insert(code.0);
@@ -291,13 +291,13 @@ impl Driver {
         true
     }
 
-    /// Forgets what has arrived of an exchange, or of a stream that is none.
+    /// Forgets the received part of an exchange, or of another stream.
     pub(super) fn remove(&mut self, stream: StreamId) -> Option<SharedReceived> {
         self.final_sizes.remove(&stream);
         self.exchanges.remove(&stream)
     }
 
-    /// Forgets an exchange of which the application will not know: it ended before its head.
+    /// Forgets an exchange that ended before its head: the application never sees it.
     pub(super) fn forget_unknown(&mut self, stream: StreamId) {
         let is_unknown = |received: &SharedReceived| {
             let received = lock(received);
@@ -326,7 +326,7 @@ impl Driver {
 
     // --- the application ------------------------------------------------------------------------
 
-    /// Takes the requests that have arrived.
+    /// Takes the requests that are ready.
     pub fn take_ready(&mut self) -> VecDeque<StreamId> {
         mem::take(&mut self.ready)
     }
@@ -336,7 +336,7 @@ impl Driver {
         self.exchanges.insert(stream, SharedReceived::default());
     }
 
-    /// What has arrived of an exchange, for the application's only object of it.
+    /// The received part of an exchange, for the application's only object of it.
     pub fn received(&self, stream: StreamId) -> Option<SharedReceived> {
         let received = self.exchanges.get(&stream)?;
         let was_taken = mem::replace(&mut lock(received).is_taken, true);

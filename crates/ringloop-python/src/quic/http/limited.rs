@@ -1,5 +1,5 @@
-//! Streams of sessions of WebTransport with flow control (draft-ietf-webtrans-http3-16 §5): what is
-//! written beyond a session's limit waits in the stream's queue, as without credit of QUIC.
+//! Streams of WebTransport sessions with flow control (draft-ietf-webtrans-http3-16 §5): data written
+//! beyond a session's limit waits in the stream's queue, as data without QUIC credit does.
 
 use ringloop_quic::StreamId;
 use ringloop_quic::core::Handle;
@@ -16,7 +16,7 @@ impl State {
             let granted = driver.with_sessions(|sessions, http| {
                 sessions.reserve(http, in_http(session), wanted as u64)
             });
-            // The session is over: QUIC has reset the stream, and says so.
+            // The session has ended: QUIC has reset the stream, and reports that.
             granted.map_or(wanted, |granted| usize::try_from(granted).unwrap_or(wanted))
         })
         .unwrap_or(wanted)
@@ -36,7 +36,7 @@ impl State {
 
     fn with_driver<T>(&mut self, handle: Handle, act: impl FnOnce(&mut Driver) -> T) -> Option<T> {
         let now = self.clock.moment(None);
-        // Capsules of flow control have no waiters.
+        // Nothing waits for flow control capsules.
         let mut woken = Vec::new();
         self.with_http(now, handle, &mut woken, |driver, _, _| Ok(act(driver)))?.ok()
     }
@@ -69,7 +69,7 @@ impl State {
         is_all
     }
 
-    /// The limits of sessions have been raised: writes what waits for them.
+    /// Session limits were raised: writes the data that waits for them.
     pub(super) fn pour_sessions(
         &mut self,
         handle: Handle,
@@ -100,8 +100,7 @@ impl Driver {
         self.webtransport.as_ref().is_some_and(|hosted| hosted.sessions.has_flow_control())
     }
 
-    /// The peer sends so many bytes on a stream in all, of which each counts against its session's
-    /// limit.
+    /// Records a stream's final size, which counts against its session's limit.
     pub(super) fn note_final_size(&mut self, stream: StreamId, size: u64) {
         let http_stream = in_http(stream);
         let found = self.with_sessions(|sessions, http| {

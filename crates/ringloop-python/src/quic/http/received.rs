@@ -1,7 +1,7 @@
-//! What has arrived of a peer's message: its heads, a bounded queue of its body, its end.
+//! The received part of a peer's message: its heads, a bounded queue of its body, its end.
 //!
-//! Shared by the driver and the object of the exchange; outlives the connection, so that what has
-//! arrived can be read after its end. Its lock is taken after the endpoint's state if both are
+//! Shared by the driver and the exchange object; outlives the connection, so that received data
+//! can be read after the connection's end. Its lock is taken after the endpoint's state if both are
 //! needed, and held for a few instructions.
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ impl Section {
         &self.0[count..]
     }
 
-    /// The value of a header field as Latin-1, of several lines joined.
+    /// The value of a header field as Latin-1; several lines are joined.
     pub fn value(&self, name: &str) -> Option<String> {
         let is_named = |field: &&Field| field.name.eq_ignore_ascii_case(name.as_bytes());
         let mut values = self.headers().iter().filter(is_named);
@@ -69,7 +69,7 @@ pub enum Ending {
 /// Result of a read of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Some bytes; whether the stream is to be read again.
+    /// Some bytes; whether to read the stream again.
     Some { resumes: bool },
     /// Nothing now.
     None,
@@ -82,17 +82,17 @@ pub enum Taken {
 pub struct Received {
     /// Of a request, or of the final response.
     pub head: Option<Arc<Section>>,
-    /// Interim responses that were not taken; the oldest give way.
+    /// Interim responses not taken yet; the oldest are dropped.
     pub interim: VecDeque<Section>,
     pub trailers: Option<Arc<Section>>,
     pub ending: Option<Ending>,
-    /// The code with which the peer stopped our message, or the message failed.
+    /// The code with which the peer stopped our message, or our message failed.
     pub stopped: Option<u64>,
     /// The application has an object of it.
     pub is_taken: bool,
-    /// A request that the application may take.
+    /// A request that is ready for the application.
     pub is_ready: bool,
-    /// The head of a request for a session of WebTransport, before the application may have it.
+    /// The head of a request for a WebTransport session, before it is ready for the application.
     pub requested: Option<Section>,
     /// The sub-protocols that such a request offers.
     pub protocols: Vec<String>,
@@ -103,7 +103,7 @@ pub struct Received {
     is_paused: bool,
 }
 
-/// Datagrams that the application has not taken: past a limit the oldest make room.
+/// Datagrams that the application has not taken; beyond a limit the oldest are dropped.
 #[derive(Debug, Default)]
 pub struct DatagramQueue {
     queue: VecDeque<Bytes>,
@@ -133,7 +133,7 @@ impl DatagramQueue {
 pub type SharedReceived = Arc<Mutex<Received>>;
 
 pub fn lock(received: &SharedReceived) -> MutexGuard<'_, Received> {
-    // No change is left half made by a panic: each is a few assignments.
+    // A panic leaves no change incomplete: each is a few assignments.
     received.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -198,7 +198,7 @@ impl Received {
         Taken::Some { resumes }
     }
 
-    /// Puts bytes back in front: the application could not be given them.
+    /// Puts bytes back in front, if they could not be delivered to the application.
     pub fn put_back(&mut self, pieces: Vec<Bytes>) {
         for piece in pieces.into_iter().rev().filter(|piece| !piece.is_empty()) {
             self.body_bytes += piece.len() + H3_PIECE_BYTES;
@@ -219,7 +219,7 @@ impl Received {
     }
 
     pub fn end(&mut self, ending: Ending) {
-        // A reset drops what was not read, as QUIC does.
+        // A reset drops unread data, as in QUIC.
         if ending != Ending::Complete {
             self.body.clear();
             self.body_bytes = 0;

@@ -1,4 +1,4 @@
-//! From the endpoint's state to the HTTP/3 of a connection, and back.
+//! Connects the endpoint's state to the HTTP/3 of a connection.
 
 use std::time::Instant;
 
@@ -28,10 +28,10 @@ impl State {
         matches!(handled, Some(Ok(true)))
     }
 
-    /// Makes a connection's HTTP/3, if the handshake has agreed on it.
+    /// Makes a connection's HTTP/3, if the handshake negotiated it.
     ///
-    /// A server does so before its handshake is complete: requests may come in early data, and its
-    /// SETTINGS may leave. A client's streams would be lost if early data was rejected.
+    /// A server does so before its handshake is complete: early data may contain requests, and its
+    /// SETTINGS may be sent. A client waits: rejected early data would lose its streams.
     fn start_http(&mut self, handle: Handle, event: &Event) {
         let Some((mut connection, session)) = self.sessions.both(handle) else {
             return;
@@ -60,8 +60,8 @@ impl State {
         session.attached.http = Some(Box::new(driver));
     }
 
-    /// Has a connection's HTTP/3 driven here, once its handshake has agreed on it; `false` if the
-    /// handshake is complete already. `webtransport`: with its sessions.
+    /// Drives a connection's HTTP/3 here, once its handshake has negotiated it; `false` if the
+    /// handshake is already complete. `webtransport`: with WebTransport sessions.
     pub fn want_http(
         &mut self,
         handle: Handle,
@@ -79,8 +79,8 @@ impl State {
         true
     }
 
-    /// Lets `act` use a connection's HTTP/3, then gives QUIC what that has to send. An error of
-    /// `act` closes the connection. `None` if the connection has no HTTP/3, or no longer.
+    /// Lets `act` use a connection's HTTP/3, then passes its output to QUIC. An error of `act` closes
+    /// the connection. `None` if the connection has no HTTP/3, or is closed.
     pub fn with_http<T>(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! What the driver does with sessions of WebTransport: events of HTTP/3 and of sessions, and what
-//! the application asks for. Called by: the driver, and the objects of sessions and streams.
+//! The driver's part for WebTransport sessions: events of HTTP/3 and of sessions, and calls of
+//! the application. Called by: the driver, and session and stream objects.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -123,7 +123,7 @@ impl Driver {
         }
     }
 
-    /// A request for a session is one of the application's requests, which it may accept.
+    /// Queues a request for a session with the application's other requests.
     fn announce_session(&mut self, stream: StreamId, protocols: Vec<String>) {
         let Some(received) = self.exchanges.get(&stream) else {
             return;
@@ -157,7 +157,7 @@ impl Driver {
 
     // --- the application ------------------------------------------------------------------------
 
-    /// Has a session for a request of this client, on a stream that is open.
+    /// Adds a session for a request of this client, on an open stream.
     pub fn connect_session(
         &mut self,
         stream: StreamId,
@@ -172,7 +172,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether this client may ask for a session; `None` before the server's SETTINGS.
+    /// Whether this client may request a session; `None` before the server's SETTINGS.
     pub fn takes_session(&self) -> Option<Result<(), Error>> {
         let Some(hosted) = &self.webtransport else {
             return Some(Err(Error::NotSupported));
@@ -185,7 +185,7 @@ impl Driver {
         })
     }
 
-    /// Accepts the session that a request asks for; the stream is the session's from now on.
+    /// Accepts a requested session; the request's stream belongs to the session from now on.
     pub fn accept_session(
         &mut self,
         stream: StreamId,
@@ -208,7 +208,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What a session has, for the application's only object of it.
+    /// The state of a session, for the application's only object of it.
     pub fn session(&self, stream: StreamId) -> Option<SharedSession> {
         let session = self.webtransport.as_ref()?.known.get(&stream)?;
         let was_taken = mem::replace(&mut lock_session(session).is_taken, true);
@@ -224,13 +224,13 @@ impl Driver {
         act(&mut hosted.sessions, &mut self.connection)
     }
 
-    /// Ends a session by a call of the application: nothing if it is over.
+    /// Ends a session for the application; does nothing if it has ended.
     pub fn close_session(&mut self, id: StreamId, end: SessionEnd, woken: &mut Vec<Wake>) {
         let Some(hosted) = &mut self.webtransport else {
             return;
         };
         let (sessions, http) = (&mut hosted.sessions, &mut self.connection);
-        // Unknown if it is over.
+        // Unknown if it has ended.
         let _known = match &end {
             SessionEnd::Closed { code, reason, .. } => {
                 sessions.close(http, in_http(id), *code, reason)
@@ -264,7 +264,7 @@ impl Driver {
         let header = self
             .with_sessions(|sessions, http| sessions.open(http, in_http(session), in_http(stream)));
         let header = header?;
-        // A reset has to tell the peer which session the stream is of.
+        // A reset must tell the peer which session the stream belongs to.
         if let Some((mut connection, _)) = state.sessions.both(self.handle) {
             connection.keep_head(stream, header.len());
         }
@@ -289,25 +289,25 @@ impl Driver {
         }
     }
 
-    /// What sessions have for QUIC.
+    /// Output of the sessions for QUIC.
     pub(super) fn next_session_transmit(&mut self) -> Option<Transmit> {
         self.webtransport.as_mut()?.sessions.poll_transmit()
     }
 
-    /// Whether a request asks for a session that was neither accepted nor refused.
+    /// Whether a stream's request for a session was neither accepted nor refused.
     pub(super) fn is_session_pending(&self, stream: StreamId) -> bool {
         let hosted = self.webtransport.as_ref();
         hosted.is_some_and(|hosted| hosted.sessions.is_pending(in_http(stream)))
     }
 
-    /// A request for a session has a response that refuses it.
+    /// A response has refused a requested session.
     pub(super) fn note_session_rejected(&mut self, stream: StreamId) {
         let _known =
             self.with_sessions(|sessions, http| sessions.note_rejected(http, in_http(stream)));
     }
 }
 
-/// Whether a request asks for a session, by any draft.
+/// Whether a request asks for a session, in any draft.
 fn is_webtransport(section: &Section) -> bool {
     let protocol = section.pseudo(b":protocol");
     protocol.is_some_and(|protocol| protocol.starts_with(b"webtransport"))

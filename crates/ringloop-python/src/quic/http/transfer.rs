@@ -1,4 +1,4 @@
-//! Between the streams of QUIC and the state of HTTP/3.
+//! Transfers data between QUIC streams and the HTTP/3 state.
 
 use ringloop_h3::qpack::Line;
 use ringloop_h3::{
@@ -43,7 +43,7 @@ impl Driver {
             Event::Stopped(_, stream, code) => {
                 let taken = self.connection.receive_stop(in_http(*stream), Code(*code));
                 taken.and(self.take_events(woken))?;
-                // What is queued is dropped, and a writer woken, as with any stream.
+                // Queued data is dropped, and a writer woken, as in any stream.
                 false
             }
             Event::FinalSize(_, stream, size) => {
@@ -64,7 +64,7 @@ impl Driver {
         Ok(is_handled)
     }
 
-    /// Reads a stream as far as there is room for its body.
+    /// Reads a stream while there is room for its body.
     fn read(
         &mut self,
         state: &mut State,
@@ -123,7 +123,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Nothing more is read of a stream.
+    /// Stops reading a stream.
     fn note_read_end(&mut self, stream: StreamId) {
         self.unidirectional.remove(&stream);
         self.final_sizes.remove(&stream);
@@ -144,7 +144,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads a stream again, as its body's queue has room.
+    /// Resumes reading a stream, as its body's queue has room.
     pub fn resume(
         &mut self,
         state: &mut State,
@@ -155,8 +155,8 @@ impl Driver {
         self.read_unblocked(state, woken)
     }
 
-    /// The application has dropped its object. What it has not ended is cancelled; of a request that
-    /// was answered no more is read (RFC 9114 §4.1).
+    /// The application has dropped its object. An incomplete message is cancelled; a request that was
+    /// answered is no longer read (RFC 9114 §4.1).
     pub fn forget(&mut self, state: &mut State, stream: StreamId, has_ended: bool) {
         self.remove(stream);
         let code = match self.role {
@@ -175,8 +175,8 @@ impl Driver {
         }
     }
 
-    /// Has QUIC send urgent responses first (RFC 9218 §10). Those of one urgency share the path,
-    /// incremental or not.
+    /// Makes QUIC send urgent responses first (RFC 9218 §10). Responses of equal urgency share the
+    /// path, incremental or not.
     fn prioritise(&mut self, state: &mut State) {
         for stream in self.prioritised.drain(..) {
             let priority = self.connection.priority(in_http(stream));
@@ -189,7 +189,7 @@ impl Driver {
         }
     }
 
-    /// Gives up both messages of an exchange.
+    /// Cancels both messages of an exchange.
     pub fn cancel(&mut self, stream: StreamId, code: Code) -> Result<(), HttpError> {
         let is_session = self.is_session_pending(stream);
         let session = in_http(stream);
@@ -213,7 +213,7 @@ impl Driver {
         let class = status.and_then(|line| line.value.first().copied());
         if is_session && class == Some(b'2') {
             return Err(HttpError::Invalid(
-                "a session of WebTransport is accepted by ringloop.webtransport.accept()",
+                "a WebTransport session is accepted by ringloop.webtransport.accept()",
             ));
         }
         self.connection.send_fields(in_http(stream), fields, end)?;
@@ -223,7 +223,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives QUIC what is to be sent. A stream may be gone by now: then that is dropped.
+    /// Passes output to QUIC, and drops it if its stream is gone.
     pub(super) fn transmit(
         &mut self,
         state: &mut State,
@@ -289,7 +289,7 @@ impl Driver {
     ) -> Result<(), ConnectionError> {
         let (handle, id) = (self.handle, in_quic(stream));
         let is_own = !stream.is_bidirectional();
-        // Without credit for it, the data waits in its queue.
+        // Data without credit waits in its queue.
         if is_own && state.open_up_to(handle, id).is_err() {
             return Ok(());
         }

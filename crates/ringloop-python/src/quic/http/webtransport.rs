@@ -1,14 +1,14 @@
-//! WebTransport on a connection's HTTP/3: its sessions, and what each has for the application.
+//! WebTransport on a connection's HTTP/3: its sessions, and their events for the application.
 //!
 //! Owns: sessions that the application has accepted or opened, by the stream of their CONNECT
-//! request; streams that await the object which the application makes of them. Called by: the
-//! driver with events of HTTP/3, and the objects of sessions.
+//! request; streams for which the application has not made an object yet. Called by: the driver
+//! with events of HTTP/3, and session objects.
 //!
-//! The first bytes of each stream of the peer are read by HTTP/3. Once these name a session, the
-//! stream is QUIC's own: what was read behind them is put back in front of it ([`Handed`]).
+//! HTTP/3 reads the first bytes of each stream of the peer. Once these name a session, the stream
+//! is a plain QUIC stream: data read after them is put back in front of it ([`Handed`]).
 //!
-//! Bounds: streams that are not accepted count against the limits of QUIC on open streams;
-//! datagrams by [`DatagramQueue`].
+//! Bounds: streams that are not accepted count against QUIC's limits on open streams;
+//! datagrams are bounded by [`DatagramQueue`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,48 +26,48 @@ use super::received::{DatagramQueue, Section};
 pub enum SessionEnd {
     /// Closed with the application's code and reason.
     Closed { code: u32, reason: String, by_peer: bool },
-    /// The server has refused it; the response tells more.
+    /// The server refused it; see the response.
     Rejected,
-    /// The peer reset its stream, with this code of HTTP/3.
+    /// The peer reset its stream, with this HTTP/3 code.
     Reset(u64),
-    /// The peer broke the protocol, and was told this code.
+    /// The peer violated the protocol, and was sent this code.
     Failed(u64, &'static str),
-    /// Given up here.
+    /// Cancelled here.
     Cancelled,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub enum SessionPhase {
-    /// A client's that was not answered.
+    /// A client's session without a response yet.
     #[default]
     Pending,
     Open,
     Over(SessionEnd),
 }
 
-/// What a session has for the application.
+/// The state of a session for the application.
 #[derive(Debug, Default)]
 pub struct SessionState {
     pub phase: SessionPhase,
     pub request: Arc<Section>,
-    /// A client's: the server's answer.
+    /// Clients: the server's response.
     pub response: Option<Arc<Section>>,
-    /// The sub-protocol that was agreed on.
+    /// The negotiated sub-protocol.
     pub protocol: Option<String>,
-    /// The peer asks for the session's end.
+    /// The peer requested the session's end.
     pub is_draining: bool,
     /// The application has an object of it.
     pub is_taken: bool,
     pub datagrams: DatagramQueue,
-    /// The peer's streams that the application has not taken.
+    /// The peer's streams that the application has not accepted.
     pub(super) streams: VecDeque<StreamId>,
 }
 
-/// The same, shared by the driver and the session's object.
+/// The same, shared by the driver and the session object.
 pub type SharedSession = Arc<Mutex<SessionState>>;
 
 pub fn lock_session(session: &SharedSession) -> MutexGuard<'_, SessionState> {
-    // No change is left half made by a panic: each is a few assignments.
+    // A panic leaves no change incomplete: each is a few assignments.
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -93,7 +93,7 @@ impl SessionState {
 #[derive(Debug)]
 pub struct Handed {
     pub session: StreamId,
-    /// What was read behind the stream's header.
+    /// Data read after the stream's header.
     pub data: Bytes,
     /// The end was read.
     pub fin: bool,
@@ -126,7 +126,7 @@ impl WebTransport {
         self.known.contains_key(&stream)
     }
 
-    /// Nothing more is read of a stream.
+    /// Stops reading a stream.
     pub(super) fn note_read_end(&mut self, stream: StreamId) {
         self.known.remove(&stream);
     }
