@@ -21,7 +21,7 @@ const STREAMS_BLOCKED_UNI: u64 = 0x190b_4d44;
 /// Bytes of the largest integer.
 const INTEGER_BYTES_MAX: u64 = 8;
 
-/// What the peer says about its session.
+/// The peer's capsules about its session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Close { code: u32, reason: String },
@@ -31,7 +31,7 @@ pub(super) enum Message {
     Blocked(Resource, u64),
 }
 
-/// Why the peer's capsules end its session: the code that its stream is reset with.
+/// A violation that ends the session: the code that its stream is reset with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) code: Code,
@@ -43,10 +43,10 @@ const fn malformed(reason: &'static str) -> Violation {
     Violation { code, reason }
 }
 
-/// Which capsules are read, by type and length; without flow control its own are ignored (§5.1).
+/// Decides by type and length which capsules to read; without flow control its capsules are ignored (§5.1).
 ///
 /// # Errors
-/// A length that the type does not have, and the types that §5.4 prohibits.
+/// An invalid length for the type, and the types that §5.4 prohibits.
 pub(super) fn decide(kind: u64, len: u64, has_flow_control: bool) -> Result<Keep, Violation> {
     match kind {
         CLOSE_SESSION if !(4..=4 + CLOSE_REASON_BYTES_MAX as u64).contains(&len) => {
@@ -55,19 +55,20 @@ pub(super) fn decide(kind: u64, len: u64, has_flow_control: bool) -> Result<Keep
         DRAIN_SESSION if len > 0 => Err(malformed("WT_DRAIN_SESSION is not empty")),
         CLOSE_SESSION | DRAIN_SESSION => Ok(Keep::Value),
         capsule::DATAGRAM if len <= DATAGRAM_CAPSULE_BYTES_MAX => Ok(Keep::Value),
-        MAX_STREAM_DATA | STREAM_DATA_BLOCKED => {
-            Err(Violation { code: Code(VIOLATION), reason: "limits of single streams are QUIC's" })
-        }
+        MAX_STREAM_DATA | STREAM_DATA_BLOCKED => Err(Violation {
+            code: Code(VIOLATION),
+            reason: "limits of single streams belong to QUIC",
+        }),
         _ if resource(kind).is_none() || !has_flow_control => Ok(Keep::Nothing),
-        _ if len > INTEGER_BYTES_MAX => Err(malformed("a limit is longer than an integer")),
+        _ if len > INTEGER_BYTES_MAX => Err(malformed("a limit is too long")),
         _ => Ok(Keep::Value),
     }
 }
 
-/// What a capsule says that [`decide`] has kept.
+/// Parses a capsule that [`decide`] has kept.
 ///
 /// # Errors
-/// It is malformed.
+/// The capsule is malformed.
 pub(super) fn parse(capsule: Capsule) -> Result<Message, Violation> {
     let Capsule { kind, value } = capsule;
     match kind {
@@ -90,13 +91,13 @@ pub(super) fn parse(capsule: Capsule) -> Result<Message, Violation> {
                 (Some((resource, false)), Some(limit)) if rest.is_empty() => {
                     Ok(Message::Blocked(resource, limit))
                 }
-                _ => Err(malformed("a limit is not one integer")),
+                _ => Err(malformed("a limit is not a single integer")),
             }
         }
     }
 }
 
-/// What a capsule of flow control is about, and true if it raises a limit.
+/// The subject of a flow control capsule, and true if it raises a limit.
 fn resource(kind: u64) -> Option<(Resource, bool)> {
     Some(match kind {
         MAX_DATA => (Resource::Data, true),

@@ -1,12 +1,12 @@
 //! Error codes (draft-ietf-webtrans-http3-16 §9.5) and the range that carries the application's (§4.4).
 
-/// `WT_BUFFERED_STREAM_REJECTED`: a stream came before its session, and more of them than are kept.
+/// `WT_BUFFERED_STREAM_REJECTED`: a stream arrived before its session, and too many were buffered.
 pub const BUFFERED_STREAM_REJECTED: u64 = 0x3994_bd84;
 /// `WT_SESSION_GONE`: the session of a stream has ended.
 pub const SESSION_GONE: u64 = 0x170d_7b68;
-/// `WT_FLOW_CONTROL_ERROR`: the peer went past a limit of the session, or its limits make no sense.
+/// `WT_FLOW_CONTROL_ERROR`: the peer exceeded a limit of the session, or sent an invalid limit.
 pub const FLOW_CONTROL_ERROR: u64 = 0x045d_4487;
-/// `WT_ALPN_ERROR`: the server chose no sub-protocol, or none of the offered.
+/// `WT_ALPN_ERROR`: the server selected no sub-protocol, or an unoffered one.
 pub const ALPN_ERROR: u64 = 0x0817_b3dd;
 /// `WT_REQUIREMENTS_NOT_MET`: for closing a connection whose peer has no WebTransport.
 pub const REQUIREMENTS_NOT_MET: u64 = 0x212c_0d48;
@@ -14,14 +14,14 @@ pub const REQUIREMENTS_NOT_MET: u64 = 0x212c_0d48;
 const APPLICATION_FIRST: u64 = 0x52e4_a40f_a8db;
 const APPLICATION_LAST: u64 = 0x52e5_ac98_3162;
 
-/// The code of a `RESET_STREAM` or `STOP_SENDING` that says `application_code`.
+/// The code of a `RESET_STREAM` or `STOP_SENDING` that carries `application_code`.
 pub fn to_http_code(application_code: u32) -> u64 {
     let code = u64::from(application_code);
     // One of 31 codes is reserved by HTTP/3 (RFC 9114 §8.1), and skipped.
     APPLICATION_FIRST + code + code / 0x1e
 }
 
-/// What the application's code was; `None` for codes outside of the range, which are a reset without one.
+/// The application's code; `None` for codes outside of the range, which carry none.
 pub fn to_application_code(http_code: u64) -> Option<u32> {
     let is_application = (APPLICATION_FIRST..=APPLICATION_LAST).contains(&http_code)
         && !(http_code - 0x21).is_multiple_of(0x1f);

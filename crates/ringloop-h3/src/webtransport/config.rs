@@ -1,22 +1,22 @@
-//! What an application may set for the sessions of a connection.
+//! Configuration of a connection's sessions.
 
 use crate::{StreamId, limits};
 
-/// What an application may set for the sessions of a connection.
+/// Configuration of a connection's sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Sessions at a time, pending or open; at least 1.
     pub sessions_max: usize,
-    /// What the peer may use in each session at first. `None` is no flow control but QUIC's, and so one session at a time
-    /// with peers of draft 13 and later.
+    /// The peer's initial limits in each session. `None`: no flow control but QUIC's, and so one session at a time with
+    /// peers of draft 13 and later.
     pub flow_control: Option<Limits>,
-    /// True if QUIC sends and takes `RESET_STREAM_AT`: only then are drafts 15 and later announced.
+    /// True if QUIC supports `RESET_STREAM_AT`: only then are drafts 15 and later announced.
     pub has_reset_stream_at: bool,
     /// Streams that may wait for their session.
     pub early_streams_max: usize,
     /// Datagrams that may wait for their session.
     pub early_datagrams_max: usize,
-    /// Bytes of all that waits.
+    /// Bytes of all waiting streams and datagrams.
     pub early_bytes_max: usize,
 }
 
@@ -33,7 +33,7 @@ impl Default for Config {
     }
 }
 
-/// Limits of a session as they stand in SETTINGS: what the other end may open and send at first.
+/// Initial limits of a session, as in SETTINGS: what the other end may open and send.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes on all streams of the session, without their headers.
@@ -58,7 +58,7 @@ impl Limits {
 pub enum Direction {
     /// Both.
     Bidirectional,
-    /// The one that opened it.
+    /// The end that opened it.
     Unidirectional,
 }
 

@@ -1,4 +1,4 @@
-//! Which draft of WebTransport both ends speak: by the settings that each sends.
+//! Selects the WebTransport draft by both ends' settings.
 
 use super::config::{Config, Limits};
 use crate::{Code, ConnectionError, Role, Settings};
@@ -11,7 +11,7 @@ const MAX_SESSIONS_07: u64 = 0xc671_706a;
 const MAX_SESSIONS_13: u64 = 0x14e9_cd29;
 /// `SETTINGS_WT_ENABLED` of draft 15 and later.
 const WT_ENABLED: u64 = 0x2c7c_f000;
-/// `SETTINGS_H3_DATAGRAM` of draft-ietf-masque-h3-datagram-04, which old Chromium wants beside draft 02.
+/// `SETTINGS_H3_DATAGRAM` of draft-ietf-masque-h3-datagram-04, which old Chromium requires with draft 02.
 const DRAFT04_H3_DATAGRAM: u64 = 0xff_d277;
 /// `SETTINGS_WT_INITIAL_MAX_DATA`.
 const INITIAL_MAX_DATA: u64 = 0x2b61;
@@ -45,7 +45,7 @@ impl Dialect {
     }
 }
 
-/// What the settings of both ends come to.
+/// The result of both ends' settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Negotiated {
     pub(super) dialect: Dialect,
@@ -56,7 +56,7 @@ pub(super) struct Negotiated {
 }
 
 impl Config {
-    /// Has a connection announce WebTransport, and hand out its streams. QUIC has to take datagrams.
+    /// Makes a connection announce WebTransport, and return its streams as events. QUIC must accept datagrams.
     pub fn enable(&self, role: Role, connection: &mut crate::Config) {
         connection.raw_streams = true;
         connection.settings.datagrams = true;
@@ -65,7 +65,7 @@ impl Config {
     }
 }
 
-/// The settings to send, identifiers with their values. The module's documentation says why these.
+/// The settings to send, identifiers with their values. The module documentation gives the reasons.
 fn settings(config: &Config) -> Vec<(u64, u64)> {
     let sessions_max = if config.flow_control.is_some() { config.sessions_max as u64 } else { 1 };
     let mut settings = vec![
@@ -87,7 +87,7 @@ fn settings(config: &Config) -> Vec<(u64, u64)> {
     settings
 }
 
-/// The dialect of a connection, by the peer's settings; `None` if there is none that both speak.
+/// The dialect of a connection, by the peer's settings; `None` if the ends have none in common.
 ///
 /// # Errors
 /// `H3_SETTINGS_ERROR`: a value that the drafts forbid.
@@ -105,7 +105,7 @@ pub(super) fn negotiate(
     if get(WT_ENABLED) > 1 && is_client {
         return wrong("SETTINGS_WT_ENABLED is neither 0 nor 1");
     }
-    // Only servers have to send it.
+    // Only servers must send it.
     let has_connect = peer.extended_connect || !is_client;
     let dialect = if !has_connect {
         return Ok(None);

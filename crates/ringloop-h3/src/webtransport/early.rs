@@ -1,13 +1,13 @@
-//! Streams and datagrams that are here before their session (draft-ietf-webtrans-http3-16 §4.6).
+//! Streams and datagrams that arrive before their session (draft-ietf-webtrans-http3-16 §4.6).
 //!
-//! Owns: [`Early`], one a connection, within its three limits. Called by: `sessions`.
+//! Owns: [`Early`], one per connection, within its three limits. Called by: `sessions`.
 
 use super::config::Config;
 use crate::StreamId;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// What waits for its session.
+/// Streams and datagrams that wait for their session.
 #[derive(Debug)]
 pub(super) struct Early {
     streams: VecDeque<EarlyStream>,
@@ -44,9 +44,9 @@ impl Early {
         }
     }
 
-    /// Keeps a stream; returns the streams for which there is no room.
+    /// Buffers a stream; returns the streams evicted for it.
     ///
-    /// Streams whose session has not even been asked for give way first, the oldest of them: its request may never come.
+    /// Evicts the oldest streams whose session has not been requested first: the request may never arrive.
     pub(super) fn keep_stream(
         &mut self,
         new: EarlyStream,
@@ -78,7 +78,7 @@ impl Early {
         (self.streams.len(), self.datagrams.len(), self.bytes)
     }
 
-    /// Keeps a datagram; the oldest ones are dropped for it.
+    /// Buffers a datagram, dropping the oldest ones if necessary.
     pub(super) fn keep_datagram(&mut self, session: StreamId, data: Bytes) {
         while self.datagrams.len() >= self.datagrams_max || self.bytes + data.len() > self.bytes_max
         {
@@ -91,7 +91,7 @@ impl Early {
         self.datagrams.push_back(EarlyDatagram { session, data });
     }
 
-    /// Takes all of a session, in the order of arrival.
+    /// Takes all streams and datagrams of a session, in the order of arrival.
     pub(super) fn take(&mut self, session: StreamId) -> (Vec<EarlyStream>, Vec<Bytes>) {
         let (streams, others) = std::mem::take(&mut self.streams)
             .into_iter()

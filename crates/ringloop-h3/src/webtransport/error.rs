@@ -1,9 +1,9 @@
-//! Why a call of the application cannot be carried out.
+//! Errors of the application's calls.
 
 use crate::StreamError;
 use std::fmt;
 
-/// A call of the application that cannot be carried out; it has changed nothing.
+/// A call of the application failed, without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -11,15 +11,15 @@ pub enum Error {
     UnknownSession,
     /// The session is not in a state for this; says why.
     Unexpected(&'static str),
-    /// The peer's SETTINGS have not arrived, or have no WebTransport that we speak.
+    /// The peer's SETTINGS have not arrived, or announce no WebTransport draft that we support.
     NotSupported,
-    /// As many sessions as the peer, or [`Config::sessions_max`](super::Config::sessions_max), allows.
+    /// The peer's limit on sessions, or [`Config::sessions_max`](super::Config::sessions_max), is reached.
     TooManySessions,
-    /// Past the peer's limit on streams; [`Event::StreamsUnblocked`](super::Event::StreamsUnblocked) follows.
+    /// The peer's limit on streams is reached; [`Event::StreamsUnblocked`](super::Event::StreamsUnblocked) follows.
     Blocked,
     /// An argument cannot be sent; says why.
     Invalid(&'static str),
-    /// HTTP/3 cannot carry it out.
+    /// An error of HTTP/3.
     Stream(StreamError),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Error {
             Self::Unexpected(what) | Self::Invalid(what) => f.write_str(what),
             Self::NotSupported => f.write_str("the peer has not announced WebTransport"),
             Self::TooManySessions => {
-                f.write_str("the connection has all sessions that it may have")
+                f.write_str("the connection has its maximum number of sessions")
             }
             Self::Blocked => f.write_str("the peer allows no more streams in this session yet"),
             Self::Stream(error) => error.fmt(f),

@@ -1,4 +1,4 @@
-//! What sessions tell the application.
+//! Events of sessions for the application.
 
 use super::config::Direction;
 use super::dialect::Dialect;
@@ -6,22 +6,22 @@ use crate::{Code, StreamId};
 use bytes::Bytes;
 use http::{request, response};
 
-/// What has happened. A session is named by the stream of its CONNECT request.
+/// An event of a session, which is named by the stream of its CONNECT request.
 #[derive(Debug)]
 pub enum Event {
     /// The peer's SETTINGS have arrived.
     Settings {
-        /// `None` if it has no WebTransport that we speak: a client then cannot connect.
+        /// `None` if it announces no WebTransport draft that we support: then a client cannot connect.
         dialect: Option<Dialect>,
     },
-    /// A server's: a client wants a session. Check its path and `origin`, then [`Sessions::accept`](super::Sessions::accept) or
+    /// A server's: a client requests a session. Check its path and `origin`, then [`Sessions::accept`](super::Sessions::accept) or
     /// [`Sessions::reject`](super::Sessions::reject).
     Request {
         /// The session.
         session: StreamId,
         /// The URI and header fields of the request.
         parts: request::Parts,
-        /// Sub-protocols that the client offers, its favourite first.
+        /// Sub-protocols that the client offers, the preferred first.
         protocols: Vec<String>,
     },
     /// A client's: the server has accepted.
@@ -30,30 +30,30 @@ pub enum Event {
         session: StreamId,
         /// Its status and header fields.
         parts: response::Parts,
-        /// Which of the offered sub-protocols the server has chosen.
+        /// The sub-protocol that the server selected.
         protocol: Option<String>,
     },
-    /// A client's: the server has refused, by a status that is not 2xx; redirections are not followed. The session is over.
+    /// A client's: the server has refused, by a status that is not 2xx; redirections are not followed. The session has ended.
     Rejected {
         /// The session.
         session: StreamId,
         /// Its status and header fields.
         parts: response::Parts,
     },
-    /// The peer has opened a stream. What arrives on it from now on is the application's.
+    /// The peer has opened a stream. Its later data belongs to the application.
     Stream {
-        /// Of which session.
+        /// Its session.
         session: StreamId,
         /// The stream.
         stream: StreamId,
-        /// What has arrived of it, without its header.
+        /// Data received so far, without the header.
         data: Bytes,
-        /// True if it ends behind `data`.
+        /// True if it ends after `data`.
         fin: bool,
     },
     /// A datagram.
     Datagram {
-        /// Of which session.
+        /// Its session.
         session: StreamId,
         /// Payload.
         data: Bytes,
@@ -65,17 +65,17 @@ pub enum Event {
         /// Which kind.
         direction: Direction,
     },
-    /// With flow control: bytes can be sent again, after [`Sessions::reserve`](super::Sessions::reserve) granted less than was wanted.
+    /// With flow control: bytes can be sent again, after [`Sessions::reserve`](super::Sessions::reserve) granted less than requested.
     DataUnblocked {
         /// In which session.
         session: StreamId,
     },
-    /// The peer asks for the end of a session, or of all of them (GOAWAY): finish and close it. Once a session.
+    /// The peer requests the end of a session, or of all of them (GOAWAY): finish and close it. Once per session.
     Draining {
         /// The session.
         session: StreamId,
     },
-    /// The session has ended, and not by a call of ours. All its streams are being reset.
+    /// The session has ended, not by a local call. All its streams are being reset.
     Closed {
         /// The session.
         session: StreamId,
@@ -84,7 +84,7 @@ pub enum Event {
     },
 }
 
-/// How the peer, or its fault, ended a session.
+/// How the peer, or its violation, ended a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// It closed the session.
@@ -94,14 +94,14 @@ pub enum Ending {
         /// The application's reason, at most 1024 bytes.
         reason: String,
     },
-    /// It reset the session's stream, or stopped reading it; `H3_REQUEST_REJECTED` if it never looked at the request.
+    /// It reset the session's stream, or stopped reading it; `H3_REQUEST_REJECTED` if it did not process the request.
     Reset {
-        /// Its code of HTTP/3.
+        /// Its HTTP/3 code.
         code: Code,
     },
-    /// It broke the protocol: we have reset the session's stream.
+    /// It violated the protocol: we have reset the session's stream.
     Failed {
-        /// What it was told.
+        /// The code sent to it.
         code: Code,
         /// What was wrong.
         reason: &'static str,

@@ -1,12 +1,12 @@
 //! Flow control of a session (draft-ietf-webtrans-http3-16 §5): cumulative counts of streams and of their bytes.
 //!
-//! Owns: one [`Flow`] a session. Called by: `session`, which carries its limits in capsules. It stands above QUIC's own
-//! flow control, which every stream has in any case.
+//! Owns: one [`Flow`] per session. Called by: `session`, which sends its limits in capsules. It applies in addition to
+//! QUIC's own flow control.
 
 use super::codes;
 use super::config::{Direction, Limits};
 
-/// Streams that a limit may allow (§5.6.2): more have no numbers.
+/// Maximum number of streams that a limit may allow (§5.6.2): stream ids end there.
 const STREAMS_MAX: u64 = 1 << 60;
 
 /// What a limit counts.
@@ -34,27 +34,27 @@ impl Resource {
 /// A violation by the peer: the code that ends the session.
 pub(super) const VIOLATION: u64 = codes::FLOW_CONTROL_ERROR;
 
-/// What the peer lets us use.
+/// The peer's limit for us.
 #[derive(Debug)]
 struct Credit {
     limit: u64,
     used: u64,
-    /// The limit at which we last wanted more; the peer was told once.
+    /// The limit at which we were last blocked; reported to the peer once.
     blocked_at: Option<u64>,
 }
 
-/// What we let the peer use.
+/// Our limit for the peer.
 #[derive(Debug)]
 struct Window {
-    /// As the peer knows it.
+    /// As announced to the peer.
     limit: u64,
-    /// How far the limit stands above what was released.
+    /// Size of the window: the limit minus the released amount.
     size: u64,
     used: u64,
     released: u64,
 }
 
-/// The counts of one session, both ways.
+/// The counts of one session, in both directions.
 #[derive(Debug)]
 pub(super) struct Flow {
     credits: [Credit; 3],
@@ -79,7 +79,7 @@ impl Flow {
         }
     }
 
-    /// How much of `wanted` we may use; it counts as used.
+    /// Returns how much of `wanted` we may use, and counts it as used.
     pub(super) fn take(&mut self, resource: Resource, wanted: u64) -> u64 {
         let credit = &mut self.credits[index(resource)];
         let taken = wanted.min(credit.limit - credit.used);
@@ -87,7 +87,7 @@ impl Flow {
         taken
     }
 
-    /// Counts as not used what [`Flow::take`] had granted.
+    /// Returns an unused amount that [`Flow::take`] had granted.
     pub(super) fn give_back(&mut self, resource: Resource, count: u64) {
         let credit = &mut self.credits[index(resource)];
         credit.used = credit.used.saturating_sub(count);
@@ -99,7 +99,7 @@ impl Flow {
         credit.limit - credit.used
     }
 
-    /// We want more than is left: the limit to tell the peer, once for each.
+    /// We are blocked: the limit to report to the peer, once for each limit.
     pub(super) fn block(&mut self, resource: Resource) -> Option<u64> {
         let credit = &mut self.credits[index(resource)];
         let is_new = credit.blocked_at != Some(credit.limit);
@@ -107,10 +107,10 @@ impl Flow {
         is_new.then_some(credit.limit)
     }
 
-    /// The peer raises a limit; true if we had wanted more.
+    /// The peer raises a limit; true if we were blocked.
     ///
     /// # Errors
-    /// [`VIOLATION`]: it does not rise, or is larger than anything can be.
+    /// [`VIOLATION`]: it does not rise, or exceeds the maximum.
     pub(super) fn raise(&mut self, resource: Resource, limit: u64) -> Result<bool, u64> {
         let credit = &mut self.credits[index(resource)];
         let is_possible = resource == Resource::Data || limit <= STREAMS_MAX;
@@ -121,10 +121,10 @@ impl Flow {
         Ok(credit.blocked_at.take().is_some())
     }
 
-    /// The peer says at which limit it is blocked; this end raises limits without being asked.
+    /// The peer reports the limit at which it is blocked; this end raises limits without such reports.
     ///
     /// # Errors
-    /// [`VIOLATION`]: a count that cannot be.
+    /// [`VIOLATION`]: an impossible count.
     pub(super) fn peer_is_blocked(resource: Resource, limit: u64) -> Result<(), u64> {
         if resource != Resource::Data && limit > STREAMS_MAX {
             return Err(VIOLATION);
@@ -145,7 +145,7 @@ impl Flow {
         Ok(())
     }
 
-    /// `count` of what the peer used is free again: the new limit to tell it, once half of the window is.
+    /// Releases `count` of the peer's used amount: returns the new limit to announce, once half of the window is free.
     pub(super) fn release(&mut self, resource: Resource, count: u64) -> Option<u64> {
         let window = &mut self.windows[index(resource)];
         window.released = window.released.saturating_add(count).min(window.used);

@@ -1,9 +1,9 @@
 //! WebTransport over HTTP/3 (draft-ietf-webtrans-http3-16), client and server, without I/O.
 //!
-//! Owns: [`Sessions`], one a connection, beside its [`Connection`](crate::Connection): sessions, the association of
-//! streams and datagrams with them, and their flow control. It owns no byte of a stream: once it has said to which session
-//! a stream belongs, what follows goes between QUIC and the application. Called by: what drives the connection, with
-//! every [`Event`](crate::Event) of it.
+//! Owns: [`Sessions`], one per [`Connection`](crate::Connection): sessions, the association of streams and datagrams
+//! with them, and their flow control. It owns no stream data: once it has reported a stream's session, the data passes
+//! directly between QUIC and the application. Called by: the driver of the connection, with every
+//! [`Event`](crate::Event) of it.
 //!
 //! ```
 //! use ringloop_h3::{Config, Connection, LocalStreams, Role, StreamId, webtransport};
@@ -36,8 +36,8 @@
 //! ```
 //!
 //! # Dialects
-//! Each draft has a setting of its own; both ends send those of all that they speak, and the newest in common is used. What
-//! [`Config::enable`] sends, and why:
+//! Each draft has its own setting; both ends send the settings of all drafts that they support, and the newest common one
+//! is used. [`Config::enable`] sends:
 //!
 //! | setting | value | for whom |
 //! |---|---|---|
@@ -50,9 +50,9 @@
 //! | `WT_INITIAL_MAX_DATA` 0x2b61, `…_STREAMS_UNI` 0x2b64, `…_BIDI` 0x2b65 | [`Config::flow_control`] | drafts 13 and later; not sent by default: QUIC's own flow control is there in any case |
 //! | `WT_ENABLED` 0x2c7cf000 | 1, only with [`Config::has_reset_stream_at`] | drafts 15 and later, which require the QUIC extension `RESET_STREAM_AT`: announcing the setting without it breaks the handshake of those peers, while all deployed ones fall back to an older dialect |
 //!
-//! A server is lenient: a request for a session from a client without any of these settings is taken as draft 02, and both
-//! upgrade tokens (`webtransport`, `webtransport-h3`) are understood. From draft 13 on there is one session a connection
-//! unless both ends have flow control; before, [`Config::sessions_max`] of them.
+//! A server is lenient: it treats a client without any of these settings as draft 02, and accepts both upgrade tokens
+//! (`webtransport`, `webtransport-h3`). From draft 13 on there is one session per connection unless both ends have flow
+//! control; before, up to [`Config::sessions_max`].
 //!
 //! # Life of a session
 //! ```text
@@ -60,20 +60,21 @@
 //!  server: request ──▶ pending ─accept─▶ open ──▶ ended                                       └──▶ forgotten
 //!            (held until SETTINGS)  └─reject, reset, FIN─▶ forgotten
 //! ```
-//! Draining is a wish of either end, not a state: all goes on (§4.7). A session ends by `WT_CLOSE_SESSION` with code and
+//! Draining is a request, not a state: everything still works (§4.7). A session ends by `WT_CLOSE_SESSION` with code and
 //! reason, by FIN (code 0, no reason), or by a reset. Its streams are then reset with `WT_SESSION_GONE`.
 //!
 //! # Bounds
-//! Sessions, pending or open; streams, datagrams and capsules that are here before their session is; ended sessions that
-//! the peer does not end: [`Config`] and [`crate::limits`]. A stream costs one entry in its session until
-//! [`Sessions::stream_ended`]; how many there are QUIC limits, if what follows a stream's header is left to QUIC until the
-//! application reads it ([`Connection::header_bytes_missing`](crate::Connection::header_bytes_missing)). There is no clock here: a server that wants pending sessions to
-//! be answered, or clients to send SETTINGS, in time sets its own timer and calls [`Sessions::abort`].
+//! [`Config`] and [`crate::limits`] bound the sessions, pending or open; streams, datagrams and capsules that arrive
+//! before their session; and ended sessions that the peer does not end. A stream costs one entry in its session until
+//! [`Sessions::stream_ended`]; QUIC limits their number, if data after a stream's header is left to QUIC until the
+//! application reads it ([`Connection::header_bytes_missing`](crate::Connection::header_bytes_missing)). There is no
+//! clock here: a server that limits how long sessions stay pending, or how long clients take to send SETTINGS, sets its
+//! own timer and calls [`Sessions::abort`].
 //!
 //! # Resets
 //! A stream that is reset before its first bytes are acknowledged may never reach its session at the peer. With
-//! `RESET_STREAM_AT` the caller has QUIC deliver the bytes that [`Sessions::open`] returns; without it, a delay of the reset
-//! until they are acknowledged helps only peers that have read them by then.
+//! `RESET_STREAM_AT` the caller makes QUIC deliver the bytes that [`Sessions::open`] returns; without it, delaying the
+//! reset until they are acknowledged helps only peers that have read them by then.
 
 mod capsules;
 pub mod codes;

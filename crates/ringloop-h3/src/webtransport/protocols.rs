@@ -1,7 +1,7 @@
 //! Sub-protocols: `WT-Available-Protocols` and `WT-Protocol` (draft-ietf-webtrans-http3-16 §3.3), a List and an Item of
 //! Strings in the syntax of structured fields (RFC 9651).
 
-/// Strings of a List, in their order; `None` if it is malformed or has any other type, and so to be ignored.
+/// Strings of a List, in order; `None` if it is malformed or has other types: then ignore the field.
 ///
 /// `text` is the field's value, several lines of it joined by commas. At most `count_max` members are read.
 pub(super) fn parse_list(text: &[u8], count_max: usize) -> Option<Vec<String>> {
@@ -33,7 +33,7 @@ pub(super) fn parse_item(text: &[u8]) -> Option<String> {
     rest.is_empty().then_some(string)
 }
 
-/// An Item; `None` if `string` is not printable ASCII, which is all a String can say.
+/// An Item; `None` if `string` is not printable ASCII, as a String must be.
 pub(super) fn write_item(string: &str) -> Option<String> {
     let mut out = String::with_capacity(string.len() + 2);
     out.push('"');
@@ -55,7 +55,7 @@ pub(super) fn write_list<S: AsRef<str>>(strings: &[S]) -> Option<String> {
     Some(items?.join(", "))
 }
 
-/// A String and its parameters, which mean nothing here (RFC 9651 §4.2.3).
+/// A String and its parameters, which are ignored (RFC 9651 §4.2.3).
 fn take_item(rest: &mut &[u8]) -> Option<String> {
     let string = take_string(rest)?;
     while skip(rest, b';').is_some() {
@@ -92,7 +92,7 @@ fn take_key(rest: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The value of a parameter: every type of RFC 9651 §3.3, delimited and not judged further.
+/// The value of a parameter: any type of RFC 9651 §3.3, delimited but not validated.
 fn take_bare_item(rest: &mut &[u8]) -> Option<()> {
     match rest.first()? {
         b'"' => take_string(rest).map(|_| ()),

@@ -1,4 +1,4 @@
-//! One session: its state, its streams and what its capsules have said.
+//! One session: its state, its streams and its capsules.
 
 use super::capsules::{self, Message, Violation};
 use super::config::{Config, Direction};
@@ -10,18 +10,18 @@ use bytes::{Bytes, BytesMut};
 use http::request;
 use std::collections::HashMap;
 
-/// Where a session is in its life; the picture stands in the module above.
+/// The state of a session; the parent module has the diagram.
 #[derive(Debug)]
 pub(super) enum State {
-    /// A server's: requested before the client's SETTINGS, without which its dialect is not known.
+    /// A server's: requested before the client's SETTINGS, which determine the dialect.
     Held(Box<request::Parts>),
-    /// Waits for the server's answer.
+    /// Waits for the server's response.
     Pending,
     Open,
     /// Closed, and the peer has not ended its side of the CONNECT stream.
     Ended {
         by_peer: bool,
-        /// What has been discarded since.
+        /// Bytes discarded since.
         discarded_bytes: usize,
     },
 }
@@ -31,9 +31,9 @@ pub(super) enum State {
 pub(super) struct Counts {
     pub(super) received: u64,
     pub(super) read: u64,
-    /// How many the peer has sent in all, once that is known.
+    /// The final size, once known.
     final_size: Option<u64>,
-    /// The application is done with the stream.
+    /// The application has finished with the stream.
     is_left: bool,
 }
 
@@ -42,12 +42,12 @@ pub(super) struct Session {
     pub(super) state: State,
     /// Sub-protocols that the client offers.
     pub(super) protocols: Vec<String>,
-    /// A client of draft 02 wants its header field answered.
+    /// A draft 02 client expects a response to its header field.
     pub(super) is_draft02_named: bool,
     pub(super) is_draining_told: bool,
     pub(super) flow: Option<Flow>,
     pub(super) streams: HashMap<StreamId, Counts>,
-    /// Capsules that came before the session was accepted (§3.2).
+    /// Capsules that arrived before the session was accepted (§3.2).
     pub(super) held: BytesMut,
     reader: Reader,
 }
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Sets the limits that both ends have announced.
+    /// Sets the limits announced by both ends.
     pub(super) fn set_limits(&mut self, config: &Config, terms: Option<&Negotiated>) {
         let peers = terms.and_then(|terms| terms.peer_limits);
         self.flow = config.flow_control.zip(peers).map(|(ours, peers)| Flow::new(&ours, &peers));
@@ -80,7 +80,7 @@ impl Session {
         matches!(self.state, State::Ended { .. })
     }
 
-    /// Takes the next thing the peer says off the front of `body`.
+    /// Takes the peer's next capsule off the front of `body`.
     pub(super) fn read(&mut self, body: &mut Bytes) -> Result<Option<Message>, Violation> {
         let has_flow_control = self.flow.is_some();
         let capsule =
@@ -123,7 +123,7 @@ impl Session {
         release(flow, Resource::Data, len)
     }
 
-    /// How many bytes of a stream the peer has sent in all: true if the stream is over with that.
+    /// Records a stream's final size: true if that ends the stream.
     pub(super) fn note_final_size(&mut self, stream: StreamId, final_size: u64) -> bool {
         let Some(counts) = self.streams.get_mut(&stream) else {
             return false;
@@ -132,7 +132,7 @@ impl Session {
         counts.is_left
     }
 
-    /// The application is done with a stream: true if the stream is over with that.
+    /// The application has finished with a stream: true if that ends the stream.
     pub(super) fn leave(&mut self, stream: StreamId, is_peers: bool) -> bool {
         let is_received = is_peers || stream.is_bidirectional();
         let Some(counts) = self.streams.get_mut(&stream).filter(|_| is_received) else {
@@ -142,7 +142,7 @@ impl Session {
         self.flow.is_none() || counts.final_size.is_some()
     }
 
-    /// A stream is over: limits to announce.
+    /// A stream has ended: returns the limits to announce.
     pub(super) fn remove_stream(
         &mut self,
         stream: StreamId,

@@ -1,4 +1,4 @@
-//! What the application does with sessions.
+//! The application's calls.
 
 use super::{SESSION_GONE, Sessions};
 use crate::webtransport::flow::Resource;
@@ -8,7 +8,7 @@ use crate::{Code, Connection, Protocol, Role, StreamId, varint};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
-/// A client of draft 02 names its version, and its server answers.
+/// A draft 02 client names its version, and its server responds.
 pub(super) const DRAFT02_REQUEST: HeaderName =
     HeaderName::from_static("sec-webtransport-http3-draft02");
 const DRAFT02_RESPONSE: HeaderName = HeaderName::from_static("sec-webtransport-http3-draft");
@@ -20,10 +20,10 @@ const BIDIRECTIONAL_SIGNAL: u64 = 0x41;
 const UNIDIRECTIONAL_TYPE: u64 = 0x54;
 
 impl Sessions {
-    /// A client's: asks for a session at `uri` (`https`, with authority), by a bidirectional stream that the caller has
+    /// A client's: requests a session at `uri` (`https`, with authority), on a bidirectional stream that the caller has
     /// opened and that names the session from now on.
     ///
-    /// `protocols` are offered, the favourite first. Streams may be opened and datagrams sent before the answer.
+    /// `protocols` are offered, the preferred first. Streams may be opened and datagrams sent before the response.
     ///
     /// # Errors
     /// [`Error::NotSupported`], [`Error::TooManySessions`], [`Error::Invalid`], and those of
@@ -46,7 +46,7 @@ impl Sessions {
             return Err(Error::TooManySessions);
         }
         if uri.scheme() != Some(&http::uri::Scheme::HTTPS) || uri.authority().is_none() {
-            return Err(Error::Invalid("the URI of a session is https with an authority"));
+            return Err(Error::Invalid("the URI of a session must be https with an authority"));
         }
         if !protocols.is_empty() {
             let list = protocols::write_list(protocols);
@@ -70,7 +70,7 @@ impl Sessions {
 
     /// A server's: accepts a session, with status 200, `headers`, and one of the sub-protocols that the client offers.
     ///
-    /// What has waited for the session follows as events.
+    /// Streams and datagrams that waited for the session follow as events.
     ///
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unexpected`], [`Error::Invalid`], and those of [`Connection::send_response`].
@@ -99,8 +99,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// A server's: refuses a session with a status that is not 2xx: 404 or 405 for a path that has none, 403 for an
-    /// `origin` that may not, 429 for too many.
+    /// A server's: refuses a session with a status that is not 2xx: 404 or 405 for a path without sessions, 403 for a
+    /// forbidden `origin`, 429 for too many sessions.
     ///
     /// # Errors
     /// As [`Sessions::accept`].
@@ -113,7 +113,7 @@ impl Sessions {
     ) -> Result<(), Error> {
         self.pending(session)?;
         if status.is_success() || status.is_informational() {
-            return Err(Error::Invalid("a refusal's status is 300 or more"));
+            return Err(Error::Invalid("a refusal's status must be 300 or more"));
         }
         let (mut parts, ()) = Response::new(()).into_parts();
         parts.status = status;
@@ -122,8 +122,8 @@ impl Sessions {
         self.note_rejected(h3, session)
     }
 
-    /// A server's: the caller has sent a final response itself that is not 2xx, perhaps with a body. The request is a plain
-    /// one from now on, of which no more is read.
+    /// A server's: the caller itself has sent a final response that is not 2xx, perhaps with a body. From now on this is a
+    /// plain request, which is no longer read.
     ///
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unexpected`].
@@ -134,16 +134,16 @@ impl Sessions {
         Ok(())
     }
 
-    /// True if a server has still to answer the request for a session.
+    /// True if the server has not yet responded to the request for a session.
     pub fn is_pending(&self, session: StreamId) -> bool {
         let state = self.by_id.get(&session).map(|session| &session.state);
         self.role == Role::Server && matches!(state, Some(State::Pending))
     }
 
-    /// Closes a session with the application's code and reason, which is cut at 1024 bytes. All its streams are reset.
+    /// Closes a session with the application's code and reason, which is cut at 1024 bytes. Resets all its streams.
     ///
-    /// A client may close a session that was not answered yet: the request is cancelled, without code and reason.
-    /// Before QUIC is closed, the peers should have ended their sides: see [`Connection::request_count`].
+    /// If a client closes a session before the response, the request is cancelled, without code and reason.
+    /// Before closing QUIC, wait until the peer has ended its sides: see [`Connection::request_count`].
     ///
     /// # Errors
     /// [`Error::UnknownSession`]; [`Error::Unexpected`] at a server that has not answered.
@@ -160,14 +160,14 @@ impl Sessions {
         }
         match h3.send_data(session, capsules::close(code, reason), true) {
             Ok(()) => self.end(h3, session, false),
-            // The peer reads no more.
+            // The peer has stopped reading.
             Err(_) => self.reset(h3, session, SESSION_GONE),
         }
         Ok(())
     }
 
-    /// Ends a session in any state by a reset with a code of HTTP/3, such as [`codes::ALPN_ERROR`](super::super::codes)
-    /// where a sub-protocol is required and was not chosen.
+    /// Ends a session in any state by a reset with an HTTP/3 code, such as [`codes::ALPN_ERROR`](super::super::codes) if
+    /// a required sub-protocol was not selected.
     ///
     /// # Errors
     /// [`Error::UnknownSession`].
@@ -182,8 +182,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Asks the peer to finish with a session; everything still works. To ask for the end of all,
-    /// [`Connection::go_away`] does too.
+    /// Asks the peer to finish a session; everything still works. [`Connection::go_away`] asks this for all sessions.
     ///
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unexpected`], and those of [`Connection::send_data`].
@@ -208,7 +207,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Asks if a stream may be opened, before QUIC is asked for one.
+    /// Checks if a stream may be opened, before it is opened in QUIC.
     ///
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unexpected`], [`Error::Blocked`].
@@ -231,7 +230,7 @@ impl Sessions {
         Err(Error::Blocked)
     }
 
-    /// Makes a stream, which QUIC has opened, one of a session: returns the bytes to send before all others.
+    /// Adds a stream, opened in QUIC, to a session: returns the bytes to send before all others.
     ///
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unexpected`], [`Error::Blocked`].
@@ -242,13 +241,13 @@ impl Sessions {
         stream: StreamId,
     ) -> Result<Bytes, Error> {
         if stream.initiator() != self.role {
-            return Err(Error::Unexpected("the peer has opened this stream"));
+            return Err(Error::Unexpected("the peer opened this stream"));
         }
         let direction = Direction::of(stream);
         self.can_open(h3, session, direction)?;
         let opened = self.usable(session)?;
         if opened.streams.contains_key(&stream) {
-            return Err(Error::Unexpected("the stream is in the session already"));
+            return Err(Error::Unexpected("the stream is already in the session"));
         }
         opened.streams.insert(stream, Counts::default());
         if let Some(flow) = &mut opened.flow {
@@ -264,9 +263,9 @@ impl Sessions {
         Ok(header.into())
     }
 
-    /// A stream is over, on all the sides it has.
+    /// A stream has ended, in all its directions.
     ///
-    /// `final_size` is what its receiving side had by QUIC's count, less its header; `None` if all of it was passed to
+    /// `final_size` is QUIC's final size of its receiving side, less its header; `None` if all of it was passed to
     /// [`Sessions::received`]. With flow control this lets the peer open and send more.
     pub fn stream_ended(
         &mut self,
@@ -285,8 +284,8 @@ impl Sessions {
         }
     }
 
-    /// The application is done with a stream, which it may have stopped or seen reset: as [`Sessions::stream_ended`] once
-    /// [`Sessions::final_size`] was called too, where there is flow control and the peer sends on the stream.
+    /// The application has finished with a stream, which may have been stopped or reset: as [`Sessions::stream_ended`].
+    /// With flow control, if the peer sends on the stream, [`Sessions::final_size`] must be called as well.
     pub fn leave_stream(&mut self, h3: &mut Connection, session: StreamId, stream: StreamId) {
         let is_peers = stream.initiator() != self.role;
         let live = self.by_id.get_mut(&session);
@@ -296,15 +295,15 @@ impl Sessions {
     }
 
     /// With flow control: QUIC's final size of the receiving side of a stream, which both ends count against the session's
-    /// limit whatever of it was read (draft-ietf-webtrans-http3-16 §5.4). False if the stream is not in a session, or not yet:
-    /// call again at its [`Event::Stream`](super::super::Event).
+    /// limit, however much was read (draft-ietf-webtrans-http3-16 §5.4). False if the stream is not, or not yet, in a
+    /// session: call again at its [`Event::Stream`](super::super::Event).
     pub fn final_size(&mut self, h3: &mut Connection, stream: StreamId, size: u64) -> bool {
         let of = self.by_id.iter_mut().find(|(_, live)| live.streams.contains_key(&stream));
         let Some((&session, live)) = of else {
             return false;
         };
         let is_ours = stream.initiator() == self.role;
-        // Both signals are of two bytes.
+        // Both signals have two bytes.
         let header_len = if is_ours { 0 } else { 2 + varint::len(session.0) as u64 };
         if live.note_final_size(stream, size.saturating_sub(header_len)) {
             self.stream_ended(h3, session, stream, None);
@@ -312,7 +311,7 @@ impl Sessions {
         true
     }
 
-    /// With flow control: `len` bytes of a stream have arrived behind those of [`Event::Stream`](super::super::Event).
+    /// With flow control: `len` bytes of a stream have arrived after those of [`Event::Stream`](super::super::Event).
     pub fn received(&mut self, h3: &mut Connection, session: StreamId, stream: StreamId, len: u64) {
         if let Some(live) = self.by_id.get_mut(&session)
             && let Err(code) = live.receive(stream, len)
@@ -329,8 +328,8 @@ impl Sessions {
         }
     }
 
-    /// How many of `wanted` bytes may be sent now on streams of a session; they count as sent. All of them without flow
-    /// control.
+    /// Returns how many of `wanted` bytes may be sent now on streams of a session, and counts them as sent. All of them
+    /// without flow control.
     ///
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unexpected`].
@@ -352,7 +351,7 @@ impl Sessions {
         Ok(granted)
     }
 
-    /// Returns bytes that were reserved and not sent, since QUIC took fewer.
+    /// Returns bytes that were reserved but not sent, because QUIC accepted fewer.
     pub fn unreserve(&mut self, session: StreamId, len: u64) {
         let live = self.by_id.get_mut(&session);
         if let Some(flow) = live.and_then(|live| live.flow.as_mut()) {
@@ -366,7 +365,7 @@ impl Sessions {
         session.filter(|session| !session.is_ended()).ok_or(Error::UnknownSession)
     }
 
-    /// A session that the application may use: a client need not wait for the answer.
+    /// A session that the application may use: a client need not wait for the response.
     fn usable(&mut self, id: StreamId) -> Result<&mut Session, Error> {
         let is_client = self.role == Role::Client;
         let session = self.live(id)?;
@@ -376,18 +375,19 @@ impl Sessions {
         Ok(session)
     }
 
-    /// A session that a server has not answered.
+    /// A session without a response of the server yet.
     fn pending(&mut self, id: StreamId) -> Result<&mut Session, Error> {
         let is_server = self.role == Role::Server;
         let session = self.live(id)?;
         if !is_server || !matches!(session.state, State::Pending) {
-            return Err(Error::Unexpected("the session does not wait for our answer"));
+            return Err(Error::Unexpected("the session does not wait for our response"));
         }
         Ok(session)
     }
 }
 
 fn field_value(text: Option<String>) -> Result<HeaderValue, Error> {
-    let text = text.ok_or(Error::Invalid("a sub-protocol is printable ASCII"))?;
-    HeaderValue::try_from(text).map_err(|_| Error::Invalid("a sub-protocol is printable ASCII"))
+    let text = text.ok_or(Error::Invalid("a sub-protocol must be printable ASCII"))?;
+    HeaderValue::try_from(text)
+        .map_err(|_| Error::Invalid("a sub-protocol must be printable ASCII"))
 }

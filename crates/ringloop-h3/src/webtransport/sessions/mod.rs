@@ -1,7 +1,7 @@
 //! The sessions of a connection.
 //!
-//! Owns: [`Sessions`]. `receive` is what the connection's events do to it, `calls` what the application does; both end
-//! sessions by the functions here.
+//! Owns: [`Sessions`]. `receive` handles the connection's events, `calls` the application's calls; both end sessions by
+//! the functions here.
 
 mod calls;
 mod receive;
@@ -27,15 +27,15 @@ pub struct Sessions {
     role: Role,
     config: Config,
     has_settings: bool,
-    /// `None` without the peer's SETTINGS, and if they have no dialect that we speak.
+    /// `None` before the peer's SETTINGS, and if they have no dialect that we support.
     terms: Option<Negotiated>,
     /// By the stream of the CONNECT request.
     by_id: HashMap<StreamId, Session>,
-    /// Those of them in [`State::Ended`], the oldest first.
+    /// Sessions in [`State::Ended`], the oldest first.
     ended: VecDeque<StreamId>,
-    /// Ids of sessions that are no more, the oldest first.
+    /// Ids of forgotten sessions, the oldest first.
     remembered: VecDeque<StreamId>,
-    /// The highest stream of a request so far, of whatever kind.
+    /// The highest stream of any request so far.
     last_request: Option<StreamId>,
     early: Early,
     events: VecDeque<Event>,
@@ -43,7 +43,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// No sessions yet, of a connection that [`Config::enable`] has prepared.
+    /// Creates the sessions of a connection that [`Config::enable`] has prepared.
     pub fn new(role: Role, config: Config) -> Self {
         Self {
             role,
@@ -60,12 +60,12 @@ impl Sessions {
         }
     }
 
-    /// What both ends speak; `None` before the peer's SETTINGS, and if there is nothing.
+    /// The common dialect; `None` before the peer's SETTINGS, and if there is none.
     pub fn dialect(&self) -> Option<Dialect> {
         self.terms.map(|terms| terms.dialect)
     }
 
-    /// True if the sessions of this connection have flow control of their own. Otherwise [`Sessions::received`],
+    /// True if the sessions of this connection have their own flow control. Otherwise [`Sessions::received`],
     /// [`Sessions::read`] and [`Sessions::reserve`] need not be called.
     pub fn has_flow_control(&self) -> bool {
         self.terms.is_some_and(|terms| terms.peer_limits.is_some())
@@ -76,7 +76,7 @@ impl Sessions {
         self.by_id.len() - self.ended.len()
     }
 
-    /// True if another one may be asked for.
+    /// True if another one may be requested.
     pub fn has_room(&self) -> bool {
         self.count() < self.sessions_max()
     }
@@ -86,8 +86,8 @@ impl Sessions {
         self.early.has_stream(stream)
     }
 
-    /// What is kept now, for tests of what remains: sessions that are not forgotten, their streams, and what waits for a
-    /// session: streams, datagrams, and bytes of both.
+    /// Numbers of entries, for leak tests: sessions, their streams, and streams, datagrams and their bytes that wait for a
+    /// session.
     pub fn kept(&self) -> [usize; 5] {
         let streams = self.by_id.values().map(|session| session.streams.len()).sum();
         let (early_streams, early_datagrams, early_bytes) = self.early.counts();
@@ -105,13 +105,13 @@ impl Sessions {
         self.events.pop_front()
     }
 
-    /// Takes what QUIC is to do next with streams of sessions: [`Transmit::Reset`] and [`Transmit::Stop`] only. Either may
-    /// be for a side that is over already, where there is nothing to do.
+    /// Takes the next output for streams of sessions: [`Transmit::Reset`] and [`Transmit::Stop`] only. Ignore it if that
+    /// side of the stream has already ended.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
 
-    /// Sessions at a time. A client without settings of WebTransport is taken as one of draft 02.
+    /// Sessions at a time. A client without WebTransport settings is treated as one of draft 02.
     fn sessions_max(&self) -> usize {
         let max = self.config.sessions_max;
         self.terms.map_or(max, |terms| terms.sessions_max)
@@ -131,7 +131,7 @@ impl Sessions {
         }
     }
 
-    /// Ends a session whose CONNECT stream is over.
+    /// Ends a session whose CONNECT stream has ended.
     fn forget(&mut self, id: StreamId) {
         self.release(id);
         self.by_id.remove(&id);
@@ -142,7 +142,7 @@ impl Sessions {
         self.remembered.push_back(id);
     }
 
-    /// Ends a session whose CONNECT stream the peer has still to end.
+    /// Ends a session whose CONNECT stream the peer has not ended yet.
     fn end(&mut self, h3: &mut Connection, id: StreamId, by_peer: bool) {
         self.release(id);
         if let Some(session) = self.by_id.get_mut(&id) {
@@ -159,22 +159,22 @@ impl Sessions {
 
     /// Ends a session by a reset of its CONNECT stream.
     fn reset(&mut self, h3: &mut Connection, id: StreamId, code: Code) {
-        // The stream may be over on its own.
+        // The stream may have ended on its own.
         h3.cancel(id, code).ok();
         self.forget(id);
     }
 
-    /// Ends a session whose peer breaks the protocol.
+    /// Ends a session whose peer violates the protocol.
     fn fail(&mut self, h3: &mut Connection, id: StreamId, code: Code, reason: &'static str) {
         self.tell_closed(id, Ending::Failed { code, reason });
         self.reset(h3, id, code);
     }
 
     fn fail_flow_control(&mut self, h3: &mut Connection, id: StreamId, code: u64) {
-        self.fail(h3, id, Code(code), "past a limit of the session");
+        self.fail(h3, id, Code(code), "a limit of the session was exceeded");
     }
 
-    /// Tells the application of an end, if it knows of the session and of no end yet.
+    /// Reports a session's end, if the session was reported and its end was not.
     fn tell_closed(&mut self, id: StreamId, ending: Ending) {
         let state = self.by_id.get(&id).map(|session| &session.state);
         if let Some(State::Pending | State::Open) = state {
@@ -203,7 +203,7 @@ impl Sessions {
         }
     }
 
-    /// Sends capsules of flow control; the peer may have stopped reading, and then needs none.
+    /// Sends flow control capsules, unless the peer has stopped reading.
     fn send_capsules(h3: &mut Connection, id: StreamId, capsules: impl IntoIterator<Item = Bytes>) {
         for capsule in capsules {
             h3.send_data(id, capsule, false).ok();

@@ -1,4 +1,4 @@
-//! What the connection's events do to sessions.
+//! Handles the connection's events.
 
 use super::{SESSION_GONE, Sessions};
 use crate::limits::{BYTES_AFTER_CLOSE_MAX, CAPSULE_BYTES_EARLY_MAX, PROTOCOLS_MAX};
@@ -15,11 +15,11 @@ use http::{HeaderMap, request, response};
 type H3Event = crate::Event;
 
 impl Sessions {
-    /// Takes an event of the connection; returns it if it is not of WebTransport, or of interest to others too
-    /// (`Settings`, `GoAway`).
+    /// Takes an event of the connection; returns it if it does not concern WebTransport, or not only (`Settings`,
+    /// `GoAway`).
     ///
     /// # Errors
-    /// The peer breaks the protocol: close QUIC with this code.
+    /// The peer violates the protocol: close QUIC with this code.
     pub fn handle(
         &mut self,
         h3: &mut Connection,
@@ -55,8 +55,7 @@ impl Sessions {
         Ok(None)
     }
 
-    /// A field section that the connection has checked, of [`crate::Config::raw_fields`]; returned unless a session has
-    /// the stream.
+    /// A checked field section of [`crate::Config::raw_fields`]; returned unless the stream belongs to a session.
     fn on_fields(
         &mut self,
         h3: &mut Connection,
@@ -91,7 +90,7 @@ impl Sessions {
         None
     }
 
-    /// What follows on the stream of a request.
+    /// Further events on the stream of a request.
     fn on_message(&mut self, h3: &mut Connection, event: H3Event) -> Option<H3Event> {
         let (H3Event::Informational { stream: id, .. }
         | H3Event::Response { stream: id, .. }
@@ -112,7 +111,7 @@ impl Sessions {
             H3Event::Response { parts, .. } => self.on_response(h3, id, parts),
             H3Event::Data { data, .. } => self.on_data(h3, id, data),
             H3Event::Trailers { .. } => {
-                let reason = "a session has no trailers";
+                let reason = "a session must not have trailers";
                 self.fail(h3, id, Code::H3_MESSAGE_ERROR, reason);
             }
             H3Event::End { .. } => self.on_end(h3, id),
@@ -157,7 +156,7 @@ impl Sessions {
         None
     }
 
-    /// Streams that name a request as their session, of which it is none, wait no longer.
+    /// Rejects waiting streams that name a plain request as their session.
     fn on_plain_request(&mut self, id: StreamId) {
         self.last_request = self.last_request.max(Some(id));
         let (streams, _) = self.early.take(id);
@@ -181,7 +180,7 @@ impl Sessions {
         }
     }
 
-    /// Tells the application of a request, once the client's SETTINGS are here.
+    /// Reports a request, once the client's SETTINGS have arrived.
     fn announce(&mut self, id: StreamId) {
         let terms = self.terms;
         let Some(session) = self.by_id.get_mut(&id) else {
@@ -221,7 +220,7 @@ impl Sessions {
         if let Some(protocol) = &protocol
             && !session.protocols.contains(protocol)
         {
-            let reason = "the server has chosen a sub-protocol that was not offered";
+            let reason = "the server selected a sub-protocol that was not offered";
             self.fail(h3, id, Code(codes::ALPN_ERROR), reason);
             return;
         }
@@ -230,7 +229,7 @@ impl Sessions {
         self.deliver_early(h3, id);
     }
 
-    /// Hands out what has waited for a session that is open now.
+    /// Reports the streams and datagrams that waited for a session that is now open.
     pub(super) fn deliver_early(&mut self, h3: &mut Connection, id: StreamId) {
         let (streams, datagrams) = self.early.take(id);
         for early in streams {
@@ -299,7 +298,7 @@ impl Sessions {
             Some(State::Ended { .. }) => {}
             Some(State::Held(_) | State::Pending) => self.early.keep_datagram(id, data),
             None if self.remembered.contains(&id) => {}
-            // Its request is still to come.
+            // Its request has not arrived yet.
             None if self.role == Role::Server && Some(id) > self.last_request => {
                 self.early.keep_datagram(id, data);
             }
@@ -362,7 +361,7 @@ impl Sessions {
     ) -> Result<(), Violation> {
         let violation = |code| Violation {
             code: Code(code),
-            reason: "a limit that does not rise, or cannot be",
+            reason: "a limit that does not rise, or is too large",
         };
         match message {
             Message::Close { code, reason } => {
@@ -426,10 +425,10 @@ impl Sessions {
         self.reset(h3, id, Code::H3_REQUEST_CANCELLED);
     }
 
-    /// The peer reads no more capsules.
+    /// The peer has stopped reading capsules.
     fn on_stopped(&mut self, h3: &mut Connection, id: StreamId, code: Code) {
         match self.by_id.get(&id).map(|session| &session.state) {
-            // Its end comes.
+            // Its end will arrive.
             Some(State::Ended { .. }) | None => {}
             // Its close may have been overtaken (§6).
             Some(State::Open) if code == SESSION_GONE => self.tell_draining(id),
