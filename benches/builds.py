@@ -9,12 +9,12 @@ OLD and NEW are Python interpreters of the same version, each with a release bui
     tools/develop .venv-3.14 --release          # the interpreter is ../old/.venv-3.14/bin/python
 
 Both run the workloads of this checkout. A table of ratios goes to standard output: the CPU time per
-operation, new to old, as the median and the quartiles of the rounds. `--instructions` counts with
-valgrind the instructions per operation, which other load does not affect; only for rows without a load
+operation, new to old, as the median and the quartiles of the rounds. `--instructions` counts the
+instructions per operation with valgrind, unaffected by other load; only for rows without a load
 generator.
 
 Code layout alone moves a row by up to 10 %, and every source change alters it. With `--layouts N` each
-round runs another of N random function orders of both builds, made by `benches/relink`:
+round uses another of N random function orders of both builds, made by `benches/relink`:
 
     benches/relink ../old .venv-3.14 8         # also for ../new: target/layouts/1 to 8
     python3 benches/builds.py ../old/target/layouts/{}/python ../new/target/layouts/{}/python --layouts 8
@@ -60,10 +60,10 @@ def main() -> None:
     """Run what the command line asks for."""
     options = parse_arguments()
     if options.layouts and not all("{}" in str(one) for one in (options.old, options.new)):
-        sys.exit("--layouts wants OLD and NEW with {} in the place of a layout's number")
+        sys.exit("--layouts requires {} in OLD and NEW for the layout's number")
     rows = selected(all_rows((options.size,), (options.connections,)), options.only)
     if not rows:
-        sys.exit("--only matches no row: names as in compare.py --list")
+        sys.exit("--only matches no row; compare.py --list shows their names")
     builds = [
         Build(age, driver, python)
         for driver in options.drivers
@@ -130,13 +130,13 @@ def callgrind(row: Row, build: Build, rounds: int) -> tuple[int, int]:
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=run_variables())
     total = re.search(r"refs:\s+([\d,]+)", done.stderr)
     if total is None:
-        sys.exit(f"valgrind told no count:\n{done.stderr}")
+        sys.exit(f"valgrind printed no count:\n{done.stderr}")
     return int(total[1].replace(",", "")), json.loads(done.stdout.splitlines()[-1])["ops"]
 
 
 def tell(what: str, rows: Sequence[tuple[Row, Figures]], drivers: Sequence[str]) -> None:
     """Print the table of ratios, new to old, of the metric `what`."""
-    print(f"| {what} of an operation, new ÷ old | " + " | ".join(drivers) + " |")
+    print(f"| {what} per operation, new ÷ old | " + " | ".join(drivers) + " |")
     print("|---|" + "--:|" * len(drivers))
     for row, figures in rows:
         cells = [cell(figures[f"old {driver}"], figures[f"new {driver}"]) for driver in drivers]
@@ -161,12 +161,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("new", type=Path, help="interpreter with the newer build")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="rows")
     parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
-    parser.add_argument("--layouts", type=int, metavar="N", help="orders of functions, by turns")
+    parser.add_argument(
+        "--layouts", type=int, metavar="N", help="number of function orders, in turn"
+    )
     parser.add_argument("--seconds", type=float, default=1.0, help="of a run [%(default)s]")
     parser.add_argument("--size", type=int, default=1024, help="echo message bytes [%(default)s]")
     parser.add_argument("--connections", type=int, default=32, help="[%(default)s]")
     parser.add_argument("--drivers", nargs="+", default=DRIVERS, choices=DRIVERS)
-    parser.add_argument("--instructions", action="store_true", help="count by valgrind")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions with valgrind"
+    )
     return parser.parse_args()
 
 

@@ -56,7 +56,9 @@ def compare(options: argparse.Namespace, rows: Sequence[Row]) -> Report | None:
         return None
     installed = environment.ringloop_commit()
     if installed != commit():
-        say(f"ringloop is installed from {installed}, the checkout is at {commit()}: see --setup")
+        say(
+            f"ringloop is installed from {installed}, but the checkout is at {commit()}: see --setup"
+        )
     found = available_loops(environment, options.loops)
     absent = {name: reason for name, reason in found.items() if reason is not None}
     for name, reason in absent.items():
@@ -147,17 +149,17 @@ def parse_arguments() -> argparse.Namespace:
     what.add_argument("--no-floor", action="store_true", help="leave the floor servers out")
     how = parser.add_argument_group("how")
     how.add_argument("--gc", choices=["on", "off"], help="[off in scheduling rows, on in servers]")
-    how.add_argument("--server-cpu", type=int, metavar="N", help="CPU of what is measured")
+    how.add_argument("--server-cpu", type=int, metavar="N", help="CPU of the measured process")
     how.add_argument("--load-cpu", type=int, metavar="N", help="CPU of the load generator")
     how.add_argument(
         "--python",
         default=sys.executable,
-        help="interpreter to compare on [the one that runs this]",
+        help="interpreter to use [the one that runs this]",
     )
     how.add_argument("--setup", action="store_true", help="(re)install everything and stop")
     out = parser.add_argument_group("where to")
     out.add_argument("--markdown", type=Path, metavar="FILE", help="the tables")
-    out.add_argument("--plot", type=Path, metavar="FILE", help="a picture (.svg, .png)")
+    out.add_argument("--plot", type=Path, metavar="FILE", help="a chart (.svg, .png)")
     return program.parse(parser, QUICK, FULL)
 
 

@@ -1,11 +1,11 @@
-"""Compare asynchronous files: the same work by each, in turn, one process a run.
+"""Compare asynchronous file packages: the same work by each, in turn, one process per run.
 
     make bench-fs                                   everything
     python benches/fs.py --rounds 3 --only small    some rows
     python benches/fs.py --write                    also writes RESULTS-fs.json and RESULTS-fs.md
 
-The files are on the disk of the checkout (`--folder` elsewhere) and in the page cache: what is
-measured is what the packages add. The figures are medians, in milliseconds.
+The files are on the disk of the checkout (`--folder` elsewhere) and in the page cache: this
+measures the packages' overhead. The figures are medians, in milliseconds.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ PACKAGES = ("aiofiles", "aiofile", "ayafileio", "blazio")
 
 
 class Blocking:
-    """A file of `open` behind the methods of the others."""
+    """A file of `open` with the asynchronous packages' methods."""
 
     def __init__(self, *args: Any) -> None:
-        self._file = open(*args)  # noqa: PTH123, SIM115 - it is what is compared with
+        self._file = open(*args)  # noqa: PTH123, SIM115 - the baseline
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,11 +99,11 @@ def new_loop(name: str) -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-# The rows: each does its work once on `folder`, and says how many bytes or lines it has seen.
+# The rows: each does its work once on `folder`, and returns the bytes or lines it has seen.
 
 
 async def read_large(open_file: Any, folder: Path) -> int:
-    """Read 100 MB by one call."""
+    """Read 100 MB with one call."""
     async with open_file(folder / "large", "rb") as file:
         return len(await file.read())
 
@@ -140,7 +140,7 @@ async def read_small_at_once(open_file: Any, folder: Path) -> int:
 
 
 async def read_small_whole(open_file: Any, folder: Path) -> int:
-    """Read 1,000 files of 4 KiB, by the call for a whole file where the package has one."""
+    """Read 1,000 files of 4 KiB, with the package's whole-file call if it has one."""
     whole = WHOLE.get(PACKAGE)
     if whole is None:
         return await read_small(open_file, folder)
@@ -162,7 +162,7 @@ async def read_lines(open_file: Any, folder: Path) -> int:
 
 
 async def write_large(open_file: Any, folder: Path) -> int:
-    """Write 100 MB in pieces of 64 KiB, over what is there."""
+    """Overwrite 100 MB in pieces of 64 KiB."""
     piece = b"x" * PIECE_BYTES
     total = 0
     async with open_file(folder / f"written-{os.getpid()}", "wb") as file:
@@ -207,7 +207,7 @@ ROWS: dict[str, tuple[Any, int]] = {
 
 
 def prepare(folder: Path) -> None:
-    """Make the files, and have them in the page cache."""
+    """Make the files, and load them into the page cache."""
     (folder / "small").mkdir(parents=True, exist_ok=True)
     (folder / "large").write_bytes(os.urandom(1_000_000) * (LARGE_BYTES // 1_000_000))
     (folder / "lines").write_text("".join(f"line {number} of a text\n" for number in range(LINES)))
@@ -217,7 +217,7 @@ def prepare(folder: Path) -> None:
 
 
 def run_one(contestant: str, row: str, folder: Path, repeats: int) -> None:
-    """In the process of a run: print the best time of some repeats, after one to warm up."""
+    """In a run's process: print the best time of some repeats, after a warm-up."""
     global PACKAGE
     PACKAGE, loop_name = CONTESTANTS[contestant]
     function, expected = ROWS[row]
@@ -235,7 +235,7 @@ def run_one(contestant: str, row: str, folder: Path, repeats: int) -> None:
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
-    """Run every contestant on every row, by turns."""
+    """Run every contestant on every row, in turn."""
     results: dict[str, dict[str, Any]] = {}
     for row in ROWS:
         if options.only and options.only not in row:
@@ -263,7 +263,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, An
 
 
 def machine() -> dict[str, str]:
-    """Where it was measured, and with what."""
+    """Describe the machine and the versions."""
     cpu = next(
         (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
          if line.startswith("model name")),
@@ -312,10 +312,12 @@ def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=3, help="in each process; the best counts")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="repeats in each process; the best counts"
+    )
     parser.add_argument("--only", help="rows whose name contains this")
     parser.add_argument("--folder", type=Path, default=HERE)
-    parser.add_argument("--build", default="release", help="how ringloop was built, for the page")
+    parser.add_argument("--build", default="release", help="how ringloop was built, for the report")
     parser.add_argument("--write", action="store_true", help="write RESULTS-fs.json")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

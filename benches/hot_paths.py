@@ -1,12 +1,12 @@
-"""Count the instructions of the loop's hot paths, and compare with what was recorded.
+"""Count the instructions of the loop's hot paths, and compare with recorded counts.
 
-    make hot-paths              # fails where a path takes 3 % more than benches/hot/recorded.json has
-    make hot-paths WRITE=1      # records what is counted now
+    make hot-paths              # fails if a path takes 3 % more than in benches/hot/recorded.json
+    make hot-paths WRITE=1      # records the current counts
 
 Each path of `hot/paths.py` runs under valgrind's callgrind, on a clock that counts its readings
 (`hot/clock.c`), for two numbers of operations; the difference leaves out everything but an operation.
-Records are kept by CPython version and machine architecture: another interpreter executes other
-instructions for the same Python. Where there is no record, the counts are printed and nothing fails.
+Records are per CPython version and machine architecture: another interpreter executes other
+instructions for the same Python. Without a record the counts are only printed.
 """
 
 import argparse
@@ -29,7 +29,7 @@ RECORDS = FOLDER / "recorded.json"
 RENEW = "make hot-paths WRITE=1"
 
 MORE_MAX = 0.03
-# Between runs of one build; the limit of a path that varies more is raised by what it varied.
+# Between runs of one build; the limit of a path that varies more is raised by its variation.
 NOISE_MAX = 0.01
 RECORDED_RUNS = 5
 # As in hot/paths.py: the second measured run has three times the operations of the first.
@@ -90,7 +90,7 @@ def counted(driver: str, clock: Path, folder: Path) -> Iterable[tuple[str, float
 
 
 def instructions(part: Path) -> int:
-    """Read the total of what callgrind wrote at a mark."""
+    """Read the total that callgrind wrote at a mark."""
     found = re.search(r"^totals: (\d+)", part.read_text(), re.MULTILINE)
     if found is None:
         sys.exit(f"callgrind wrote no total into {part}")
@@ -98,13 +98,13 @@ def instructions(part: Path) -> int:
 
 
 def key() -> str:
-    """What the figures of one record have in common."""
+    """Return the key of a record."""
     free_threaded = "" if getattr(sys, "_is_gil_enabled", bool)() is not False else "t"
     return f"CPython {platform.python_version()}{free_threaded} {platform.machine()}"
 
 
 def tools() -> dict[str, str]:
-    """What else decides how many instructions there are."""
+    """Return the versions that also affect the counts."""
     commands = {"rustc": ["rustc", "--version"], "valgrind": ["valgrind", "--version"]}
     told = {
         name: subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -114,12 +114,12 @@ def tools() -> dict[str, str]:
 
 
 def values(runs: Iterable[Counts], name: str) -> list[float]:
-    """What the runs have counted for one path."""
+    """The counts of one path."""
     return [run[name] for run in runs]
 
 
 def write(runs: list[Counts]) -> None:
-    """Record the medians, and how far the runs were apart where that is much."""
+    """Record the medians, and the variation of the runs if it is large."""
     paths = {}
     for name in runs[0]:
         figures = values(runs, name)
@@ -128,7 +128,7 @@ def write(runs: list[Counts]) -> None:
         paths[name] = {"instructions": round(middle)}
         if noise > NOISE_MAX:
             paths[name]["noise"] = round(noise, 3)
-            say(f"{name}: its counts were {noise:.1%} apart, by which its limit is raised")
+            say(f"{name}: its counts vary by {noise:.1%}, which raises its limit")
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
     records[key()] = {"tools": tools(), "paths": paths}
     RECORDS.write_text(json.dumps(records, indent=2, sort_keys=True) + "\n")
@@ -136,7 +136,7 @@ def write(runs: list[Counts]) -> None:
 
 
 def compare(counts: Counts) -> int:
-    """Print a line a path; the exit status is 1 if one takes too many instructions."""
+    """Print one line per path; the exit status is 1 if one takes too many instructions."""
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
     record = records.get(key())
     beyond = []
@@ -150,7 +150,7 @@ def compare(counts: Counts) -> int:
                 beyond.append(f"{name}: {ratio - 1:+.1%} (limit {limit(known) - 1:+.1%})")
         print(line)
     if record is None:
-        say(f"nothing to compare with: no record for {key()}; {RENEW} makes one")
+        say(f"not compared: no record for {key()}; {RENEW} makes one")
         return 0
     if not beyond:
         return 0
@@ -159,12 +159,12 @@ def compare(counts: Counts) -> int:
     for name, version in record["tools"].items():
         if here.get(name) != version:
             say(f"recorded with {name} {version!r}, here it is {here.get(name)!r}")
-    say(f"if that is meant: {RENEW}, and say in the commit why")
+    say(f"if intended: {RENEW}, and give the reason in the commit")
     return 1
 
 
 def limit(known: Mapping[str, float]) -> float:
-    """How often a path may take what was recorded."""
+    """The largest allowed ratio to the recorded count."""
     return 1 + MORE_MAX + known.get("noise", 0.0)
 
 
@@ -173,8 +173,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", action="store_true", help="record what is counted")
-    parser.add_argument("--runs", type=int, help="take the median of so many [1; to record 5]")
+    parser.add_argument("--write", action="store_true", help="record the counts")
+    parser.add_argument("--runs", type=int, help="number of runs for the median [1; to record 5]")
     parser.add_argument("--drivers", nargs="+", choices=["epoll", "uring"], default=["epoll"])
     options = parser.parse_args()
     options.runs = options.runs or (RECORDED_RUNS if options.write else 1)

@@ -2,10 +2,10 @@
 
     .venv-bench/3.14/bin/python benches/loop_memory.py [--loops uvloop,ringloop-uring] [--count 200]
 
-Each kind of loop has a process of its own, which makes five loops, so that all code is loaded, and then
-`--count` more. Two figures are printed for one loop, both from `/proc/self/smaps`: the resident memory
-of the process, and what the kernel has allocated for the rings, touched or not. What else the kernel
-has for a descriptor is its own and the same for all: an epoll set, an eventfd, a pair of sockets.
+Each kind of loop has its own process, which makes five loops, so that all code is loaded, and then
+`--count` more. Two figures are printed per loop, both from `/proc/self/smaps`: the resident memory
+of the process, and the memory that the kernel has allocated for the rings, touched or not. The kernel's
+other memory is the same for all: an epoll set, an eventfd, a pair of sockets.
 """
 
 import argparse

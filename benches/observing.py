@@ -1,12 +1,12 @@
-"""What looking at a loop costs it: the same work with and without a profile, a watchdog, a hook.
+"""The cost of observing a loop: the same work with and without a profile, a watchdog, a hook.
 
     python benches/observing.py --rounds 11
     python benches/observing.py --only service --tools profile,waiting
 
-Runs alternate, one process each, of the interpreter that runs this. The figures are CPU time of the
-whole process, the tool's threads included, with the tool to without: median and quartiles of the rounds.
-A profile's samples are taken by the clock on the wall: a process that has a part of a processor has
-more of them in a second of its CPU time. So there is also what one of them costs.
+Runs alternate, one process each, with the interpreter that runs this. The figures are ratios of the CPU
+time of the whole process, including the tool's threads, with the tool to without: median and quartiles
+of the rounds. A profile samples by wall-clock time: a process that gets only a part of a CPU is sampled
+more often per second of its CPU time. So the cost of one sample is given as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLEEPERS = 1000
 
 
 def tool(name: str) -> Any:
-    """Make a tool that looks at the loops of this process."""
+    """Make a tool that observes the loops of this process."""
     if name == "profile":
         return ringloop.profile()
     if name == "waiting":
@@ -56,7 +56,7 @@ async def callbacks(scale: int) -> None:
 
 
 async def service(scale: int) -> None:
-    """Answer the lines of four clients, which the loop waits for in the kernel, too."""
+    """Answer the lines of four clients; the loop also waits in the kernel."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -77,7 +77,7 @@ async def service(scale: int) -> None:
 
 
 async def sleepers(scale: int) -> None:
-    """Compute a little while a thousand tasks wait."""
+    """Compute briefly while a thousand tasks wait."""
     tasks = [asyncio.create_task(asyncio.sleep(3600)) for _ in range(SLEEPERS)]
     for _ in range(20_000 * scale):
         sum(range(500))
@@ -93,7 +93,7 @@ SAMPLING = {"profile", "waiting"}
 
 
 def child(row: str, name: str, scale: int) -> None:
-    """Do the work; print the CPU seconds of the process, from before to after."""
+    """Do the work; print the CPU seconds that the process took for it."""
 
     async def main() -> None:
         if name == "hook":
@@ -117,10 +117,10 @@ def measured(row: str, name: str, scale: int) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Compare as the command line asks."""
+    """Run the comparison that the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--scale", type=int, default=2, help="how much work a run does")
+    parser.add_argument("--scale", type=int, default=2, help="amount of work per run")
     parser.add_argument("--only", default=",".join(ROWS))
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
@@ -128,7 +128,7 @@ def main() -> None:
     if asked.child:
         child(asked.child[0], asked.child[1], int(asked.child[2]))
         return
-    print("| work | tool | CPU time, with to without | quartiles | µs a sample |")
+    print("| work | tool | CPU time, with to without | quartiles | µs per sample |")
     print("|---|---|--:|--:|--:|")
     for row in asked.only.split(","):
         for name in asked.tools.split(","):

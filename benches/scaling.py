@@ -5,9 +5,8 @@ each in its own thread and on its own CPU, `--rounds` times in turn, and prints 
 ratio. With the GIL the ratio is about 1; without it, it is the number of threads minus the cost of
 what the loops share.
 
-There are two kinds of callbacks, because they show different costs: `callbacks` are functions of each
-thread; `shared callback` is one function for all threads, whose reference count every loop changes
-with every call.
+Two kinds of callbacks show different costs: `callbacks` are functions of each thread; `shared callback`
+is one function for all threads, whose reference count every loop changes with every call.
 """
 
 import argparse

@@ -62,7 +62,7 @@ def bytes_a_connection(
 
 
 def connect(port: int, context: ssl.SSLContext, size: int, open_ones: ExitStack) -> None:
-    """Open one connection and have one message echoed on it."""
+    """Open one connection, and echo one message on it."""
     plain = socket.create_connection(("127.0.0.1", port))
     sock = open_ones.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
     message = os.urandom(size)

@@ -5,11 +5,11 @@
 //! `sys::pool`).
 //!
 //! # Invariants
-//! 1. The memory of a buffer does not move with the buffer: it is on the heap, or a foreign owner keeps
-//!    it in place, so an address given to the kernel stays valid.
+//! 1. Moving a buffer does not move its memory: it is on the heap, or a foreign owner keeps it in place,
+//!    so an address passed to the kernel stays valid.
 //! 2. A foreign owner is released exactly once, when the buffer is dropped.
 //! 3. Only bytes that a completion counted become readable (`RecvBuf::filled`): `RecvBuf::finish` gets the
-//!    result of the operation that lends the buffer, from that operation's `finish` alone.
+//!    result of the operation that owns the buffer, only from that operation's `finish`.
 
 mod outgoing;
 mod pool;
@@ -54,7 +54,7 @@ impl Held for std::sync::Arc<[u8]> {}
 #[cfg(feature = "bytes")]
 impl Held for bytes::Bytes {}
 
-/// Bytes to send; counts the sent ones.
+/// Bytes to send, with a count of those sent.
 #[derive(Debug)]
 pub struct SendBuf {
     memory: Memory,
@@ -62,7 +62,7 @@ pub struct SendBuf {
 }
 
 impl SendBuf {
-    /// Takes over bytes that `owner` keeps alive and unchanged.
+    /// Wraps bytes that `owner` keeps alive and unchanged.
     ///
     /// # Safety
     /// `ptr..ptr+len` stays readable and unchanged until `release(owner)` is called, which
@@ -72,12 +72,12 @@ impl SendBuf {
         Self { memory: Memory::Foreign(Foreign { ptr, len, owner, release }), start: 0 }
     }
 
-    /// Holds bytes until this is dropped.
+    /// Wraps bytes, and keeps their owner until this is dropped.
     pub(crate) fn of_held<T: Held>(bytes: &Rc<T>) -> Self {
         let slice: &[u8] = (**bytes).as_ref();
         let (ptr, len) = (slice.as_ptr(), slice.len());
         let owner = Rc::into_raw(Rc::clone(bytes)).cast_mut().cast();
-        // SAFETY: `Held` promises it; the count that `owner` is holds them, on the driver's own thread.
+        // SAFETY: guaranteed by `Held`; the reference in `owner` keeps them, on the driver's own thread.
         unsafe { Self::from_raw(ptr, len, owner, release_held::<T>) }
     }
 
@@ -94,7 +94,7 @@ impl SendBuf {
         }
     }
 
-    /// Address and length; valid also before an operation of the same link has written the bytes.
+    /// Address and length; also valid before a linked operation has written the bytes.
     pub fn as_ptr(&self) -> (*const u8, usize) {
         match &self.memory {
             Memory::Vec(vec) => (vec.as_ptr().wrapping_add(self.start), vec.len() - self.start),
@@ -120,7 +120,7 @@ impl SendBuf {
         self.start += sent.min(self.len());
     }
 
-    /// The whole vector that the buffer was made of; `None` for foreign memory.
+    /// The whole vector that the buffer was made from; `None` for foreign memory.
     pub fn into_vec(self) -> Option<Vec<u8>> {
         match self.memory {
             Memory::Vec(vec) => Some(vec),
@@ -195,7 +195,7 @@ impl RecvBuf {
         }
     }
 
-    /// Takes over writable memory that `owner` keeps in place.
+    /// Wraps writable memory that `owner` keeps in place.
     ///
     /// # Safety
     /// `ptr..ptr+capacity` stays writable, and nothing else accesses it, until `release(owner)` is
@@ -224,7 +224,7 @@ impl RecvBuf {
 
     /// The whole memory, for an immediate system call; discards what was written.
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-        // The holder could make bytes uninitialised again without `unsafe`.
+        // The caller could make bytes uninitialised again without `unsafe`.
         self.filled = 0;
         let (ptr, capacity) = self.as_mut_ptr();
         // SAFETY: both forms own `capacity` writable bytes; `MaybeUninit` asks for no contents.
@@ -240,11 +240,11 @@ impl RecvBuf {
         self.filled = u32::try_from(count.min(capacity)).unwrap_or(u32::MAX);
     }
 
-    /// Record the result of the operation that lends the buffer: a count of bytes from the start, or an
+    /// Records the result of the operation that owns the buffer: a count of bytes from the start, or an
     /// error.
     #[inline]
     pub(crate) fn finish(&mut self, result: i32) -> i32 {
-        // SAFETY: invariant 3: the kernel has counted what it has written.
+        // SAFETY: invariant 3: the kernel has counted the bytes that it wrote.
         unsafe { self.set_filled(result.max(0) as usize) };
         result
     }
@@ -259,8 +259,8 @@ impl RecvBuf {
         unsafe { std::slice::from_raw_parts(ptr, self.filled as usize) }
     }
 
-    /// The received bytes as a vector, after its former bytes in case of [`RecvBuf::append`]; copies
-    /// foreign memory.
+    /// The received bytes as a vector, after its former bytes for [`RecvBuf::append`]; copies foreign
+    /// memory.
     pub fn into_vec(self) -> Vec<u8> {
         match self.memory {
             Memory::Vec(mut vec) => {
@@ -281,12 +281,12 @@ impl From<Vec<u8>> for RecvBuf {
     }
 }
 
-/// A receive buffer that two operations of a link share: the first fills it, the second sends it.
+/// A receive buffer shared by two linked operations: the first fills it, the second sends it.
 #[derive(Debug)]
 pub(crate) struct Shared(Rc<RecvBuf>);
 
 unsafe fn release_shared(owner: *mut ()) {
-    // SAFETY: `owner` came from `Rc::into_raw` in `share`, on this thread, and is released once a loan (invariant 2).
+    // SAFETY: `owner` came from `Rc::into_raw` in `share`, on this thread, and is released once per view (invariant 2).
     drop(unsafe { Rc::from_raw(owner.cast_const().cast::<RecvBuf>()) });
 }
 
@@ -299,10 +299,10 @@ impl Shared {
         let (ptr, len) = buf.as_mut_ptr();
         let shared = Rc::new(buf);
         let owner = || Rc::into_raw(Rc::clone(&shared)).cast_mut().cast();
-        // SAFETY: the `Rc` that is the owner keeps the memory (invariant 1), and is not used until
-        // both views are dropped.
+        // SAFETY: the owner, an `Rc`, keeps the memory (invariant 1), and is not used until both
+        // views are dropped.
         let into = unsafe { RecvBuf::from_raw(ptr, len, owner(), release_shared) };
-        // SAFETY: as above; that it is readable is this function's contract.
+        // SAFETY: as above; this function's contract makes it readable.
         let from = unsafe { SendBuf::from_raw(ptr, len, owner(), release_shared) };
         (into, from, Self(shared))
     }

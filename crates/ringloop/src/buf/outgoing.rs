@@ -1,6 +1,6 @@
-//! Values that can be sent: each is a buffer while the operation runs, and itself again after it.
+//! Values that can be sent: converted to a buffer for the operation, and back after it.
 //!
-//! Owns: [`Outgoing`]. Called by: `net`, for its writes; `executor`, whose received buffers are one.
+//! Owns: [`Outgoing`]. Called by: `net`, for its writes; `executor`, whose received buffers implement it.
 
 use super::SendBuf;
 use std::rc::Rc;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// A value that can be sent: the operation owns it while the kernel may read it, and returns it.
 ///
-/// For `Vec<u8>`, `Box<[u8]>`, static bytes and text, [`SendBuf`], of which the unsent rest comes back,
-/// [`Received`](crate::net::Received), which is sent out of the loop's own memory; and for `String`, `Arc<[u8]>` and (feature `bytes`) `Bytes`, which cost
-/// an allocation of some words a send. None is copied.
+/// Implemented for `Vec<u8>`, `Box<[u8]>`, static bytes and text; [`SendBuf`], whose unsent rest is returned;
+/// [`Received`](crate::net::Received), which is sent from the loop's own memory; and for `String`, `Arc<[u8]>` and
+/// (feature `bytes`) `Bytes`, which cost an allocation of a few words per send. None is copied.
 pub trait Outgoing: Sized {
     /// The part of the value that is not in the buffer.
     type Kept;
 
-    /// The bytes if they were just received and are in the cache: these may be sent at once by a
+    /// The bytes if they were just received and are in the CPU cache: they may be sent at once by a
     /// system call instead of with the next batch.
     fn just_received(&self) -> Option<&[u8]> {
         None
@@ -89,7 +89,7 @@ macro_rules! of_static {
 
 of_static!([] [u8], [<const LEN: usize>] [u8; LEN], [] str);
 
-/// Values that the operation and the caller hold together.
+/// Values owned by both the operation and the caller.
 macro_rules! of_held {
     ($($type:ty),*) => {$(
         impl Outgoing for $type {
@@ -109,7 +109,7 @@ macro_rules! of_held {
     )*};
 }
 
-/// What the caller keeps of a value while it is sent: the other reference.
+/// The caller's reference to a value while it is sent.
 #[derive(Debug)]
 pub struct SharedOwner<T>(Rc<T>);
 
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(Vec::restore((), buf), b"hello");
     }
 
-    /// Sends a part of `value`; returns what came back.
+    /// Sends a part of `value`; returns the result.
     fn sent<B: Outgoing>(value: B) -> (Vec<u8>, B) {
         let (mut buf, kept) = value.lend();
         buf.advance(3);

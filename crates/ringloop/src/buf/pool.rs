@@ -1,21 +1,21 @@
-//! The pools of receive buffers that a driver has.
+//! The kinds of receive buffer pools of a driver.
 //!
-//! Owns: [`PoolKind`]. Called by: operations that receive into a pool, the drivers, which make the pools.
+//! Owns: [`PoolKind`]. Called by: operations that receive into a pool, and the drivers, which create the pools.
 
 use crate::limits;
 
-/// A pool of receive buffers. A loop owns no memory of one that it never received into.
+/// A pool of receive buffers. A loop allocates a pool's memory at the first receive into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PoolKind {
-    /// For bytes of streams.
+    /// For stream data.
     Streams,
-    /// For datagrams with their head, or GRO batches of them.
+    /// For datagrams with their header, or GRO batches of them.
     Datagrams,
     /// For streams that take several buffers at a time (ring only).
     Bundles,
-    /// For streams that share buffers, each a piece at a time (ring only).
+    /// For streams that share buffers, each using one piece at a time (ring only).
     Pieces,
-    /// For single receives (the ring's own; the readiness driver's are of `Streams`).
+    /// For single receives (ring only; the readiness driver uses `Streams`).
     Singles,
 }
 
