@@ -190,7 +190,7 @@ def test_sections_that_wait_for_the_encoder_stream_are_bounded(
     run(main())
 
 
-def test_echo_goes_on_beside_a_flood(run: Run, certificates: Certificates) -> None:
+def test_echo_continues_during_a_flood(run: Run, certificates: Certificates) -> None:
     """A connection that is ended for a flood takes no other with it."""
 
     async def main() -> None:

@@ -104,7 +104,7 @@ def test_bodies_stream_both_ways(run: Run, certificates: Certificates, library: 
     run(main())
 
 
-def test_response_that_is_left_is_cancelled(
+def test_abandoned_response_is_cancelled(
     run: Run, certificates: Certificates, library: Any
 ) -> None:
     async def main() -> None:

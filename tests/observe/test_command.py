@@ -113,7 +113,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
-def test_forked_child_of_a_profiled_program_ends_as_it_wants(tmp_path: Path) -> None:
+def test_forked_child_of_a_profiled_program_ends_normally(tmp_path: Path) -> None:
     """It left the block with an error in place of its status, and wrote the file, too."""
     (tmp_path / "program.py").write_text(FORKS)
     done = profiled(tmp_path, "program.py")

@@ -56,7 +56,7 @@ def test_callbacks_and_turns_are_counted(run: Run) -> None:
     run(main())
 
 
-def test_time_asleep_and_at_work_is_told_apart(run: Run) -> None:
+def test_idle_and_busy_time_are_distinguished(run: Run) -> None:
     async def main() -> None:
         before = numbers()
         await asyncio.sleep(0.05)

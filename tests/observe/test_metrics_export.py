@@ -162,7 +162,7 @@ def test_opentelemetry_is_an_optional_package(monkeypatch: pytest.MonkeyPatch) -
 # --- the socket, and `top` ------------------------------------------------------------------------
 
 
-def test_socket_is_for_this_user_alone_and_goes(runtime_folder: Path) -> None:
+def test_socket_is_private_and_removed(runtime_folder: Path) -> None:
     with metrics.serve() as serving:
         path = Path(serving.address)
         assert path == runtime_folder / f"{os.getpid()}.sock"
@@ -387,13 +387,13 @@ def test_http_takes_an_address_of_ipv6() -> None:
         assert "ringloop_turns_total" in fetched(f"{serving.url}metrics")[1]
 
 
-def test_http_port_that_is_taken_is_an_error() -> None:
+def test_http_port_in_use_is_an_error() -> None:
     with metrics.serve_http() as serving, pytest.raises(OSError, match="in use"):
         metrics.serve_http(port=serving.address[1])
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_child_of_fork_leaves_the_parents_server_alone(tmp_path: Path) -> None:
+def test_forked_child_does_not_touch_the_parents_server(tmp_path: Path) -> None:
     with metrics.serve(tmp_path / "a.sock") as serving:
         pid = os.fork()
         if pid == 0:

@@ -159,7 +159,7 @@ def test_loops_that_begin_later_and_in_other_threads_are_sampled(loop_name: str)
     assert {track.name.partition("(")[2] for track in profile.tracks} == {"thread 0)", "thread 1)"}
 
 
-def test_sample_whose_callback_has_ended_names_no_function(loop: Any, loop_name: str) -> None:
+def test_sample_of_an_ended_callback_names_no_function(loop: Any, loop_name: str) -> None:
     if loop_name == support.ORACLE:
         pytest.skip("asyncio's loops have no pulse")
     sampler: Any = profiling._running.Sampler(None, [loop])
@@ -262,7 +262,7 @@ def test_start_stop_running() -> None:
     assert not ringloop.profile.running()
 
 
-def test_block_that_was_stopped_inside_ends_quietly(tmp_path: Path) -> None:
+def test_block_stopped_inside_ends_silently(tmp_path: Path) -> None:
     with ringloop.profile(tmp_path / "a.svg"):
         assert ringloop.profile.stop().mode == "running"
         ringloop.profile.start()
@@ -315,7 +315,7 @@ def test_signal_handler_may_begin_and_end_profiles_at_any_point() -> None:
     assert ended_by_handler
 
 
-def test_loop_that_is_closed_meanwhile_keeps_its_samples(loop_name: str) -> None:
+def test_loop_closed_meanwhile_keeps_its_samples(loop_name: str) -> None:
     if loop_name == support.ORACLE:
         pytest.skip("asyncio's loops are sampled where they are named, or run at the beginning")
 
@@ -530,7 +530,7 @@ def test_stacks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(profile.stacks) == 3
 
 
-def test_own_functions_are_told_from_libraries() -> None:
+def test_own_functions_are_distinguished_from_libraries() -> None:
     assert profiling.Function("compute", __file__, 1).is_own
     assert not profiling.Function("run", asyncio.__file__, 1).is_own
     assert not profiling.Function("pytest", pytest.__file__, 1).is_own

@@ -47,7 +47,7 @@ def of(told: list[tuple[Any, float]], kind: type) -> list[Any]:
     return [what for what, _ in told if isinstance(what, kind)]
 
 
-def test_slow_step_of_a_task_is_told_with_the_task(run: Run, told: Any) -> None:
+def test_slow_step_is_reported_with_its_task(run: Run, told: Any) -> None:
     async def main() -> asyncio.Task[None]:
         async def sluggish() -> None:
             await asyncio.sleep(0)
@@ -61,7 +61,7 @@ def test_slow_step_of_a_task_is_told_with_the_task(run: Run, told: Any) -> None:
     assert task in of(told, asyncio.Task)
 
 
-def test_slow_step_after_a_future_is_told_with_the_task(run: Run, told: Any) -> None:
+def test_slow_step_after_a_future_is_reported_with_its_task(run: Run, told: Any) -> None:
     async def main() -> asyncio.Task[Any] | None:
         future = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(future.set_result, None)
@@ -73,7 +73,7 @@ def test_slow_step_after_a_future_is_told_with_the_task(run: Run, told: Any) -> 
 
 
 @pytest.mark.parametrize("schedule", ["call_soon", "call_later", "call_soon_threadsafe"])
-def test_slow_callback_is_told_with_its_handle(loop: Any, told: Any, schedule: str) -> None:
+def test_slow_callback_is_reported_with_its_handle(loop: Any, told: Any, schedule: str) -> None:
     def ends() -> None:
         slow()
         loop.stop()
@@ -85,7 +85,7 @@ def test_slow_callback_is_told_with_its_handle(loop: Any, told: Any, schedule: s
     assert "ends" in repr(of(told, asyncio.Handle)[0])
 
 
-def test_slow_protocol_is_told_with_its_transport(run: Run, told: Any) -> None:
+def test_slow_protocol_is_reported_with_its_transport(run: Run, told: Any) -> None:
     class Protocol(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             transports.append(transport)
@@ -111,7 +111,7 @@ def test_slow_protocol_is_told_with_its_transport(run: Run, told: Any) -> None:
     assert transports[0] in of(told, asyncio.BaseTransport)
 
 
-def test_quick_callbacks_are_not_told(loop: Any, told: Any) -> None:
+def test_quick_callbacks_are_not_reported(loop: Any, told: Any) -> None:
     loop.set_slow_callback_hook(1000, lambda what, seconds: told.append((what, seconds)))
     loop.run_until_complete(asyncio.sleep(0.001))
     assert told == []
@@ -139,7 +139,7 @@ def test_failing_hook_goes_to_the_exception_handler(loop: Any, told: Any) -> Non
     loop.set_slow_callback_hook(0, None)
 
 
-def test_hook_that_is_set_while_the_loop_runs_counts_at_once(run: Run, loop: Any) -> None:
+def test_hook_set_while_the_loop_runs_takes_effect_at_once(run: Run, loop: Any) -> None:
     told: list[Any] = []
 
     async def main() -> None:

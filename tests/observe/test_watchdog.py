@@ -116,7 +116,7 @@ def test_protocol_method_is_named(run: Run) -> None:
     assert "Protocol.data_received" in hook.stalls[0].callback
 
 
-def test_callback_in_c_is_said_to_be_one(loop: Any) -> None:
+def test_callback_in_c_is_labelled_as_such(loop: Any) -> None:
     hook = Hook("wait")
     with ringloop.watchdog(0.02, hook=hook):
         loop.call_soon(hook.release.wait, support.PATIENCE_SECONDS)
@@ -151,7 +151,7 @@ def test_stall_and_its_end_are_logged(run: Run, caplog: pytest.LogCaptureFixture
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_each_callback_is_told_of_once(run: Run) -> None:
+def test_each_callback_is_reported_once(run: Run) -> None:
     hook = Hook(".main")
 
     async def main() -> None:

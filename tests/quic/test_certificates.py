@@ -326,7 +326,7 @@ def test_directories_are_made(tmp_path: Path) -> None:
     assert files.certificate.is_file()
 
 
-def test_directory_that_is_a_file(tmp_path: Path) -> None:
+def test_directory_is_a_file(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.touch()
     with pytest.raises(FileExistsError) as caught:

@@ -135,7 +135,7 @@ def test_ends_of_a_session_know_what_they_are(run: Run, certificates: Certificat
     run(main())
 
 
-def test_stream_is_told_once_and_read_in_parts(run: Run, certificates: Certificates) -> None:
+def test_stream_is_reported_once_and_read_in_parts(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream_id = await opened(client, server)
@@ -229,7 +229,7 @@ def test_codes_of_streams_arrive(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_writer_of_a_stopped_stream_goes_on(run: Run, certificates: Certificates) -> None:
+def test_writer_of_a_stopped_stream_continues(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         configuration = QuicConfiguration(stream_ring_cap=1 << 16, send_window=1 << 16)
         async with both(certificates, configuration=configuration) as (client, server):
@@ -272,7 +272,7 @@ def test_datagrams_go_both_ways_until_there_is_no_room(
     run(main())
 
 
-def test_close_is_told_to_both_ends(run: Run, certificates: Certificates) -> None:
+def test_close_is_reported_at_both_ends(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, server):
             stream_id = await opened(client, server)
@@ -330,7 +330,7 @@ def test_open_session_is_waited_for_in_vain(run: Run, certificates: Certificates
     run(main())
 
 
-def test_session_that_is_not_wanted_is_refused(run: Run, certificates: Certificates) -> None:
+def test_unwanted_session_is_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         handler = Accepting()
         async with served(certificates, handler, wt_supported_protocols=["one", "two"]) as server:
@@ -387,7 +387,7 @@ def test_sessions_are_made_by_the_factory(run: Run, certificates: Certificates) 
     run(main())
 
 
-def test_what_is_not_there_is_refused(run: Run, certificates: Certificates) -> None:
+def test_unsupported_arguments_are_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         for keywords in ({"transport": object()}, {"web_folder": "."}):
             with pytest.raises(ValueError, match=next(iter(keywords))):

@@ -86,7 +86,7 @@ def test_names_of_the_certificate(run: Run, certificates: Certificates) -> None:
     assert 'is not for "localhost": it is for a.example, 192.0.2.1' in error.reason
 
 
-def test_issuer_that_is_not_trusted(run: Run, certificates: Certificates) -> None:
+def test_untrusted_issuer(run: Run, certificates: Certificates) -> None:
     other, _ = certificates.issue("another")
     error = refusal(run, certificates, ca_file=other)
     assert 'is signed by "authority", an authority that is not trusted here' in error.reason
@@ -255,7 +255,7 @@ def test_later_errors_do_not_mention_the_handshake(run: Run, certificates: Certi
     run(main())
 
 
-def test_datagram_that_is_too_long(run: Run, certificates: Certificates) -> None:
+def test_datagram_too_long(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates) as (client, _):
             longest = client.max_datagram_size

@@ -213,7 +213,7 @@ def test_webtransport_streams(
     assert both.client._sessions == both.server._sessions == {}
 
 
-def test_webtransport_stream_that_is_reset(certificates: Certificates) -> None:
+def test_reset_of_a_webtransport_stream(certificates: Certificates) -> None:
     both = pair(certificates, webtransport=True, max_datagram_frame_size=65536)
     assert both.client is not None
     assert both.server is not None

@@ -170,7 +170,7 @@ def test_violations_by_servers_close_the_connection(certificates: Certificates, 
     assert ErrorCode(end[0]) is code, end
 
 
-def test_request_without_headers_ends_its_stream_alone(certificates: Certificates) -> None:
+def test_request_without_headers_ends_only_its_stream(certificates: Certificates) -> None:
     both = pair(certificates, raw="client")
     client = both.ends.client
     client.send_stream_data(0, frame(0x21), end_stream=True)

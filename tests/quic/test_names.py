@@ -357,7 +357,7 @@ def test_no_protocols(run: Run, certificates: Certificates, alpn: Any) -> None:
     run(main())
 
 
-def test_protocol_name_that_is_not_utf8(certificates: Certificates) -> None:
+def test_protocol_name_not_utf8(certificates: Certificates) -> None:
     for make in (client_config, server_config):
         with pytest.raises(quic.ConfigurationError, match=r"alpn: .* cannot be encoded"):
             make(certificates, alpn=["\udc80"])

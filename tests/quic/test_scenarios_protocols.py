@@ -81,7 +81,7 @@ def test_protocols_get_connection_lost(shape: Shape, certificates: Certificates,
     run(main())
 
 
-def test_stream_that_is_only_reset_does_not_call_the_handler(
+def test_stream_reset_without_data_does_not_call_the_handler(
     shape: Shape, certificates: Certificates, run: Run
 ) -> None:
     async def main() -> None:

@@ -403,7 +403,7 @@ def test_secrets_that_anyone_can_guess_are_refused(certificates: Certificates) -
             native.Endpoint(reset_secret=empty)
 
 
-def test_client_that_is_to_trust_nobody_is_refused(certificates: Certificates) -> None:
+def test_client_without_any_trust_is_refused(certificates: Certificates) -> None:
     with pytest.raises(quic.ConfigurationError, match="system_roots=False"):
         native.ClientConfig(system_roots=False)
     with pytest.raises(quic.ConfigurationError, match="ca_data has no certificate"):

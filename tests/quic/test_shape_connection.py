@@ -448,7 +448,7 @@ def test_data_written_after_rejected_early_data_follows_it_once(
     assert got == {0: b"early", 4: b"new"}
 
 
-def test_servers_are_verified_unless_that_is_forbidden(certificates: Certificates) -> None:
+def test_servers_are_verified_unless_disabled(certificates: Certificates) -> None:
     for mode, completes in ((None, False), (ssl.CERT_REQUIRED, False), (ssl.CERT_NONE, True)):
         configuration = QuicConfiguration(
             alpn_protocols=["test"], server_name="localhost", verify_mode=mode

@@ -42,7 +42,7 @@ def test_termination_is_reported_once_if_both_ends_close(certificates: Certifica
     assert client._close_event == told[-1]
 
 
-def test_no_event_comes_after_the_end(certificates: Certificates) -> None:
+def test_no_event_after_the_end(certificates: Certificates) -> None:
     ends = connected(certificates)
     ends.client.send_stream_data(0, b"question")
     ends.client.send_ping(1)

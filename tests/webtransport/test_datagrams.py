@@ -39,7 +39,7 @@ def test_datagrams_go_both_ways(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_datagram_that_is_too_long_is_refused(run: Run, certificates: Certificates) -> None:
+def test_too_long_datagram_is_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, echo) as session:
             with pytest.raises(quic.DatagramError, match="too long"):
@@ -48,9 +48,7 @@ def test_datagram_that_is_too_long_is_refused(run: Run, certificates: Certificat
     run(main())
 
 
-def test_of_datagrams_that_nobody_takes_the_newest_stay(
-    run: Run, certificates: Certificates
-) -> None:
+def test_newest_unread_datagrams_are_kept(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         stopped = asyncio.Event()
 

@@ -63,7 +63,7 @@ def session_stream(session_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_short_streams_that_nobody_takes_stop_the_peer(
+def test_unaccepted_short_streams_block_the_peer(
     run: Run, certificates: Certificates, ends: bool
 ) -> None:
     streams_max = 20

@@ -82,7 +82,7 @@ def test_several_sessions_on_a_connection(run: Run, certificates: Certificates) 
     ("has_newest", "text"),
     [(True, "did not process the request"), (False, "its maximum of sessions")],
 )
-def test_session_that_is_one_too_many_is_rejected(
+def test_session_beyond_the_limit_is_rejected(
     run: Run, certificates: Certificates, has_newest: bool, text: str
 ) -> None:
     async def main() -> None:
@@ -150,7 +150,7 @@ def test_flow_control_stops_who_sends_to_one_that_does_not_read(
     run(main())
 
 
-def test_streams_that_nobody_takes_stop_the_peer(run: Run, certificates: Certificates) -> None:
+def test_unaccepted_streams_block_the_peer(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         server = {"max_streams_bidi": 10, "max_streams_uni": 10}
         async with both(certificates, idle, server=server) as session:

@@ -108,7 +108,7 @@ def test_open_connection_takes_no_settings(run: Run, certificates: Certificates)
     run(main())
 
 
-def test_session_that_is_not_wanted_is_rejected(run: Run, certificates: Certificates) -> None:
+def test_unwanted_session_is_rejected(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         server = {"paths": ["/chat"], "origins": ["https://page.example"]}
         async with served(certificates, idle, **server) as endpoint:
@@ -194,7 +194,7 @@ def test_status_2xx_is_not_how_a_session_is_accepted(run: Run, certificates: Cer
     run(main())
 
 
-def test_server_without_sessions_is_told_apart(run: Run, certificates: Certificates) -> None:
+def test_server_without_sessions_has_its_own_error(run: Run, certificates: Certificates) -> None:
     async def handler(request: h3.Request) -> None:
         await request.respond(200)
 
@@ -278,7 +278,7 @@ def test_long_reason_is_cut(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
-def test_drain_is_told_and_all_goes_on(run: Run, certificates: Certificates) -> None:
+def test_drain_is_reported_and_everything_still_works(run: Run, certificates: Certificates) -> None:
     async def handler(session: Session) -> None:
         session.drain()
         stream = await session.accept_stream()

@@ -156,7 +156,7 @@ def test_codes_of_resets_and_stops_are_the_programs(
 
 
 @pytest.mark.parametrize("opens", ["client", "server"])
-def test_stream_that_is_reset_at_once_reaches_its_session(
+def test_stream_reset_at_once_reaches_its_session(
     run: Run, certificates: Certificates, opens: str
 ) -> None:
     count = 50
