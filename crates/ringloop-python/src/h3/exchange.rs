@@ -410,8 +410,7 @@ impl Exchange {
     /// Raises the error of an exchange whose stream belongs to a session.
     fn check_no_session(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_session.load(Ordering::Relaxed) {
-            let text =
-                "the request was accepted as a session of WebTransport, which has its stream";
+            let text = "the request was accepted as a session, which owns its stream";
             return Err(exception::exception(py, "StreamClosedError", (text,)));
         }
         Ok(())

@@ -172,7 +172,7 @@ fn check([name, value]: &mut Pair<'_>) -> PyResult<()> {
     if !is_token(name) || any(value, is_control) {
         let name = String::from_utf8_lossy(name);
         return Err(PyValueError::raise(format!(
-            "{name:?} is no name of a field, or its value has a line break or another control character"
+            "{name:?} is not a valid field name, or its value has a line break or another control character"
         )));
     }
     Ok(())

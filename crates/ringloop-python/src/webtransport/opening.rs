@@ -96,7 +96,7 @@ pub fn open_session(
     let uri = Uri::try_from(&uri[..]).ok().filter(|_| path.starts_with('/'));
     let uri = uri.ok_or_else(|| {
         PyValueError::raise(format!(
-            "{authority:?} is no host and port, or {path:?} is no path that begins with '/'"
+            "{authority:?} is not a host and port, or {path:?} does not begin with '/'"
         ))
     })?;
     let mut wanted = Vec::new();
@@ -166,7 +166,7 @@ pub fn accept(
         .hand_over(py, |driver, stream| driver.accept_session(stream, headers, protocol))?;
     accepted.map_err(|error| match error {
         Error::NotSupported => PyRuntimeError::raise(
-            "the server takes no sessions: give ringloop.h3.serve() webtransport=True, and leave datagrams on",
+            "the server accepts no sessions: give ringloop.h3.serve() webtransport=True, and do not disable datagrams",
         ),
         error => refused(py, error),
     })
@@ -178,7 +178,9 @@ fn header_map(fields: &[Pair<'_>]) -> PyResult<HeaderMap> {
         let parsed = HeaderName::from_bytes(name).ok().zip(HeaderValue::from_bytes(value).ok());
         let (name, value) = parsed.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
-            PyValueError::raise(format!("{name:?} is no name of a field, or has a wrong value"))
+            PyValueError::raise(format!(
+                "{name:?} is not a valid field name, or has an invalid value"
+            ))
         })?;
         let appended = headers.try_append(name, value);
         appended.map_err(|_| PyValueError::raise("too many fields"))?;
@@ -186,18 +188,18 @@ fn header_map(fields: &[Pair<'_>]) -> PyResult<HeaderMap> {
     Ok(headers)
 }
 
-/// The error of a call that was not carried out.
+/// The error of a failed call.
 pub fn refused(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::Invalid(_) => PyValueError::raise(error.to_string()),
         Error::Stream(error) => refused_by_http(py, error),
         Error::NotSupported => {
-            let text = "the peer takes no sessions of WebTransport: it has not announced them in its settings";
+            let text = "the peer accepts no WebTransport sessions: it has not announced them in its settings";
             exception::exception(py, "ConnectError", (text,))
         }
         Error::TooManySessions => exception::exception(py, "ConnectError", (error.to_string(),)),
         Error::UnknownSession => {
-            let text = "the request asks for no session of WebTransport, is answered, or over";
+            let text = "the request asks for no session, was answered, or has ended";
             exception::exception(py, "StreamClosedError", (text,))
         }
         error => PyRuntimeError::raise(error.to_string()),
