@@ -94,7 +94,7 @@ def test_program_without_a_loop_writes_no_file(tmp_path: Path) -> None:
         pytest.param(["--rate=-1", "a.py"], "rate must be above 0", id="rate"),
         pytest.param(["--mode=x", "a.py"], "invalid choice: 'x'", id="mode"),
         pytest.param([], "which program?", id="nothing"),
-        pytest.param(["-o", "absent/a.svg", "a.py"], "there is no folder", id="folder"),
+        pytest.param(["-o", "absent/a.svg", "a.py"], "there is no directory", id="folder"),
         pytest.param(["missing.py"], "can't open file 'missing.py'", id="missing"),
     ],
 )

@@ -233,7 +233,7 @@ def test_webtransport_streams_where_it_was_not_announced(certificates: Certifica
     both.server.create_webtransport_stream(0)
     assert both.end(at_server=True) == (
         ErrorCode.H3_STREAM_CREATION_ERROR,
-        "a bidirectional stream of a server",
+        "a bidirectional stream opened by a server",
     )
 
 
