@@ -69,7 +69,7 @@ struct Run<'a> {
     local: LocalStreams,
     /// Bytes of one call.
     len: usize,
-    /// Streams that the connection does not want, or has handed out.
+    /// Streams that the connection does not read, or has passed to its caller.
     discarded: BTreeSet<StreamId>,
     outcome: Outcome,
 }

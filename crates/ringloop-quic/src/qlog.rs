@@ -68,7 +68,7 @@ struct Directory(PathBuf);
 impl Target for Directory {
     fn open(&self, trace: &Trace) -> Option<Box<dyn Write + Send>> {
         let name = format!("{}_{}.sqlog", trace.original_id, trace.vantage_point.name());
-        // A connection goes on without its log.
+        // A connection continues without its log.
         let file = File::create(self.0.join(name)).ok()?;
         Some(Box::new(file))
     }

@@ -55,5 +55,5 @@ def _udp() -> list[str]:
                 found.append(name)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         granted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-    found.append(f"receive buffer {granted >> 10} KiB of 4096 asked for")
+    found.append(f"receive buffer {granted >> 10} KiB of 4096 requested")
     return found

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(flow.take(Resource::Data, 70), 30);
         assert_eq!(flow.take(Resource::Data, 70), 0);
         assert_eq!(flow.block(Resource::Data), Some(100));
-        assert_eq!(flow.block(Resource::Data), None, "the peer was told");
+        assert_eq!(flow.block(Resource::Data), None, "the peer was notified");
         assert_eq!(flow.raise(Resource::Data, 150), Ok(true));
         assert_eq!(flow.raise(Resource::Data, 160), Ok(false));
         assert_eq!(flow.available(Resource::Data), 60);

@@ -375,7 +375,7 @@ impl Connection {
             "datagram_in" => Wait::DatagramIn,
             "datagram_out" => Wait::DatagramOut,
             "progress" => Wait::Progress,
-            _ => return Err(PyValueError::raise(format!("nobody tells {what:?}"))),
+            _ => return Err(PyValueError::raise(format!("there is no waiter for {what:?}"))),
         };
         self.route.wait_for(py, wait)
     }

@@ -421,7 +421,7 @@ impl Endpoint {
 
 impl Endpoint {
     /// Runs the protocol. Without the interpreter, unless the last run of the kind was brief: to
-    /// take it again costs as much as a packet, and 5 ms beside a thread that computes.
+    /// take it again costs as much as a packet, and 5 ms if another thread computes.
     fn driven<T: Send>(
         &self,
         py: Python<'_>,

@@ -91,7 +91,7 @@ impl LoopSide {
         let is_closed = methods.loop_.call_method0(py, intern!(py, "is_closed"))?;
         if is_closed.is_truthy(py)? {
             return Err(PyRuntimeError::raise(
-                "Event loop is closed: the peer cannot be told, and nothing was changed; close before the loop",
+                "Event loop is closed: the peer cannot be notified, and nothing was changed; close before the loop",
             ));
         }
         Ok(())

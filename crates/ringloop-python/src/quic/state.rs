@@ -534,8 +534,8 @@ impl State {
         std::mem::take(&mut self.notifications)
     }
 
-    /// Passes on what waits of HTTP/3's own streams. A field section may refer to what is sent on
-    /// them: if bodies used up the peer's credit before, it would wait for ever (RFC 9204 §2.1.3).
+    /// Passes on queued data of HTTP/3's own streams. A field section may refer to instructions on
+    /// them: if bodies used up the peer's credit first, it would wait for ever (RFC 9204 §2.1.3).
     fn pour_first(&mut self, handle: Handle) {
         let Some((mut connection, session)) = self.sessions.both(handle) else {
             return;

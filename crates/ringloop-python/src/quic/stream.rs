@@ -479,7 +479,7 @@ impl Stream {
     fn refused(&self, py: Python<'_>, error: &StreamError) -> PyErr {
         let error = match (&self.membership, error) {
             (Some(_), StreamError::Reset(SESSION_GONE) | StreamError::Stopped(SESSION_GONE)) => {
-                let text = "the session of the stream is over";
+                let text = "the stream's session has ended";
                 return exception::exception(py, "StreamClosedError", (text,));
             }
             (Some(_), StreamError::Reset(code)) => StreamError::Reset(self.code_received(*code)),
@@ -532,11 +532,11 @@ impl Stream {
                 Ok(())
             });
         }
-        // What was read is not lost; a loop that cannot be told is closed, or out of memory.
+        // The data read is not lost; a loop that cannot be notified is closed, or out of memory.
         drop(self.route().shared.finish(py, woken));
     }
 
-    /// Tells the session that the stream is over.
+    /// Tells the session that the stream has ended.
     fn forget(&self, state: &mut State, woken: &mut Vec<Wake>) {
         let Some(membership) = &self.membership else {
             return;

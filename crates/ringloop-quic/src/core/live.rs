@@ -1,4 +1,4 @@
-//! The core's state of each connection beside the engine's, and the queues of connections to look
+//! The core's own state of each connection, and the queues of connections to look
 //! at.
 
 use super::amplification::AmplificationLimit;

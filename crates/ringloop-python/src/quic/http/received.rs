@@ -60,7 +60,7 @@ pub enum Ending {
     Complete,
     /// The peer reset it.
     Reset(u64),
-    /// It is malformed; the peer was told this code.
+    /// It is malformed; the peer was sent this code.
     Failed(u64, &'static str),
     /// Stopped here.
     Stopped,
