@@ -77,6 +77,28 @@ def test_several_sessions_on_a_connection(run: Run, certificates: Certificates) 
     run(main())
 
 
+def test_sessions_on_a_connection_go_on_when_the_first_is_closed(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringloop.webtransport._session._END_SECONDS", 0)
+
+    async def main() -> None:
+        async with served(certificates, echo, limits=LIMITS) as server:
+            first = await opened(certificates, server, limits=LIMITS)
+            second = await opened(certificates, server, connection=first.connection)
+            first.close()
+            await within(first.wait_closed())
+            for _ in range(3):
+                stream = await within(second.open_stream())
+                await within(stream.send(b"on"))
+                stream.finish()
+                assert await within(stream.read()) == b"on"
+            await first.__aexit__(None, None, None)
+            assert first.connection.is_closed
+
+    run(main())
+
+
 # The server of an older dialect announces how many it takes; of the newest one it rejects.
 @pytest.mark.parametrize(
     ("has_newest", "text"),

@@ -391,6 +391,10 @@ def test_client_that_vanishes_ends_sessions(run: Run, certificates: Certificates
     run(main())
 
 
+async def close_at_once(session: Session) -> None:
+    session.close(7, "over")
+
+
 def test_connection_is_closed_once_the_peer_has_ended_the_session(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +413,25 @@ def test_connection_is_closed_once_the_peer_has_ended_the_session(
         async with served(certificates, idle) as server, await opened(certificates, server):
             pass
         assert open_at_close == [0]
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_server", [False, True])
+def test_connection_of_a_session_is_closed_with_it_without_a_context_manager(
+    run: Run, certificates: Certificates, is_server: bool
+) -> None:
+    async def main() -> None:
+        async with served(certificates, close_at_once if is_server else idle) as server:
+            session = await opened(certificates, server)
+            if not is_server:
+                session.close(7, "over")
+            assert (await within(session.wait_closed())).code == 7
+            endpoint = session.connection.endpoint
+            # Long before its idle time-out.
+            async with asyncio.timeout(10):
+                await wait_until(lambda: endpoint._driver.is_closed)
+            assert session.connection.is_closed
 
     run(main())
 

@@ -16,7 +16,7 @@ from ringloop.quic._connect import begun, until_left
 from ringloop.quic._keywords import refuse_unknown, shows
 from ringloop.quic.errors import ConnectError
 from ringloop.quic.keywords import ConnectKeywords
-from ringloop.webtransport._session import Session
+from ringloop.webtransport._session import Session, shared
 from ringloop.webtransport._x509 import unmet_rule
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ async def open_session(
             "local_address": local_address,
         }
         _refuse_settings([*(name for name, value in settings.items() if value), *keywords])
+        shared.add(connection)
         return await _opened(connection, authority, path, headers, protocols)
     target = target_of(connect_to, host, port)
     hashes = _checked_hashes(certificate_hashes)
@@ -113,7 +114,7 @@ async def open_session(
         connection.close(_REQUIREMENTS_NOT_MET if unmet else _REQUEST_CANCELLED)
         await connection.endpoint._after_close(connection)
         raise
-    session._owns_connection = True
+    session._own_connection()
     return session
 
 

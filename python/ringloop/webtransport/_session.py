@@ -7,7 +7,9 @@ result is available.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ringloop._native import h3 as _h3
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 
     _Data = bytes | bytearray | memoryview
 
-__all__ = ["Close", "Session"]
+__all__ = ["Close", "Session", "shared"]
 
 _UNKNOWN_STATUS = 0
 # How long a peer may take to end its side of a closed session before the connection is closed.
 _END_SECONDS = 0.25
+# On which a second session was opened: they do not end with the first one's `close()`.
+shared: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Close(NamedTuple):
@@ -57,6 +61,10 @@ class Session(_webtransport.Session):
     """
 
     _owns_connection = False
+    # Leaving `async with` closes the connection then.
+    _is_entered = False
+    _is_closing = False
+    _ending: asyncio.Task[None] | None = None
 
     if TYPE_CHECKING:
 
@@ -197,6 +205,7 @@ class Session(_webtransport.Session):
         return SessionClosed(code, reason, by_peer, is_application=what in {"closed", "cancelled"})
 
     async def __aenter__(self) -> Self:
+        self._is_entered = True
         return self
 
     async def __aexit__(
@@ -216,6 +225,10 @@ class Session(_webtransport.Session):
         Peers on quinn drop at a close of the connection what they have not read, code and reason of
         the session with it.
         """
+        if self._ending is not None and self._ending is not asyncio.current_task():
+            await asyncio.wait([self._ending])
+            return
+        self._is_closing = True
         try:
             with suppress(ConnectionError, TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):
@@ -225,6 +238,23 @@ class Session(_webtransport.Session):
             self.connection.close(0x100)
             await self.connection.endpoint._after_close(self.connection)
 
+    def _own_connection(self) -> None:
+        """Close the connection after the session, also without `async with`."""
+        self._owns_connection = True
+        _close_after(weakref.ref(self))
+
     def __repr__(self) -> str:
         state = " closed" if self.is_closed else " draining" if self.is_draining else ""
         return f"<Session {self.session_id}{state} {self.path} on {self.connection!r}>"
+
+
+def _close_after(reference: weakref.ref[Session], _: object = None) -> None:
+    """Close the connection of a session once that has ended; no task waits for it."""
+    session = reference()
+    if session is None or session._is_entered or session._is_closing:
+        return
+    if session._end is None:
+        session._waiter().add_done_callback(partial(_close_after, reference))
+    elif not session.connection.is_closed and session.connection not in shared:
+        loop = asyncio.get_running_loop()
+        session._ending = loop.create_task(session._close_connection())
