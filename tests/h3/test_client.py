@@ -176,6 +176,27 @@ def test_body_of_another_type_is_refused(run: Run, certificates: Certificates) -
     run(main())
 
 
+def test_trailers_and_interim_fields_take_any_form_of_fields(
+    run: Run, certificates: Certificates
+) -> None:
+    async def answer(request: h3.Request) -> None:
+        request.send_headers({":status": "103", "link": "x"})
+        request.start(200)
+        await request.send(b"body")
+        with pytest.raises(TypeError, match="5 is no text of a field"):
+            request.send_trailers({"length": 5})  # type: ignore[arg-type]
+        request.send_trailers({"length": "4"})
+
+    async def main() -> None:
+        async with both(certificates, answer) as client:
+            response = await within(client.request("GET", "/"))
+            assert await within(response.read()) == b"body"
+            assert response.take_interim() == [(103, [(b"link", b"x")])]
+            assert response.trailers == [(b"length", b"4")]
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

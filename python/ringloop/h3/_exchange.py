@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ringloop._native import h3 as _h3
 from ringloop.quic.errors import StreamClosedError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringloop.quic._connection import Connection
 
     _Data = bytes | bytearray | memoryview
+    _Sent = Mapping[str, str | bytes] | Iterable[tuple[str | _Data, str | _Data]]
 
 __all__ = ["Exchange", "Fields", "Request", "Response", "encoded"]
 
@@ -30,7 +31,7 @@ _REQUEST_CANCELLED = 0x10C
 _INTERIM = range(100, 200)
 
 
-def encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
+def encoded(fields: _Sent) -> list[tuple[bytes, bytes]]:
     """Return fields as pairs of bytes."""
     pairs = fields.items() if isinstance(fields, Mapping) else fields
     try:
@@ -43,11 +44,11 @@ def encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
         ) from None
 
 
-def _bytes(text: _Text) -> bytes:
+def _bytes(text: Any) -> bytes:
     if isinstance(text, str):
         return text.encode("latin-1")
     if isinstance(text, (bytes, bytearray, memoryview)):
-        return text
+        return text  # type: ignore[return-value]  # native code copies it
     raise TypeError(f"{text!r} is no text of a field")
 
 
@@ -107,6 +108,17 @@ class Exchange(_h3.Exchange):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.chunks()
 
+    def send_headers(self, headers: _Sent, end: bool = False) -> None:
+        """Send the fields of a response: interim ones (`:status` is 1xx), then the final one.
+
+        Or trailers, which end the message. With `end`, nothing follows.
+        """
+        super().send_headers(encoded(headers), end)
+
+    def send_trailers(self, trailers: _Sent) -> None:
+        """Send the fields behind the body; they end the message."""
+        super().send_trailers(encoded(trailers))
+
     async def receive_datagram(self) -> bytes:
         """Receive the next HTTP datagram of the exchange (RFC 9297)."""
         while (datagram := self.take_datagram()) is None:
@@ -147,7 +159,7 @@ class Request(Exchange):
 
     def start(self, status: int = 200, headers: Fields = (), *, end: bool = False) -> None:
         """Send a response's status and fields; an interim one (1xx) first, if any."""
-        self.send_headers([(b":status", b"%d" % status), *encoded(headers)], end)
+        super().send_headers([(b":status", b"%d" % status), *encoded(headers)], end)
         self.has_responded = status >= 200  # noqa: PLR2004
 
     def __repr__(self) -> str:
