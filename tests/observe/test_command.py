@@ -53,12 +53,12 @@ def test_profile_of_three_handlers_names_the_slow_one_first(tmp_path: Path, driv
     # most of the time, and not the others.
     assert sorted(names[:2]) == ["report", "serve"]
     [(share, name)] = [row for row in rows if row[1].startswith("report ")]
-    assert float(share.split()[0]) > 60
     assert name.startswith("report (three_handlers.py:")
     others = [
         float(part.split()[0]) for part, name in rows if name.startswith(("ping ", "search "))
     ]
-    assert sum(others) < 20
+    # Of the time that the process had: on a busy machine much of it passes between callbacks.
+    assert float(share.split()[0]) > 3 * sum(others)
 
 
 def test_waiting_profile_of_three_handlers_names_the_one_that_waits(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_datagram_too_long(run: Run, certificates: Certificates) -> None:
         async with both(certificates) as (client, _):
             longest = client.max_datagram_size
             assert longest is not None
-            text = f"{longest + 900} bytes is longer than the path carries: {longest} bytes"
+            text = f"{longest + 900} bytes is longer than the path carries: at most {longest} bytes"
             with pytest.raises(quic.DatagramError, match=text):
                 await client.send_datagram(bytes(longest + 900))
 

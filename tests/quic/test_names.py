@@ -318,7 +318,7 @@ def test_names_that_clients_never_send(certificates: Certificates, name: str) ->
         (["h3", b""], "1 to 255 bytes"),
         (["x" * 256], "has 256"),
         (["é" * 128], "has 256"),
-        ([f"p{number:05}" for number in range(9400)], "65800 bytes together"),
+        ([f"p{number:05}" for number in range(9400)], "65800 bytes in total"),
     ],
 )
 def test_protocols_that_tls_cannot_carry(
