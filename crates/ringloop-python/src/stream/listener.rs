@@ -305,11 +305,29 @@ fn accepted_in_context(this: Listener_<'_, '_>, fd: OwnedFd, peer: &SockAddr) ->
         Ok(connection) => connection,
         Err(error) => return report(this, error, None),
     };
-    let made = extra_of(&connection, peer).and_then(|extra| match this.accepted.get(py) {
-        Some(callback) => callback.bind(py).call1((&connection, extra)).map(drop),
-        None => connect(this, &connection, &extra),
+    let logged = log_accepted(this, &connection, peer);
+    let made = logged.and_then(|()| extra_of(&connection, peer)).and_then(|extra| {
+        match this.accepted.get(py) {
+            Some(callback) => callback.bind(py).call1((&connection, extra)).map(drop),
+            None => connect(this, &connection, &extra),
+        }
     });
     made.or_else(|error| report(this, error, Some(&connection)))
+}
+
+/// asyncio's line of debug mode.
+fn log_accepted<'py>(
+    this: Listener_<'_, 'py>,
+    connection: &Bound<'py, PyAny>,
+    peer: &SockAddr,
+) -> PyResult<()> {
+    let py = this.py();
+    if !this.owner.core(py)?.get().debug() {
+        return Ok(());
+    }
+    let (server, peer) = (this.server.get_or_none(py), address::to_python(py, peer)?);
+    let text = ffi::new_str(py, "%r got a new connection from %r: %r")?;
+    exceptions::log(intern!(py, "debug"), (text, server, peer.into_bound(py), connection), None)
 }
 
 /// The peer's name, which asyncio has from accept(2), too.

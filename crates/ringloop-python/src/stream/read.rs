@@ -34,7 +34,9 @@ use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
 use crate::ffi::{self, intern};
 use crate::limits;
-use crate::transport::base::{Readable, call_protocol, call_soon, fatal_error, read_failed};
+use crate::transport::base::{
+    Readable, call_protocol, call_soon, fatal_error, log_debug, read_failed,
+};
 use crate::transport::socket::{self, Armed, Wish};
 
 /// Starts reading; scheduled right after `connection_made`.
@@ -389,7 +391,8 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     if let End::Failed(errno) = end {
         return read_failed(this, error::from_errno(errno));
     }
-    let answer = call_protocol(this, intern!(py, "eof_received"), None);
+    let logged = log_debug(this, "debug", "%r received EOF");
+    let answer = logged.and_then(|()| call_protocol(this, intern!(py, "eof_received"), None));
     let truth =
         answer.and_then(|answer| answer.map_or(Ok(false), |answer| answer.bind(py).is_truthy()));
     let keep_open = match truth {
