@@ -71,7 +71,8 @@ pub fn expect_descriptors(count: usize) {
         }
         assert!(
             begun.elapsed() < PATIENCE,
-            "{open} descriptors are open, {count} at most were to be"
+            "{open} descriptors are open, {count} at most were to be: {}",
+            described_descriptors()
         );
         std::thread::yield_now();
     }

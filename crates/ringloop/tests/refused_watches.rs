@@ -179,8 +179,11 @@ fn datagrams_are_received_after_a_refusal() {
 
 #[test]
 fn readiness_and_signals_and_pipes_come_after_a_refusal() {
-    // The process keeps the descriptors that report its signals.
-    Runtime::new().unwrap().block_on(async { drop(Signals::new(&[Signal::USER_1])) }).unwrap();
+    // The process keeps the descriptors that report its signals: no other test counts meanwhile.
+    {
+        let _alone = alone();
+        Runtime::new().unwrap().block_on(async { drop(Signals::new(&[Signal::USER_1])) }).unwrap();
+    }
     on_all(|errors| async move {
         let (ours, mut peer) = tcp_pair();
         let mut readiness = Readiness::new(ours.as_fd(), Interest::READ);

@@ -20,6 +20,16 @@ pub fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
+/// What the open descriptors are, to name one that was left open.
+pub fn described_descriptors() -> String {
+    let names = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let file = std::fs::read_link(&path).ok()?;
+        Some(format!("{} {}", path.file_name()?.to_str()?, file.display()))
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
 /// A Unix socket whose peer's queue is full of datagrams of four bytes, their numbers from 0 on; and that peer.
 pub fn full_unix_datagrams() -> (UnixDatagram, UnixDatagram) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);

@@ -21,6 +21,11 @@ pub fn processor_time() -> Duration {
     Duration::from_nanos((of(&times[2]) + of(&times[3])) * 100)
 }
 
+/// Windows does not say what they are.
+pub fn described_descriptors() -> String {
+    "unnamed handles".to_owned()
+}
+
 /// Number of open handles, threads and locks included.
 pub fn open_descriptors() -> usize {
     let mut count = 0;
