@@ -20,7 +20,7 @@ pub fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// What the open descriptors are, to name one that was left open.
+/// The open descriptors and their files, for the message of a failure.
 pub fn described_descriptors() -> String {
     let names = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         let path = entry.ok()?.path();
