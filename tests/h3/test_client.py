@@ -183,7 +183,7 @@ def test_trailers_and_interim_fields_take_any_form_of_fields(
         request.send_headers({":status": "103", "link": "x"})
         request.start(200)
         await request.send(b"body")
-        with pytest.raises(TypeError, match="5 is no text of a field"):
+        with pytest.raises(TypeError, match="5 is not a field's name or value"):
             request.send_trailers({"length": 5})  # type: ignore[arg-type]
         request.send_trailers({"length": "4"})
 
@@ -203,9 +203,9 @@ def test_trailers_and_interim_fields_take_any_form_of_fields(
         ({"method": b"GET"}, "method and path are b'GET' and '/'"),
         ({"path": None}, "method and path are 'GET' and None"),
         ({"headers": None}, "fields are a mapping"),
-        ({"headers": {"content-length": 5}}, "5 is no text of a field"),
+        ({"headers": {"content-length": 5}}, "5 is not a field's name or value"),
         ({"headers": ["accept"]}, "fields are a mapping"),
-        ({"trailers": {"digest": 7}}, "7 is no text of a field"),
+        ({"trailers": {"digest": 7}}, "7 is not a field's name or value"),
         ({"priority": 3}, "priority is 3"),
     ],
 )

@@ -49,7 +49,7 @@ def _bytes(text: Any) -> bytes:
         return text.encode("latin-1")
     if isinstance(text, (bytes, bytearray, memoryview)):
         return text  # type: ignore[return-value]  # native code copies it
-    raise TypeError(f"{text!r} is no text of a field")
+    raise TypeError(f"{text!r} is not a field's name or value")
 
 
 class Exchange(_h3.Exchange):

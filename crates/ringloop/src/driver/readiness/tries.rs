@@ -1,5 +1,5 @@
-//! The driver's tries: an operation in the table, or before it gets there, and the note
-//! that its descriptor would block.
+//! One non-blocking try of an operation, in the table or before it is put there. Notes which descriptors
+//! would block.
 //!
 //! Called by: `driver::readiness`, `Driver`. Never waits.
 
