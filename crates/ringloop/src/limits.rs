@@ -87,7 +87,7 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub const UNTAKEN_CONNECTIONS_MAX: usize = 64;
 
 /// Pool buffers that may be queued in one stream of receives before it stops receiving: an eighth
-/// of the pool, so that one slow reader leaves buffers to the others.
+/// of the pool. If others then find no buffer, their bytes move to memory of their own.
 pub const UNTAKEN_RECEIVES_MAX: usize = POOL_BUFFERS as usize / 8;
 
 /// The same for a bundled receive.

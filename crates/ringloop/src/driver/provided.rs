@@ -8,6 +8,7 @@
 //! 1. A buffer ring is freed only by [`ProvidedPools::free`]; dropping the pools leaks what the kernel may
 //!    still write to.
 
+use super::table::Table;
 use crate::buf::PoolKind;
 use crate::op::Key;
 use crate::sys::pool::PoolBuffer;
@@ -31,6 +32,8 @@ struct Pool {
     is_shared: bool,
     /// Multishot receives that ended with `ENOBUFS`, the longest waiting first.
     starved: VecDeque<Key>,
+    /// Futures may have left buffers of it untaken since that was last looked for.
+    may_be_untaken: bool,
 }
 
 impl Pool {
@@ -40,6 +43,21 @@ impl Pool {
             1.. if self.is_shared => usize::MAX,
             count => count,
         }
+    }
+
+    /// Starved receives that can go on, one per free buffer: the others would find none, and lose
+    /// their position in the queue. Counts the free buffers, not the returned ones: a receive may
+    /// report that it ran out after the buffers were returned.
+    #[cold]
+    fn feed(&mut self, table: &mut Table, fed: &mut Vec<Key>) {
+        if self.room() == 0 && self.may_be_untaken {
+            self.may_be_untaken = false;
+            table.move_untaken(|buffer| self.ring.has_handed_out(buffer));
+            self.ring.collect();
+        }
+        let count = self.room().min(self.starved.len());
+        self.may_be_untaken |= count > 0;
+        fed.extend(self.starved.drain(..count));
     }
 }
 
@@ -52,8 +70,12 @@ impl ProvidedPools {
             let is_shared = kind == PoolKind::Pieces;
             let flags = if is_shared { abi::IOU_PBUF_RING_INC } else { 0 };
             let ring = BufferRing::register(ring, group, count, len, flags)?;
-            *pool =
-                Some(Pool { ring: ManuallyDrop::new(ring), is_shared, starved: VecDeque::new() });
+            *pool = Some(Pool {
+                ring: ManuallyDrop::new(ring),
+                is_shared,
+                starved: VecDeque::new(),
+                may_be_untaken: false,
+            });
         }
         Ok(())
     }
@@ -85,6 +107,7 @@ impl ProvidedPools {
     pub fn starve(&mut self, kind: PoolKind, key: Key) {
         if let Some(pool) = &mut self.pools[kind as usize] {
             pool.starved.push_back(key);
+            pool.may_be_untaken = true;
         }
     }
 
@@ -100,23 +123,17 @@ impl ProvidedPools {
         pools.any(|pool| !pool.starved.is_empty() && (pool.room() > 0 || pool.ring.has_returned()))
     }
 
-    /// Provides the buffers that were dropped to the kernel again. Returns the starved receives that
-    /// can go on, one per free buffer: the others would find none, and lose their position in the
-    /// queue. Counts the free buffers, not the returned ones: a receive may report that it ran out
-    /// after the buffers were returned.
-    pub fn collect(&mut self) -> Vec<Key> {
+    /// Provides the buffers that were dropped to the kernel again; for receives that would find none
+    /// still, those whose bytes no future has taken. Returns the starved receives that can go on.
+    pub fn collect(&mut self, table: &mut Table) -> Vec<Key> {
+        let mut fed = Vec::new();
         for pool in self.pools.iter_mut().flatten() {
             pool.ring.collect();
+            if !pool.starved.is_empty() {
+                pool.feed(table, &mut fed);
+            }
         }
-        if !self.can_resume_starved() {
-            return Vec::new();
-        }
-        let pools = self.pools.iter_mut().flatten();
-        let fed = pools.flat_map(|pool| {
-            let count = pool.room().min(pool.starved.len());
-            pool.starved.drain(..count)
-        });
-        fed.collect()
+        fed
     }
 
     /// Free every pool.
@@ -142,6 +159,7 @@ mod tests {
             Ring::new(&Config { entries: 8, cq_entries: 64, polling: None }).expect("a ring");
         ring.enable().expect("a ring that runs");
         let mut pools = ProvidedPools::default();
+        let mut table = Table::new();
         let kind = PoolKind::Streams;
         pools.open(&ring, kind).expect("a pool");
         let keys: Vec<_> = (1..=5).map(Key::from_user_data).collect();
@@ -157,12 +175,12 @@ mod tests {
             unsafe { pools.claim(kind, &cqe) }.expect("offered")
         });
         let mut claimed: Vec<_> = claimed.collect();
-        assert!(!pools.can_resume_starved() && pools.collect().is_empty());
+        assert!(!pools.can_resume_starved() && pools.collect(&mut table).is_empty());
         claimed.truncate(claimed.len() - 2);
         assert!(pools.can_resume_starved());
-        assert_eq!(pools.collect(), keys[..2]);
+        assert_eq!(pools.collect(&mut table), keys[..2]);
         claimed.truncate(claimed.len() - 100);
-        assert_eq!(pools.collect(), keys[2..]);
+        assert_eq!(pools.collect(&mut table), keys[2..]);
         assert!(!pools.can_resume_starved());
         // SAFETY: nothing was ever armed.
         unsafe { pools.free() };

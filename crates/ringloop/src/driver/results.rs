@@ -87,6 +87,15 @@ impl Results {
         newest.or(Some(&mut self.first))
     }
 
+    /// The buffers of the results.
+    pub fn buffers_mut(&mut self) -> impl Iterator<Item = &mut PoolBuffer> {
+        let rest = self.rest.iter_mut().flat_map(|rest| rest.iter_mut());
+        std::iter::once(&mut self.first).chain(rest).filter_map(|kept| match kept {
+            Kept::Bytes(buffer) => Some(buffer),
+            Kept::Result(_) => None,
+        })
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         matches!(self.first, Kept::Result(NONE))

@@ -407,6 +407,20 @@ impl Table {
         }
     }
 
+    /// Moves the bytes that futures have not taken out of the buffers that `is_wanted` names, for
+    /// others to receive into: at most [`Shape::untaken_max`] buffers an operation, and what the
+    /// kernel receives before it is stopped. Bytes for which there is no memory stay where they are.
+    #[cold]
+    pub fn move_untaken(&mut self, is_wanted: impl Fn(&PoolBuffer) -> bool) {
+        for slot in self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()) {
+            let buffers = slot.results.buffers_mut();
+            let mut buffers: Vec<_> = buffers.filter(|buffer| is_wanted(buffer)).collect();
+            if !buffers.is_empty() && PoolBuffer::move_out(&mut buffers).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Every operation that is not free.
     fn live(&self) -> impl Iterator<Item = (Key, &Slot)> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());

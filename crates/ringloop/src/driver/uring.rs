@@ -337,7 +337,7 @@ impl UringDriver {
             self.rearm(self.rearm_later[index]);
         }
         self.rearm_later.clear();
-        for key in self.pools.collect() {
+        for key in self.pools.collect(&mut self.table) {
             self.resume_starved(key);
         }
         while let Some(entry) = self.backlog.front() {

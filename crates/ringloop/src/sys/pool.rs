@@ -90,6 +90,11 @@ impl PoolMemory {
         PoolBuffer { memory: Arc::clone(self), start: u32::from(index) * self.stride + start, len }
     }
 
+    /// True if the buffer, or the part of one, is of this pool.
+    pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
+        std::ptr::eq(self, Arc::as_ptr(&buffer.memory))
+    }
+
     /// True if buffers came back.
     pub fn has_returned(&self) -> bool {
         self.returned.load(Ordering::Relaxed) != 0
@@ -143,6 +148,21 @@ pub struct PoolBuffer {
 }
 
 impl PoolBuffer {
+    /// Moves the bytes of these buffers into one mapping of their own, which returns the buffers to
+    /// their pool.
+    pub(crate) fn move_out(buffers: &mut [&mut Self]) -> io::Result<()> {
+        let count = u16::try_from(buffers.len()).unwrap_or(u16::MAX);
+        let longest = buffers.iter().map(|buffer| buffer.len).max().unwrap_or(0);
+        let memory = PoolMemory::new(count, longest.max(1))?;
+        for (index, buffer) in (0..count).zip(buffers) {
+            // SAFETY: P1, P2: each buffer of this new memory is handed out once, and is long enough.
+            let mut copy = unsafe { memory.hand_out(index, 0, buffer.len, false) };
+            copy.bytes_mut().copy_from_slice(buffer);
+            **buffer = copy;
+        }
+        Ok(())
+    }
+
     /// Keeps the first `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));
@@ -215,6 +235,11 @@ impl BufferPool {
         Some(unsafe { self.memory.hand_out(index, 0, self.buf_len, false) })
     }
 
+    /// See [`PoolMemory::has_handed_out`].
+    pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
+        self.memory.has_handed_out(buffer)
+    }
+
     /// True if a buffer can be taken.
     pub fn has_free(&self) -> bool {
         !self.free.is_empty() || self.memory.has_returned()
@@ -241,6 +266,25 @@ mod tests {
             assert_eq!(**buffer, [fill as u8; 100]);
             buffer.truncate(7);
             assert_eq!(buffer.len(), 7);
+        }
+    }
+
+    #[test]
+    fn moved_out_buffers_are_back_and_their_bytes_stay() {
+        let mut pool = BufferPool::new(3, 100).expect("memory");
+        let mut taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        for (fill, buffer) in taken.iter_mut().enumerate() {
+            buffer.bytes_mut().fill(fill as u8);
+            buffer.truncate(fill * 30);
+        }
+        assert!(taken.iter().all(|buffer| pool.has_handed_out(buffer)));
+        PoolBuffer::move_out(&mut taken.iter_mut().collect::<Vec<_>>()).expect("memory");
+        assert!(!taken.iter().any(|buffer| pool.has_handed_out(buffer)));
+        let again: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(again.len(), 3);
+        drop((again, pool));
+        for (fill, buffer) in taken.iter().enumerate() {
+            assert_eq!(**buffer, vec![fill as u8; fill * 30]);
         }
     }
 

@@ -304,6 +304,9 @@ impl ReadinessDriver {
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        for pool in &mut self.pools {
+            pool.take_back_untaken(&mut self.table);
+        }
         let has_none = self.runnable.is_empty();
         // Something can be tried without a system call. But not twice in a row: an operation that
         // fails at once and is submitted again each turn would starve all others.
@@ -393,8 +396,7 @@ impl ReadinessDriver {
     /// receives that have just become ready: otherwise they take the buffers and it keeps waiting.
     fn resume_starved(&mut self) -> Option<(Key, Interest)> {
         for kind in 0..self.pools.len() {
-            while self.pools[kind].can_resume_starved() {
-                let key = self.pools[kind].starved.pop_front()?;
+            while let Some(key) = self.pools[kind].next_starved() {
                 self.resumes_left = self.resumes_left.saturating_sub(1);
                 if self.table.is_in(key, Phase::Armed)
                     && let Some(Need::Ready(fd, interest)) = self.need(key)

@@ -119,7 +119,7 @@ impl ReadinessDriver {
     /// Out of buffers: stops watching. Level-triggered, epoll would spin until a buffer comes back.
     fn starve(&mut self, key: Key, kind: PoolKind) -> Option<Event> {
         self.unpark(key);
-        self.pools[kind as usize].starved.push_back(key);
+        self.pools[kind as usize].starve(key);
         None
     }
 

@@ -212,6 +212,11 @@ impl BufferRing {
         unsafe { entry.as_ref() }.bid
     }
 
+    /// See [`PoolMemory::has_handed_out`].
+    pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
+        self.memory.has_handed_out(buffer)
+    }
+
     /// True if buffers were dropped since the last [`BufferRing::collect`].
     pub fn has_returned(&self) -> bool {
         self.memory.has_returned()
