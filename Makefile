@@ -92,8 +92,8 @@ test-rust: check-tools ## the engine on both drivers
 	@echo "== building the Rust tests: minutes, the first time"
 	@set -- --quiet --workspace --exclude ringloop-python --exclude ringloop-pyo3 --exclude ringloop-echo-example --exclude ringloop-probe --features ringloop/futures-core $(CARGO_TEST); \
 		cargo test --no-run "$$@"; \
-		tools/both-drivers "cargo test" cargo test "$$@"
-	@tools/both-drivers "features" cargo test --quiet -p ringloop --features bytes,task-dump,tracing --lib --test dump --test spans $(CARGO_TEST)
+		tools/both-drivers "cargo test" tools/test-rust cargo test "$$@"
+	@tools/both-drivers "features" tools/test-rust cargo test --quiet -p ringloop --features bytes,task-dump,tracing --lib --test dump --test spans $(CARGO_TEST)
 
 .PHONY: test-ring
 test-ring: check-tools ## QUIC with cryptography by ring
@@ -271,7 +271,7 @@ asan: check-tools ## the tests of the engine and the coroutines under AddressSan
 	for package in "ringloop" "ringloop-coro --features sanitizer"; do \
 		set -- --quiet -p $$package --lib --tests $$place $(CARGO_TEST); \
 		cargo +$(NIGHTLY) test --no-run "$$@"; \
-		tools/both-drivers "$${package%% *} under AddressSanitizer" cargo +$(NIGHTLY) test "$$@"; \
+		tools/both-drivers "$${package%% *} under AddressSanitizer" tools/test-rust cargo +$(NIGHTLY) test "$$@"; \
 	done
 
 # On epoll: memcheck does not see what a ring's kernel writes, and valgrind lets no other thread run while one waits in
