@@ -98,7 +98,7 @@ test-rust: check-tools ## the engine on both drivers
 .PHONY: test-ring
 test-ring: check-tools ## QUIC with cryptography by ring
 	@echo "== QUIC on ring"
-	@cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
+	@tools/test-rust cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
 
 TEST_PYTHON = BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) WORKERS=$(1) \
 	xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {}
