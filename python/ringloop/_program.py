@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 # `python` itself: in the way of PYTHONSAFEPATH, -P and -I no folder is first.
 _HAS_FOLDER_FIRST = not sys.flags.safe_path
 
+_begun: list[bool] = []
+
+
+def has_begun() -> bool:
+    """Whether a program runs, or has run, in this process."""
+    return bool(_begun)
+
 
 def run_module(name: str, arguments: list[str]) -> None:
     """Run a module, or a package's `__main__`, as `python -m` does."""
@@ -80,6 +87,7 @@ def _told_as_its_own(run: Callable[[], Any]) -> None:
 
     It still goes on to the interpreter, so that exit status, SIGINT and `-i` are as they are there.
     """
+    _begun.append(True)
     try:
         run()
     except SystemExit:
