@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import errno
 import socket
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,6 +85,16 @@ def test_names_of_the_certificate(run: Run, certificates: Certificates) -> None:
     certificate, key = certificates.issue("elsewhere", "DNS:a.example,IP:192.0.2.1")
     error = refusal(run, certificates, {"certificate": certificate, "private_key": key})
     assert 'is not for "localhost": it is for a.example, 192.0.2.1' in error.reason
+
+
+def test_addresses_of_the_certificate_have_their_standard_form(
+    run: Run, certificates: Certificates
+) -> None:
+    names = ["::1", "192.0.2.1", "fe80::", "2001:db8::1:0:0:2", "::"]
+    shown = ",".join(f"IP:{ip_address(name).exploded}" for name in names)
+    certificate, key = certificates.issue("numbers", shown)
+    error = refusal(run, certificates, {"certificate": certificate, "private_key": key})
+    assert f'is not for "localhost": it is for {", ".join(names)}' in error.reason
 
 
 def test_untrusted_issuer(run: Run, certificates: Certificates) -> None:

@@ -10,6 +10,7 @@ use crate::proto::Side;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{CertificateError, Error, InconsistentKeys, PeerIncompatible};
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What callbacks of the current handshake have seen.
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub(crate) struct Seen {
     /// The names of an untrusted certificate.
     untrusted: Option<x509::Names>,
+    /// The addresses of a certificate that is not for the server's name.
+    addresses: Vec<Option<IpAddr>>,
     /// Servers: the protocols that the client offered.
     offered: Vec<Vec<u8>>,
     /// Servers: the name that the client requested.
@@ -39,6 +42,12 @@ pub(crate) fn observe<T>(read: impl FnOnce() -> T) -> (T, Seen) {
 pub(super) fn note_untrusted(shown: &CertificateDer<'_>) {
     let names = x509::names(shown);
     SEEN.with_borrow_mut(|seen| seen.untrusted = names);
+}
+
+/// Records the addresses of a certificate that is not for the server's name.
+pub(super) fn note_addresses(shown: &CertificateDer<'_>) {
+    let addresses = x509::addresses(shown);
+    SEEN.with_borrow_mut(|seen| seen.addresses = addresses);
 }
 
 /// Records the names and protocols of a `ClientHello`.
@@ -118,7 +127,7 @@ fn certificate(error: &CertificateError, peer: &str, seen: &Seen) -> String {
         }
         Kind::NotValidYet => format!("the {peer}'s certificate is not valid yet"),
         Kind::NotValidForNameContext { expected, presented } => {
-            let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let presented = names(presented, &seen.addresses);
             let expected = expected.to_str();
             if presented.is_empty() {
                 format!(
@@ -176,6 +185,18 @@ fn listed(protocols: &[Vec<u8>]) -> String {
     }
     let quoted = protocols.iter().map(|name| format!("\"{}\"", name.escape_ascii()));
     quoted.collect::<Vec<_>>().join(", ")
+}
+
+/// The names of a certificate; `addresses` are those among them.
+fn names(presented: &[String], addresses: &[Option<IpAddr>]) -> Vec<String> {
+    let mut addresses = addresses.iter();
+    let shown = |name: &String| {
+        // webpki abbreviates addresses in its own way: `::1` is `0::1`.
+        let is_address = name.starts_with("IpAddress(");
+        let address = if is_address { addresses.next().copied().flatten() } else { None };
+        address.map_or_else(|| bare(name).to_owned(), |address| address.to_string())
+    };
+    presented.iter().map(shown).collect()
 }
 
 /// The value within webpki's `DnsName("localhost")` or `IpAddress(127.0.0.1)`.
@@ -256,5 +277,9 @@ mod tests {
         assert_eq!(bare("DnsName(\"*.example.org\")"), "*.example.org");
         assert_eq!(bare("IpAddress(::1)"), "::1");
         assert_eq!(bare("DirectoryName"), "DirectoryName");
+        let presented = ["DnsName(\"a\")", "IpAddress(fe80)", "IpAddress([invalid: 01])"];
+        let addresses = [Some("fe80::".parse().unwrap()), None];
+        let shown = names(&presented.map(str::to_owned), &addresses);
+        assert_eq!(shown, ["a", "fe80::", "[invalid: 01]"]);
     }
 }

@@ -90,6 +90,10 @@ impl<V: ?Sized> Named<V> {
         if let Error::InvalidCertificate(CertificateError::UnknownIssuer) = refusal {
             refusal::note_untrusted(shown);
         }
+        if let Error::InvalidCertificate(CertificateError::NotValidForNameContext { .. }) = refusal
+        {
+            refusal::note_addresses(shown);
+        }
         let Error::InvalidCertificate(CertificateError::Other(other)) = refusal else {
             return false;
         };
@@ -109,6 +113,7 @@ impl ServerCertVerifier for Named<dyn ServerCertVerifier> {
     ) -> Result<ServerCertVerified, Error> {
         match self.inner.verify_server_cert(shown, chain, name, ocsp, now) {
             Err(refusal) if self.takes(shown, &refusal) => {
+                refusal::note_addresses(shown);
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }

@@ -4,6 +4,7 @@
 //! Called by: `refusal`, `tls`. Nothing is verified or decided by it.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Issuer and subject of a certificate.
@@ -26,12 +27,20 @@ const VERSION: u8 = 0xa0;
 /// 2.5.4.3, 2.5.4.10.
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
+const OCTET_STRING: u8 = 0x04;
+/// The tag of a certificate's extensions (RFC 5280 §4.1).
+const EXTENSIONS: u8 = 0xa3;
+/// subjectAltName, and its iPAddress (RFC 5280 §4.2.1.6).
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 29, 17];
+const IP_ADDRESS: u8 = 0x87;
 
 /// The first fields of a certificate, unparsed.
 struct Fields<'a> {
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
+    /// From the public key on.
+    rest: Reader<'a>,
 }
 
 fn fields<'a>(der: &'a CertificateDer<'_>) -> Option<Fields<'a>> {
@@ -46,6 +55,7 @@ fn fields<'a>(der: &'a CertificateDer<'_>) -> Option<Fields<'a>> {
         issuer: fields.take(SEQUENCE)?,
         validity: fields.take(SEQUENCE)?,
         subject: fields.take(SEQUENCE)?,
+        rest: fields,
     })
 }
 
@@ -57,6 +67,40 @@ pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
         subject: shown(fields.subject),
         is_self_signed: fields.issuer == fields.subject,
     })
+}
+
+/// The addresses among a certificate's names, in their order; `None` for one of a wrong length.
+pub(super) fn addresses(der: &CertificateDer<'_>) -> Vec<Option<IpAddr>> {
+    let mut addresses = Vec::new();
+    let mut names = Reader(alternative_names(der).unwrap_or_default());
+    while let Some((tag, name)) = names.any() {
+        if tag == IP_ADDRESS {
+            let v4 = <[u8; 4]>::try_from(name).map(IpAddr::from);
+            addresses.push(v4.or_else(|_| <[u8; 16]>::try_from(name).map(IpAddr::from)).ok());
+        }
+    }
+    addresses
+}
+
+fn alternative_names<'a>(der: &'a CertificateDer<'_>) -> Option<&'a [u8]> {
+    let mut rest = fields(der)?.rest;
+    let mut extensions = loop {
+        if let (EXTENSIONS, value) = rest.any()? {
+            break Reader(Reader(value).take(SEQUENCE)?);
+        }
+    };
+    loop {
+        let mut extension = Reader(extensions.take(SEQUENCE)?);
+        if extension.take(OID)? != ALTERNATIVE_NAMES {
+            continue;
+        }
+        // A boolean before the value marks it as critical.
+        loop {
+            if let (OCTET_STRING, value) = extension.any()? {
+                return Reader(value).take(SEQUENCE);
+            }
+        }
+    }
 }
 
 /// Returns `None` if it is not a certificate, or expired before 1970.
@@ -164,6 +208,22 @@ mod tests {
         assert!(names.is_self_signed);
         assert_eq!(names.issuer, "rcgen self signed cert");
         assert_eq!(names.subject, names.issuer);
+    }
+
+    /// webpki writes `::1` as `0::1`, `fe80::` as `fe80`, and both zero runs of an address as `::`.
+    #[test]
+    fn addresses_of_a_certificate() {
+        let shown = ["::1", "127.0.0.1", "fe80::", "2001:db8::1:0:0:2", "::"];
+        let names: Vec<String> =
+            shown.iter().flat_map(|ip| ["localhost".to_owned(), (*ip).to_owned()]).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        let der = CertificateDer::from(made.cert);
+        let found = addresses(&der);
+        assert_eq!(found, shown.map(|ip| Some(ip.parse().unwrap())));
+        for end in 0..der.len() {
+            let _ = addresses(&CertificateDer::from(&der[..end]));
+        }
+        assert_eq!(addresses(&certificate()), []);
     }
 
     #[test]
