@@ -209,6 +209,22 @@ def test_server_that_answers_early_stops_the_body(run: Run, certificates: Certif
     run(main())
 
 
+@pytest.mark.parametrize("timeout", ["1", b"1", [1]])
+def test_shutdown_with_a_timeout_of_another_type_changes_nothing(
+    run: Run, certificates: Certificates, timeout: Any
+) -> None:
+    async def main() -> None:
+        async with served(certificates, echo) as server:
+            with pytest.raises(TypeError):
+                await within(server.shut_down(timeout))
+            async with await opened(certificates, server) as client:
+                assert not client.is_going_away
+                response = await within(client.request("POST", "/", body=b"some"))
+                assert await within(response.read()) == b"some"
+
+    run(main())
+
+
 def test_shutdown_leaves_the_close_to_a_client_that_closes(
     run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,6 +311,36 @@ def test_denial_with_a_body_that_cannot_be_sent_is_not_complete(
     run(main())
 
 
+def test_send_after_the_clients_close_is_a_connection_error(
+    run: Run, certificates: Certificates
+) -> None:
+    """Also before the application receives the disconnect: the reply waits for space to send."""
+    failures: list[BaseException] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        sent: list[asyncio.Future[None]] = []
+        message = {"type": "websocket.send", "bytes": bytes(16 << 20)}
+        while not (ended := [one for one in sent if one.done() and one.exception()]):
+            sent.append(asyncio.ensure_future(send(message)))
+            message = {"type": "websocket.send", "bytes": b"x"}
+            await asyncio.sleep(0.01)
+        failures.extend(one.exception() or ValueError() for one in ended)
+        for one in sent:
+            one.cancel()
+        await asyncio.gather(*sent, return_exceptions=True)
+
+    async def main() -> None:
+        async with connected(certificates, application) as client:
+            client.frames.send_close(4002, "over")
+            await client.send()
+            await wait_until(lambda: failures)
+            client.exchange.cancel()
+        assert {type(failure) for failure in failures} == {ConnectionResetError}
+
+    run(main())
+
+
 def test_end_of_the_server_closes_with_1012(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with served(certificates, echo, lifespan="off") as server:

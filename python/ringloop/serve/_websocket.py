@@ -135,7 +135,8 @@ class WebSocket:
         """Tell both sides that the server ends."""
         if self._phase is _Phase.OPEN:
             self._disconnect(_RESTART, "")
-            self._frames.send_close(_RESTART)
+            if self._frames.state is State.OPEN:
+                self._frames.send_close(_RESTART)
             with suppress(ConnectionError):
                 await self._write()
 
@@ -350,8 +351,10 @@ class WebSocket:
         )
 
     async def _close(self, code: int, reason: str) -> None:
-        # It raises for a code or a reason that no frame has.
-        self._frames.send_close(code, reason)
+        # Else the client's close, or a violation, has been answered with one.
+        if self._frames.state is State.OPEN:
+            # It raises for a code or a reason that no frame has.
+            self._frames.send_close(code, reason)
         self._phase = _Phase.CLOSED
         await self._write()
 
