@@ -12,6 +12,7 @@ import operator
 import os
 from typing import TYPE_CHECKING, Any, Self
 
+from ringloop._arguments import check_bools
 from ringloop.fs import _sendfile
 from ringloop.fs._backend import backend, call
 from ringloop.fs._buffer import BUFFER_BYTES, BufferedFile
@@ -274,6 +275,7 @@ class BinaryFile(BufferedFile):
 
     async def fsync(self, *, datasync: bool = False) -> None:
         """Write buffered data, and return when the file is on disk."""
+        check_bools(datasync=datasync)
         self._check()
         self._raise_late()
         await self._to_the_end(self._locked_sync(datasync))

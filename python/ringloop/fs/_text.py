@@ -14,6 +14,7 @@ import operator
 import os
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ringloop._arguments import check_bools
 from ringloop.fs._characters import Characters
 
 if TYPE_CHECKING:
@@ -381,6 +382,7 @@ class TextFile:
 
     async def fsync(self, *, datasync: bool = False) -> None:
         """Write buffered data, and return when the file is on disk."""
+        check_bools(datasync=datasync)
         self._file._check()
         if self._file._mode.writes:
             self._text.flush()

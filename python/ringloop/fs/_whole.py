@@ -6,6 +6,7 @@ import io
 import os
 from typing import Any
 
+from ringloop._arguments import check_bools
 from ringloop.fs._backend import backend
 from ringloop.fs._names import encoded, named
 from ringloop.fs._open import NEW_FILE_MODE
@@ -46,6 +47,7 @@ async def write_bytes(path: Name, data: Any, *, durable: bool = False) -> int:
 
     If cancelled, some of the bytes may have been written.
     """
+    check_bools(durable=durable)
     with memoryview(data) as view:
         count = view.nbytes
         if type(data) is not bytes:
@@ -68,6 +70,7 @@ async def write_text(
     """Create or replace a file's contents with a text; return its length. See `write_bytes`."""
     if not isinstance(text, str):
         raise TypeError(f"data must be str, not {type(text).__name__}")
+    check_bools(durable=durable)
     encoding = io.text_encoding(encoding)
     raw = io.BytesIO()
     writer = io.TextIOWrapper(raw, encoding, errors, newline)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ringloop._arguments import check_bools
+
 __all__ = ["Priority"]
 
 _URGENCY_MAX = 7
@@ -20,4 +22,5 @@ class Priority(NamedTuple):
     def __str__(self) -> str:
         if self.urgency not in range(_URGENCY_MAX + 1):
             raise ValueError(f"urgency is {self.urgency}: give 0 to {_URGENCY_MAX}")
+        check_bools(incremental=self.incremental)
         return f"u={self.urgency}, i" if self.incremental else f"u={self.urgency}"

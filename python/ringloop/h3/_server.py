@@ -70,6 +70,8 @@ class Server(Endpoint):
         if handler is None:
             raise TypeError("handler is None: give a function")
         check_functions(handler=handler)
+        if not isinstance(webtransport, bool | SessionLimits):
+            raise TypeError(f"webtransport is {webtransport!r}: give a bool, or SessionLimits")
         self._request_handler = handler
         super().__init__(
             sock,
@@ -81,8 +83,6 @@ class Server(Endpoint):
         self._violations = Failures(self._loop, None, _ignored, "connection")
         if webtransport:
             limits = SessionLimits() if webtransport is True else webtransport
-            if not isinstance(limits, SessionLimits):
-                raise TypeError(f"webtransport is {limits!r}: give True, or SessionLimits")
             _webtransport.host(self._native, *limits._native())
 
     def _let_in(self, key: int) -> None:

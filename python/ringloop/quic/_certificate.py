@@ -17,6 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic.errors import ConfigurationError
 
@@ -82,6 +83,7 @@ def make_certificate(
         raise TypeError(f"days must be a whole number, not {days!r}")
     if not 1 <= days <= DAYS_MAX:
         raise ConfigurationError(f"days is {days}: give 1 to {DAYS_MAX}")
+    check_bools(overwrite=overwrite)
     wanted = tuple(dict.fromkeys(_as_certified(name) for name in names))
     if not 1 <= len(wanted) <= _NAMES_MAX:
         raise ConfigurationError(f"a certificate has 1 to {_NAMES_MAX} names, not {len(wanted)}")

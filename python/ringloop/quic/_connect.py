@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
+from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, look_up
 from ringloop.quic._endpoint import Endpoint
@@ -98,6 +99,7 @@ async def begun(
     keywords: dict[str, Any],
 ) -> Connection:
     """Connect as `open_connection` does; `prepare` gets each connection before any event of it."""
+    check_bools(early_data=early_data)
     settings = _socket_settings(endpoint, keywords)
     config = client_config(configuration, keywords)
     _check_types(endpoint, server_name)

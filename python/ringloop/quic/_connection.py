@@ -10,6 +10,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
+from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic._stream import Stream
 from ringloop.quic.errors import ConnectionClosed
@@ -49,6 +50,7 @@ class Connection(_quic.Connection):
         `linger`: also until no more packets may arrive (three times the probe time-out,
         RFC 9000 §10.2), so that a lost close is repeated.
         """
+        check_bools(linger=linger)
         while not self.is_closed:
             await self._waiter("progress")
         if linger:

@@ -11,6 +11,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
+from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic._connection import Connection
 from ringloop.quic._driver import Driver, bind
@@ -321,6 +322,7 @@ class Endpoint:
         `linger`: stay until no peer may send any more (three times the probe time-out), so that a
         lost close is repeated.
         """
+        check_bools(linger=linger)
         while self._tasks:
             await asyncio.wait(self._tasks)
         if linger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
+from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic._driver import bound, look_up
 from ringloop.quic._endpoint import Endpoint
@@ -78,6 +79,7 @@ async def begun(
 ) -> _Endpoint:
     """Make a server's endpoint as `serve` describes it."""
     host, port, sock, reuse_port = where
+    check_bools(reuse_port=reuse_port)
     settings = {name: given.pop(name) for name in EndpointKeywords.__annotations__ if name in given}
     if configuration is None:
         config = _quic.ServerConfig(**given)

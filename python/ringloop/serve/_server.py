@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ringloop import h3
+from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic.keywords import EndpointKeywords
 from ringloop.serve import _http, _websocket, _webtransport
@@ -64,6 +65,7 @@ class Server:
         is_factory: bool = False,
         listeners: Listeners | None = None,
     ) -> None:
+        check_bools(is_factory=is_factory)
         self._application = application
         self._settings = settings
         self._is_factory = is_factory

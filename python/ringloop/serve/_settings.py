@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ringloop._arguments import check_bools
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -59,6 +61,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("alt_svc_seconds", "graceful_seconds"):
             _check(name, getattr(self, name), 0, 10 * 366 * 86400)
+        check_bools(access_log=self.access_log)
         _check("alt_svc_port", self.alt_svc_port, 0, _PORT_MAX)
         _check("websocket_bytes_max", self.websocket_bytes_max, 1, 1 << 40)
         if self.bind is None and self.quic_bind is None:

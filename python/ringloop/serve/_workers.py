@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import ringloop
+from ringloop._arguments import check_bools
 from ringloop._supervisor import Supervisor, kind_of
 from ringloop.serve._listen import bound
 from ringloop.serve._runner import CUT_OFF, NOT_STARTED, SIGNALS, Runner
@@ -55,6 +56,7 @@ def run(
     Status: 0 after a signal; 1 if requests were cut off, or an address or a certificate cannot be used;
     3 if the application did not start.
     """
+    check_bools(is_factory=is_factory)
     count = checked_workers(workers)
     kind = kind_of(workers_as, "workers_as")
     if count == 1:
