@@ -14,8 +14,9 @@ pub const COMPLETION_ENTRIES: u32 = 8192;
 /// and an idle connection owns none.
 pub const POOL_BUFFERS: u16 = 128;
 
-/// Pool buffers that sends may hold until their bytes are sent; buffers of further messages are
-/// returned at once. A peer that reads slowly holds the last one sent to it.
+/// Pool buffers that sends may hold until their bytes are sent, and no more than half of a smaller
+/// pool; buffers of further messages are returned at once. A peer that reads slowly holds the last
+/// one sent to it.
 pub const HELD_BUFFERS_MAX: usize = POOL_BUFFERS as usize / 2;
 
 /// Bytes in one pool buffer: a TLS record, an HTTP head or a message of 16 KiB, and a little more,
@@ -99,9 +100,9 @@ pub const UNTAKEN_PIECES_MAX: usize = PIECE_POOL_BUFFERS as usize / 4;
 /// The same for a stream of datagrams.
 pub const UNTAKEN_DATAGRAMS_MAX: usize = DATAGRAM_POOL_BUFFERS as usize / 4;
 
-/// Operations that one poll of a task may complete at once: by the system call, sleeps past their
-/// deadline, and what is available from `sync` between threads. A peer that always has more data
-/// must not starve other tasks.
+/// Operations that one poll of a task may complete at once: by the system call, opened files that
+/// are cached, sleeps past their deadline, and what is available from `sync` between threads. A peer
+/// that always has more data must not starve other tasks.
 pub const ATTEMPTS_PER_POLL: u32 = 32;
 
 /// Bytes from which `write_all_zero_copy` avoids the copy: below, two completions and the wait for

@@ -45,12 +45,18 @@ async fn message_and_full_socket(stream: &UnixStream, peer: &mut Peer) -> (Recei
     peer.write_all(&pattern()).unwrap();
     let message = stream.receive().next().await.unwrap().unwrap();
     assert_eq!(*message, *pattern());
+    let before = fill(stream);
+    (message, before)
+}
+
+/// Sends until the socket is full; returns how many bytes it took.
+fn fill(stream: &UnixStream) -> usize {
     let mut socket = Peer::from(stream.as_fd().try_clone_to_owned().unwrap());
     let mut before = 0;
     while let Ok(count) = socket.write(&[0; LEN]) {
         before += count;
     }
-    (message, before)
+    before
 }
 
 struct Waiting {
@@ -64,6 +70,15 @@ struct Waiting {
 async fn send_to_full_socket() -> Waiting {
     let (stream, mut peer) = pair();
     let (message, before) = message_and_full_socket(&stream, &mut peer).await;
+    let sending = begin_send(stream, message).await;
+    Waiting { peer, before, sending }
+}
+
+/// Sends a message; in flight once this returns.
+async fn begin_send(
+    stream: UnixStream,
+    message: Received,
+) -> JoinHandle<(io::Result<()>, Received)> {
     let begun = Rc::new(Cell::new(false));
     let begins = Rc::clone(&begun);
     let sending = spawn(async move {
@@ -77,7 +92,7 @@ async fn send_to_full_socket() -> Waiting {
     while !begun.get() {
         time::sleep(Duration::ZERO).await;
     }
-    Waiting { peer, before, sending }
+    sending
 }
 
 /// Takes all buffers of the pool; returns how many there were.
@@ -131,6 +146,41 @@ fn half_of_the_pool_may_be_sent_in_place_and_is_returned() {
         let again = send_to_full_socket().await;
         assert_eq!(free_buffers().await, all - 1);
         deliver(vec![again]).await;
+    });
+}
+
+/// Few buffers that many streams share, and most of each in one message.
+#[test]
+fn pieces_of_messages_that_peers_do_not_read_leave_buffers_to_others() {
+    const MESSAGE_LEN: usize = 60_000;
+    run(async || {
+        let mut waiting = Vec::new();
+        for number in 0..2 * HELD_BUFFERS_MAX {
+            let (stream, mut peer) = pair();
+            peer.write_all(&vec![number as u8; MESSAGE_LEN]).unwrap();
+            let (mut longest, mut count) = (None::<Received>, 0);
+            let mut incoming = stream.receive().incremental();
+            while count < MESSAGE_LEN {
+                let piece = incoming.next().await.unwrap().unwrap();
+                count += piece.len();
+                if longest.as_ref().is_none_or(|longest| longest.len() < piece.len()) {
+                    longest = Some(piece);
+                }
+            }
+            drop(incoming);
+            let (before, longest) = (fill(&stream), longest.unwrap());
+            let expected = longest.to_vec();
+            waiting.push((peer, before, expected, begin_send(stream, longest).await));
+        }
+        for (mut peer, before, expected, sending) in waiting {
+            let reading = std::thread::spawn(move || {
+                let mut got = vec![0; before + expected.len()];
+                peer.read_exact(&mut got).unwrap();
+                assert!(got[before..] == expected);
+            });
+            sending.await.unwrap().0.unwrap();
+            reading.join().unwrap();
+        }
     });
 }
 

@@ -10,7 +10,7 @@ use super::receive::Datagrams;
 use super::socket::Socket;
 use super::tcp::{domain, inet};
 use crate::buf::RecvBuf;
-use crate::executor::Op;
+use crate::executor::{Local, Op};
 use crate::op::{Connect, Poll, RecvMsg};
 use crate::sys::address::SockAddr;
 use crate::sys::datagram::{self, Control, Outgoing};
@@ -19,6 +19,7 @@ use crate::sys::interest::Interest;
 use crate::sys::libc;
 use crate::sys::platform;
 use crate::sys::socket;
+use crate::time::yield_now;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -166,6 +167,9 @@ impl UdpSocket {
             datagrams.iter().map(|(_, to)| to.map(SockAddr::from)).collect();
         let mut sent_count = 0;
         while sent_count < datagrams.len() {
+            if !Local::spend_budget() {
+                yield_now().await;
+            }
             let fd = self.socket.on_loop();
             let left = datagrams[sent_count..].iter().zip(&to[sent_count..]);
             let left = left.map(|((bytes, _), to)| (*bytes, to.as_ref()));

@@ -163,6 +163,11 @@ impl PoolBuffer {
         Ok(())
     }
 
+    /// Number of buffers in its pool.
+    pub(crate) fn pool_count(&self) -> usize {
+        self.memory.buffers.len()
+    }
+
     /// Keeps the first `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));

@@ -207,8 +207,10 @@ impl Received {
     #[inline]
     fn may_send_in_place(&self) -> bool {
         self.span.len() >= limits::EAGER_SEND_BYTES_MIN
-            && matches!(self.memory, Memory::Pool(_))
-            && self.weak_local.may_hold_for_send()
+            && match &self.memory {
+                Memory::Pool(buffer) => self.weak_local.may_hold_for_send(buffer.pool_count()),
+                Memory::Large(_) | Memory::Copied(_) | Memory::None => false,
+            }
     }
 
     /// Copies the bytes out, and returns their pool buffer.

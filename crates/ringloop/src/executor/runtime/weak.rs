@@ -43,10 +43,12 @@ impl WeakLocal {
         }
     }
 
-    /// True if another pool buffer may be held until its bytes are sent ([`limits::HELD_BUFFERS_MAX`]).
-    pub(crate) fn may_hold_for_send(&self) -> bool {
+    /// True if another buffer of a pool of `pool_count` may be held until its bytes are sent
+    /// ([`limits::HELD_BUFFERS_MAX`]), which leaves half of that pool to others.
+    pub(crate) fn may_hold_for_send(&self, pool_count: usize) -> bool {
+        let held_max = limits::HELD_BUFFERS_MAX.min(pool_count / 2);
         let shared = self.0.upgrade();
-        shared.is_some_and(|shared| shared.held_count.get() < limits::HELD_BUFFERS_MAX)
+        shared.is_some_and(|shared| shared.held_count.get() < held_max)
     }
 
     /// Counts `more` buffers that are being sent from.
