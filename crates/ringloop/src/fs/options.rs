@@ -139,6 +139,11 @@ impl OpenOptions {
 
     /// Opens a file, close-on-exec. See openat(2); the ring's `OPENAT`, Linux 5.6.
     ///
+    /// Opening a FIFO waits for its other end, and occupies a thread meanwhile: on epoll one of the
+    /// loop's [`crate::limits::BLOCKING_THREADS`], on the ring one of the kernel's four per CPU. While
+    /// all are occupied, other file operations wait. With `O_NONBLOCK`
+    /// ([`OpenOptions::custom_flags`]) it does not wait.
+    ///
     /// # Errors
     /// Those of open(2); `EINVAL` for options that make no sense together.
     ///
