@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import h3, quic
+from tests.h3.raw import frame, headers
 from tests.h3.support import opened
 from tests.support import wait_until, within
 
@@ -138,6 +139,24 @@ def test_malformed_responses_fail_their_request_alone(
                 await within(client.request("GET", "/"))
             assert client.is_usable
             assert client.request_count == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("body", [b"toolong", b"few"])
+def test_body_with_another_length_is_a_message_error(
+    run: Run, certificates: Certificates, body: bytes
+) -> None:
+    data = headers((b":status", b"200"), (b"content-length", b"5")) + frame(0, body)
+
+    async def main() -> None:
+        async with client_of(certificates, "request", data, ends=True) as (client, _):
+            response = await within(client.request("GET", "/"))
+            with pytest.raises(h3.MessageError, match="malformed") as malformed:
+                await within(response.read())
+            assert malformed.value.code == 0x10E
+            assert isinstance(malformed.value, quic.StreamError)
+            assert client.is_usable
 
     run(main())
 

@@ -388,22 +388,6 @@ def test_rejected_request_says_that_it_may_be_sent_again(
     run(main())
 
 
-def test_malformed_response_is_a_message_error(run: Run, certificates: Certificates) -> None:
-    async def main() -> None:
-        async def handler(request: h3.Request) -> None:
-            request.start(200, {"content-length": "5"})
-            await request.send(b"toolong", end=True)
-
-        async with both(certificates, handler) as client:
-            response = await within(client.request("GET", "/"))
-            with pytest.raises(h3.MessageError, match="malformed") as malformed:
-                await within(response.read())
-            assert malformed.value.code == 0x10E
-            assert isinstance(malformed.value, quic.StreamError)
-
-    run(main())
-
-
 def test_closing_ends_bodies_that_wait(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         ended = False

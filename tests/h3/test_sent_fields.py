@@ -39,8 +39,7 @@ WRONG = [
 
 
 async def echo_fields(request: h3.Request) -> None:
-    await request.read()
-    await request.respond(200, request.headers or ())
+    await request.respond(200, request.headers or (), await request.read())
 
 
 @pytest.mark.parametrize("headers", WRONG, ids=repr)

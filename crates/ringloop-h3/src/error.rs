@@ -142,6 +142,20 @@ pub enum StreamError {
     Invalid(&'static str),
     /// The fields are longer than the peer's `SETTINGS_MAX_FIELD_SECTION_SIZE`.
     SectionTooLong,
+    /// The body would be longer than the `content-length` that was sent (RFC 9114 §4.1.2).
+    BodyTooLong {
+        /// The declared length in bytes.
+        declared: u64,
+        /// Bytes of the body up to and with the refused ones.
+        given: u64,
+    },
+    /// The message would end before the `content-length` that was sent, or is sent with these fields.
+    BodyTooShort {
+        /// The declared length in bytes.
+        declared: u64,
+        /// Bytes of the body up to its end.
+        given: u64,
+    },
     /// The peer accepts no more requests (GOAWAY): use another connection.
     GoingAway,
     /// The peer's SETTINGS do not allow it, or have not arrived; says what.
@@ -155,6 +169,12 @@ impl fmt::Display for StreamError {
             Self::Closed => f.write_str("the sending side of the stream has ended"),
             Self::Unexpected(what) | Self::Invalid(what) => f.write_str(what),
             Self::SectionTooLong => f.write_str("the fields are longer than the peer accepts"),
+            Self::BodyTooLong { declared, given } => {
+                write!(f, "the body is longer than its content-length: {given} of {declared} bytes")
+            }
+            Self::BodyTooShort { declared, given } => {
+                write!(f, "the body ends before its content-length: {given} of {declared} bytes")
+            }
             Self::GoingAway => f.write_str("the peer accepts no more requests on this connection"),
             Self::NotSupported(what) => write!(f, "the peer does not support {what}"),
         }

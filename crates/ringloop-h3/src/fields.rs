@@ -117,10 +117,21 @@ pub(crate) fn read_trailers(fields: Vec<Field>) -> Result<HeaderMap, Malformed> 
 
 /// The length that a message declares; several fields must agree (RFC 9110 §8.6).
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
+    let values = headers.get_all(header::CONTENT_LENGTH);
+    declared_length(values.iter().map(HeaderValue::as_bytes))
+}
+
+/// The same, of a message to send.
+pub(crate) fn content_length_of(lines: &[Line<'_>]) -> Result<Option<u64>, StreamError> {
+    let lines = lines.iter().filter(|line| *line.name == *b"content-length");
+    declared_length(lines.map(|line| &*line.value))
+        .map_err(|Malformed(reason)| StreamError::Invalid(reason))
+}
+
+fn declared_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>, Malformed> {
     let mut declared = None;
-    for value in headers.get_all(header::CONTENT_LENGTH) {
+    for digits in values {
         let wrong = Malformed("invalid content-length");
-        let digits = value.as_bytes();
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(wrong);
         }

@@ -555,6 +555,66 @@ fn body_of_a_response_without_content_is_not_sent() {
     }
 }
 
+fn is_complete(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::End { stream: STREAM }))
+}
+
+/// RFC 9114 §4.1.2: for requests and responses, in one or several parts, with and without trailers.
+#[test]
+fn body_of_another_length_than_declared_is_refused() {
+    let declared = [&GET[..], &[("content-length", "3")]].concat();
+    let too_long = |given| Err(StreamError::BodyTooLong { declared: 3, given });
+    let too_short = |given| Err(StreamError::BodyTooShort { declared: 3, given });
+    let part = |text: &'static str| Bytes::from_static(text.as_bytes());
+
+    let mut pair = raw_pair();
+    let client = &mut pair.client;
+    assert_eq!(client.send_request_fields(STREAM, &lines(&declared), true), too_short(0));
+    client.send_request_fields(STREAM, &lines(&declared), false).unwrap();
+    assert_eq!(client.send_data(STREAM, part("abcd"), true), too_long(4));
+    client.send_data(STREAM, part("ab"), false).unwrap();
+    assert_eq!(client.send_data(STREAM, part("cd"), true), too_long(4));
+    assert_eq!(client.send_data(STREAM, part(""), true), too_short(2));
+    assert_eq!(client.send_fields(STREAM, &lines(&[("x", "y")]), true), too_short(2));
+    client.send_data(STREAM, part("c"), false).unwrap();
+    client.send_fields(STREAM, &lines(&[("x", "y")]), true).unwrap();
+    let received = pair.exchange().1;
+    assert!(is_complete(&received), "{received:?}");
+
+    let response = lines(&[(":status", "200"), ("content-length", "3")]);
+    let server = &mut pair.server;
+    assert_eq!(server.send_fields(STREAM, &response, true), too_short(0));
+    server.send_fields(STREAM, &response, false).unwrap();
+    assert_eq!(server.send_data(STREAM, part("abcd"), false), too_long(4));
+    assert_eq!(server.send_data(STREAM, part("ab"), true), too_short(2));
+    server.send_data(STREAM, part("abc"), true).unwrap();
+    assert!(is_complete(&pair.exchange().0));
+}
+
+#[test]
+fn declared_length_of_a_tunnel_or_of_no_content_does_not_count() {
+    let declared = |status| [(":status", status), ("content-length", "3")];
+    let connect = [(":method", "CONNECT"), (":authority", "a"), ("content-length", "3")];
+    let head = [&[(":method", "HEAD")], &GET[1..]].concat();
+    for (request, status) in
+        [(&connect[..], "200"), (&head, "200"), (&GET[..], "204"), (&GET[..], "304")]
+    {
+        let mut pair = raw_pair();
+        pair.client.send_request_fields(STREAM, &lines(request), false).unwrap();
+        pair.client.send_data(STREAM, Bytes::new(), true).unwrap();
+        pair.exchange();
+        let server = &mut pair.server;
+        server.send_fields(STREAM, &lines(&declared(status)), false).unwrap();
+        server.send_data(STREAM, Bytes::from_static(b"longer"), true).unwrap();
+        assert!(is_complete(&pair.exchange().0), "{status}");
+    }
+    let mut pair = raw_pair();
+    pair.client.send_request_fields(STREAM, &lines(&connect), false).unwrap();
+    pair.exchange();
+    let refused = pair.server.send_fields(STREAM, &lines(&declared("403")), true);
+    assert_eq!(refused, Err(StreamError::BodyTooShort { declared: 3, given: 0 }));
+}
+
 /// A section that refers to the first insertion of `x: y`, and the insertion.
 fn blocked_request() -> (Vec<u8>, Vec<u8>) {
     let mut section = vec![2, 0];

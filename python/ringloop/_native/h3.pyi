@@ -144,10 +144,13 @@ class Exchange:
         trailers, which end the message. `end` ends the message.
         """
     def send_trailers(self, trailers: _Fields) -> None:
-        """Send trailers; they end the message."""
+        """Send trailers; they end the message, with the same error as `send` if the body is too
+        short.
+        """
     def send(self, data: _Data, end: bool = False) -> Awaitable[None]:
         """Send part of the body, the last one with `end`; await the result for space in the send
-        window.
+        window. `ValueError` if the body is longer than the `content-length` that was sent: nothing
+        of `data` is sent; or shorter at its end: the exchange is cancelled (RFC 9114 §4.1.2).
         """
     def send_datagram(self, data: _Data) -> None:
         """Send a datagram of the exchange; a full queue drops its oldest ones."""

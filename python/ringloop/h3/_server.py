@@ -101,6 +101,10 @@ class Server(Endpoint):
     async def _handle_request(self, request: Request) -> None:
         try:
             await self._request_handler(request)
+            if not request.has_ended:
+                # Where the client is gone there is nothing to finish.
+                with suppress(ConnectionError):
+                    await _finish(request)
         except Exception as error:  # noqa: BLE001  # the server goes on
             _give_up(request)
             # Where the peer is gone, or wants no more, there is nothing to report.
@@ -109,11 +113,6 @@ class Server(Endpoint):
         except BaseException:
             request.cancel(_INTERNAL_ERROR)
             raise
-        else:
-            if not request.has_ended:
-                # Where the client is gone there is nothing to finish.
-                with suppress(ConnectionError):
-                    await _finish(request)
 
     def _forgotten(self, connection: Connection) -> None:
         error = connection.error

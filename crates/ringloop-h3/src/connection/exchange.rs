@@ -32,6 +32,8 @@ pub(super) struct Exchange {
     held: Option<Held>,
     /// The body that the peer's message may have.
     body: Body,
+    /// The body of our message.
+    sent: SentBody,
     /// The response has no content, because of its request (HEAD) or its status: its body is dropped.
     is_bodiless: bool,
     is_connect: bool,
@@ -76,6 +78,14 @@ struct Body {
     is_tunnel: bool,
 }
 
+/// The body that is being sent.
+#[derive(Debug, Default)]
+struct SentBody {
+    /// `None` if the length was not declared, or does not count.
+    declared_bytes: Option<u64>,
+    bytes: u64,
+}
+
 /// The result of a frame.
 enum Step {
     Continue,
@@ -118,6 +128,7 @@ impl Exchange {
             sending: Sending::Headers,
             held: None,
             body: Body::default(),
+            sent: SentBody::default(),
             is_bodiless: false,
             is_connect: false,
             stopped: None,

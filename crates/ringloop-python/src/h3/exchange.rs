@@ -34,6 +34,7 @@ pub struct Exchange {
     received: SharedReceived,
     /// Our message is complete, or was cancelled.
     has_ended: AtomicBool,
+    is_client: bool,
     /// The stream belongs to a session.
     is_session: AtomicBool,
     /// Our request or final response was sent: fields without a status are trailers.
@@ -257,14 +258,16 @@ impl Exchange {
         self.send_lines(py, &lines, end)
     }
 
-    /// Send trailers; they end the message.
+    /// Send trailers; they end the message, with the same error as `send` if the body is too short.
     fn send_trailers(&self, py: Python<'_>, trailers: &Bound<'_, PyAny>) -> PyResult<()> {
         let fields = checked(trailers)?;
         let lines: Vec<Line<'_>> = lines(&fields).collect();
         self.send_lines(py, &lines, true)
     }
 
-    /// Send part of the body, the last one with `end`; await the result for space in the send window.
+    /// Send part of the body, the last one with `end`; await the result for space in the send window. `ValueError` if the
+    /// body is longer than the `content-length` that was sent: nothing of `data` is sent; or shorter at its end: the
+    /// exchange is cancelled (RFC 9114 §4.1.2).
     #[pyo3(signature = (data, end=false))]
     fn send<'py>(
         slf: &Bound<'py, Self>,
@@ -365,6 +368,7 @@ impl Exchange {
             stream,
             received,
             has_ended: AtomicBool::new(has_ended),
+            is_client,
             is_session: AtomicBool::new(false),
             has_sent_head: AtomicBool::new(is_client),
         })
@@ -434,6 +438,12 @@ impl Exchange {
         }
     }
 
+    /// The code with which this end cancels a message that it cannot complete (RFC 9114 §4.1.1).
+    fn failed(&self) -> Code {
+        let ours = HttpCode::H3_REQUEST_CANCELLED;
+        Code(if self.is_client { ours.0 } else { HttpCode::H3_INTERNAL_ERROR.0 })
+    }
+
     /// Sends something; whether it waits for space in the send window.
     pub(super) fn send_with(
         &self,
@@ -455,7 +465,13 @@ impl Exchange {
         self.route().shared.finish(py, woken)?;
         match sent {
             Some(Ok(())) => {}
-            Some(Err(error)) => return Err(self.refused(py, error)),
+            Some(Err(error)) => {
+                let is_short = matches!(error, StreamError::BodyTooShort { .. });
+                if is_short && self.has_sent_head.load(Ordering::Relaxed) {
+                    self.cancel(py, self.failed())?;
+                }
+                return Err(self.refused(py, error));
+            }
             None => return Err(errors::connection(py, &self.route().end)),
         }
         if end {

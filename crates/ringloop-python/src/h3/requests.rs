@@ -208,9 +208,10 @@ pub fn refused(py: Python<'_>, error: StreamError) -> PyErr {
             exception::exception(py, "StreamClosedError", ffi::EmptyTuple)
         }
         StreamError::GoingAway => exception::http_exception(py, "RequestRejected", ffi::EmptyTuple),
-        StreamError::Invalid(_) | StreamError::SectionTooLong => {
-            PyValueError::raise(error.to_string())
-        }
+        StreamError::Invalid(_)
+        | StreamError::SectionTooLong
+        | StreamError::BodyTooLong { .. }
+        | StreamError::BodyTooShort { .. } => PyValueError::raise(error.to_string()),
         _ => PyRuntimeError::raise(error.to_string()),
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::super::shared::Shared;
-use super::{Exchange, Sending, value_of};
+use super::{Exchange, Sending, SentBody, value_of};
 use crate::error::StreamError;
 use crate::fields;
 use crate::frame;
@@ -23,7 +23,11 @@ impl Exchange {
         lines: &[Line<'_>],
         end: bool,
     ) -> Result<(), StreamError> {
+        // After CONNECT there is a tunnel, not a body (RFC 9110 §9.3.6).
+        let sent = SentBody::declared(lines, !self.is_connect)?;
+        sent.with(0, end)?;
         cx.send_section(self.id, lines)?;
+        self.sent = sent;
         self.sending = Sending::Body;
         self.end_if(cx, end);
         Ok(())
@@ -57,13 +61,21 @@ impl Exchange {
         if is_interim && end {
             return Err(StreamError::Invalid("an interim response cannot end the message"));
         }
-        cx.send_section(self.id, lines)?;
-        if !is_interim {
-            let has_no_content = matches!(value_of(lines, b":status"), b"204" | b"304");
-            self.is_bodiless |= has_no_content && !self.is_connect;
-            self.sending = Sending::Body;
-            self.end_if(cx, end);
+        if is_interim {
+            return cx.send_section(self.id, lines);
         }
+        let status = value_of(lines, b":status");
+        let has_no_content = matches!(status, b"204" | b"304") && !self.is_connect;
+        let is_tunnel = self.is_connect && status.starts_with(b"2");
+        let is_bodiless = self.is_bodiless || has_no_content;
+        // Without content it is the length that a response to GET has (RFC 9110 §8.6).
+        let sent = SentBody::declared(lines, !is_bodiless && !is_tunnel)?;
+        sent.with(0, end)?;
+        cx.send_section(self.id, lines)?;
+        self.sent = sent;
+        self.is_bodiless = is_bodiless;
+        self.sending = Sending::Body;
+        self.end_if(cx, end);
         Ok(())
     }
 
@@ -92,6 +104,7 @@ impl Exchange {
     ) -> Result<(), StreamError> {
         self.check_sending(Sending::Body, "no response was sent")?;
         let is_dropped = self.is_bodiless && cx.role == Role::Server;
+        self.sent.bytes = self.sent.with(data.len(), end)?;
         if !data.is_empty() && !is_dropped {
             frame::write_head(cx.output.stage(self.id), frame::DATA, data.len());
             cx.output.data(self.id, data);
@@ -117,6 +130,7 @@ impl Exchange {
         if self.is_connect && (cx.role == Role::Client || self.body.is_tunnel) {
             return Err(StreamError::Invalid("CONNECT has no trailers"));
         }
+        self.sent.with(0, true)?;
         cx.send_section(self.id, lines)?;
         self.end_if(cx, true);
         Ok(())
@@ -136,6 +150,26 @@ impl Exchange {
         if end {
             self.sending = Sending::Ended;
             cx.output.finish(self.id);
+        }
+    }
+}
+
+impl SentBody {
+    /// A body with the declared length, if that counts.
+    fn declared(lines: &[Line<'_>], counts: bool) -> Result<Self, StreamError> {
+        let declared_bytes = if counts { fields::content_length_of(lines)? } else { None };
+        Ok(Self { declared_bytes, bytes: 0 })
+    }
+
+    /// Checks that `len` more bytes, and with `end` the end, fit the declared length; returns the bytes with them.
+    fn with(&self, len: usize, end: bool) -> Result<u64, StreamError> {
+        let given = self.bytes.saturating_add(len as u64);
+        match self.declared_bytes {
+            Some(declared) if given > declared => Err(StreamError::BodyTooLong { declared, given }),
+            Some(declared) if end && given < declared => {
+                Err(StreamError::BodyTooShort { declared, given })
+            }
+            _ => Ok(given),
         }
     }
 }
