@@ -84,7 +84,7 @@ def _seconds(digits: str, default: int) -> int:
 
 
 class AltSvcCache:
-    """The alternatives that origins have announced; of at most `origins_max` origins, the latest ones.
+    """The alternatives that origins have announced; those of the latest `origins_max` origins.
 
     A `Pool` and an `HTTPTransport` have one each, or share one. `clock` returns seconds.
     """
@@ -100,7 +100,7 @@ class AltSvcCache:
         self._broken: OrderedDict[tuple[str, int], float] = OrderedDict()
 
     def store(self, origin: Origin, value: str) -> None:
-        """Process an `Alt-Svc` field of a response from the origin; it replaces the last one."""
+        """Store the `Alt-Svc` field of an origin's response; it replaces the previous one."""
         alternatives = parse(value)
         self._known.pop(origin, None)
         now = self._clock()

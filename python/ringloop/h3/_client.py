@@ -34,9 +34,9 @@ _HTTPS_PORT = 443
 
 
 class Client:
-    """Requests on a connection.
+    """An HTTP/3 connection to one server, for any number of requests at a time.
 
-    As a context manager it is closed at the end.
+    As a context manager, it closes the connection at the end.
     """
 
     def __init__(self, connection: Connection, authority: str) -> None:
@@ -54,14 +54,15 @@ class Client:
         trailers: Fields | None = None,
         priority: Priority | None = None,
     ) -> Response:
-        """Send a request, and wait for the response's fields; its body is to be read.
+        """Send a request, and return the response once its status and fields have arrived.
 
-        A body in pieces is sent concurrently, possibly beyond the response's return. Cancelling the
-        call cancels the request.
+        Read the body from the response. `body` is bytes, or an async iterable of bytes, which is sent
+        while the response is read. Cancelling the call cancels the request.
 
         Errors (`ringloop.h3.errors`): `RequestRejected`: not processed, it may be sent again;
         `StreamError`, `ConnectionClosed`: there will be no response; `ValueError`: a field cannot be
-        sent; those of `body`.
+        sent, or the body does not have the length that `content-length` declares (RFC 9114 §4.1.2);
+        what iterating over `body` raises.
         """
         fields = head(method, self.authority, path, headers, body, priority)
         response = await self.open(fields, end=body is None and trailers is None)
@@ -69,7 +70,11 @@ class Client:
         return response
 
     async def open(self, fields: list[tuple[bytes, bytes]], *, end: bool = False) -> Response:
-        """Send a request's fields, the pseudo-header fields first, once the server allows a request."""
+        """Send a request's fields, once the server allows another request.
+
+        The pseudo-header fields come first (RFC 9114 §4.3). With `end` there is no body; otherwise
+        the exchange that is returned sends it.
+        """
         while (stream_id := _h3.open_exchange(self.connection, fields, end)) is None:
             await self.connection._waiter("open")
         return Response(self.connection, stream_id, end)
@@ -108,7 +113,7 @@ class Client:
 
     @property
     def request_count(self) -> int:
-        """Requests that are not complete."""
+        """The number of requests in progress."""
         return _h3.request_count(self.connection)
 
     def close(self, code: int = _NO_ERROR) -> None:
@@ -184,9 +189,9 @@ async def open_client(
 ) -> Client:
     """Connect to an HTTP/3 server; close the client, preferably by using it as a context manager.
 
-    Like `ringloop.quic.open_connection`, with its keywords and errors; `alpn` is `["h3"]`. `connect_to`:
-    the host and port to connect to, if they differ from `host` and `port`, which the requests and the
-    certificate still name.
+    Takes the keywords of `ringloop.quic.open_connection`, and raises its errors; `alpn` is `["h3"]` by
+    default. `connect_to`: the host and port to connect to instead of `host` and `port`, which requests
+    and the server's certificate still name.
     """
     refuse_unknown(open_client, keywords)
     return await opened(

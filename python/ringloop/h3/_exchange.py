@@ -55,8 +55,8 @@ def _bytes(text: Any) -> bytes:
 class Exchange(_h3.Exchange):
     """A request and its response: read what the peer sends, write what this end sends.
 
-    Limits: native code keeps 256 KiB of an unread body; then the peer waits. An incomplete exchange
-    without references is cancelled.
+    Up to 256 KiB of an unread body are buffered; then the peer has to wait. An exchange that is no
+    longer referenced is cancelled if it is not complete.
     """
 
     if TYPE_CHECKING:
@@ -70,9 +70,12 @@ class Exchange(_h3.Exchange):
     _left = b""
 
     async def read(self, n: int = -1) -> bytes:
-        """Read received bytes of the body, at most `n`; b"" is the end.
+        """Read at most `n` bytes of the body as soon as any have arrived; b"" at its end.
 
-        Without `n`: the whole body up to its end. Cancelled, it has taken nothing.
+        Without `n`, or if it is negative, read up to the end. A cancelled read loses no data.
+
+        Errors: `StreamResetError`: the peer has reset its message; `MessageError`: it is malformed;
+        `StreamClosedError`: it was cancelled here; `ConnectionClosed`.
         """
         if n < 0:
             return await self._read_rest()
@@ -100,7 +103,7 @@ class Exchange(_h3.Exchange):
         return b"".join(pieces)
 
     async def chunks(self, n: int = _READ_BYTES) -> AsyncIterator[bytes]:
-        """Yield the body, in pieces of at most `n` bytes, up to the end."""
+        """Yield the body as it arrives, in pieces of at most `n` bytes."""
         while data := await self.read(n):
             yield data
             del data
@@ -109,24 +112,25 @@ class Exchange(_h3.Exchange):
         return self.chunks()
 
     def send_headers(self, headers: _Sent, end: bool = False) -> None:
-        """Send the fields of a response: interim ones (`:status` is 1xx), then the final one.
+        """Send a field section of a response: interim ones (`:status` is 1xx), then the final one.
 
-        Or trailers, which end the message. With `end`, nothing follows.
+        After that, or after a request, it is the trailers, which end the message. With `end` the
+        final response has no body.
         """
         super().send_headers(encoded(headers), end)
 
     def send_trailers(self, trailers: _Sent) -> None:
-        """Send the fields behind the body; they end the message."""
+        """Send the fields that follow the body; they end the message."""
         super().send_trailers(encoded(trailers))
 
     async def receive_datagram(self) -> bytes:
-        """Receive the next HTTP datagram of the exchange (RFC 9297)."""
+        """Return the next HTTP datagram of the exchange (RFC 9297); wait until there is one."""
         while (datagram := self.take_datagram()) is None:
             await self._datagram_waiter()
         return datagram
 
     async def drain(self) -> None:
-        """Wait until everything sent fits in the send window."""
+        """Wait until QUIC has taken everything that was sent: the peer's window has space again."""
         while (waiter := self._drain_waiter()) is not None:
             await waiter
 
@@ -145,12 +149,16 @@ class Exchange(_h3.Exchange):
 
 
 class Request(Exchange):
-    """A request for a server to answer: with `respond`, or with `start` and then `send`."""
+    """A request that a server received; answer it with `respond`, or with `start` and then `send`."""
 
     has_responded = False
 
     async def respond(self, status: int = 200, headers: Fields = (), body: _Data = b"") -> None:
-        """Send a whole response; interim ones (1xx) go by `start`."""
+        """Send a complete response; send interim ones (1xx) with `start`.
+
+        `ValueError`: a field cannot be sent, or `body` does not have the length that `content-length`
+        declares. To HEAD, and with status 204 or 304, the body is not sent (RFC 9110 §6.4.1).
+        """
         if status in _INTERIM:
             raise ValueError(f"status is {status}, of an interim response: give it to start()")
         self.start(status, headers, end=not body)
@@ -158,7 +166,10 @@ class Request(Exchange):
             await self.send(body, end=True)
 
     def start(self, status: int = 200, headers: Fields = (), *, end: bool = False) -> None:
-        """Send a response's status and fields; an interim one (1xx) first, if any."""
+        """Send the status and the fields of a response; any interim ones (1xx) come first.
+
+        With `end` it has no body; otherwise `send` sends it.
+        """
         super().send_headers([(b":status", b"%d" % status), *encoded(headers)], end)
         self.has_responded = status >= 200  # noqa: PLR2004
 
@@ -167,9 +178,9 @@ class Request(Exchange):
 
 
 class Response(Exchange):
-    """A response, and the rest of its request.
+    """The response to a request of a client, whose body may still be on its way to the server.
 
-    As a context manager it is cancelled at the end if it is not complete.
+    As a context manager, it is cancelled at the end if it is not complete.
     """
 
     _sender: asyncio.Task[None] | None = None

@@ -142,7 +142,7 @@ class Pool:
         trailers: Fields | None = None,
         priority: Priority | None = None,
     ) -> Response:
-        """Send a request, and wait for the response's fields; its body is to be read.
+        """Send a request, and return the response once its status and fields have arrived.
 
         A request that no server has processed is sent again, up to three times in total, unless its
         body was an iterable already consumed. Redirects are not followed.

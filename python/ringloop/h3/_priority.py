@@ -12,12 +12,12 @@ _URGENCY_MAX = 7
 
 
 class Priority(NamedTuple):
-    """Priority of a response; `str()` gives the `priority` field."""
+    """The priority of a response (RFC 9218); `str()` makes the value of the `priority` field."""
 
     urgency: int = 3
-    """0 to 7, the most urgent first."""
+    """0 (the most urgent) to 7."""
     incremental: bool = False
-    """Whether parts of the response are useful on their own."""
+    """Whether the client can use parts of the response as they arrive."""
 
     def __str__(self) -> str:
         if self.urgency not in range(_URGENCY_MAX + 1):

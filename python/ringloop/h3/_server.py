@@ -39,12 +39,12 @@ _CLOSE_SECONDS = 0.25
 
 
 class Server(Endpoint):
-    """A socket that accepts requests, each handled by a task.
+    """An HTTP/3 server on one UDP socket; each request is handled by a task.
 
     `handler(request)` has to respond: if it raises, or returns without responding, the client gets
-    status 500, or a reset after the first part of a response.
+    status 500, or a reset if a part of the response was sent.
 
-    Memory: up to 256 KiB of each unread request body are kept, so 25 MiB per connection with the
+    Memory: up to 256 KiB of each unread request body are buffered, so 25 MiB per connection with the
     default `max_streams_bidi` of 100; beyond that QUIC's windows limit the client: `max_stream_data`
     per stream, `max_data` (`max_data_grown`) per connection, 64 MiB by default. A server with many
     untrusted clients should set these lower.
@@ -122,7 +122,7 @@ class Server(Endpoint):
             self._violations.log(connection.remote_address, error)
 
     async def wait_closed(self, *, linger: bool = False) -> None:
-        """Wait for handlers to end, notify all peers, close the socket; as for any endpoint."""
+        """Wait for handlers to end, notify all clients, and close the socket (see `Endpoint`)."""
         try:
             await super().wait_closed(linger=linger)
         finally:
@@ -131,11 +131,11 @@ class Server(Endpoint):
             self._violations.close()
 
     async def shut_down(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # a grace period
-        """Refuse new clients, announce the shutdown to the others, wait for requests, and close.
+        """Shut down gracefully: refuse new clients, send GOAWAY, finish open requests, and close.
 
-        Requests that a client sent before the announcement arrived are processed (RFC 9114 §5.2);
-        responses have arrived when this returns. After `timeout` seconds the rest is cut off; None:
-        no limit.
+        Requests that a client sent before the GOAWAY arrived are processed (RFC 9114 §5.2). When this
+        returns, clients have all responses. After `timeout` seconds the remaining requests are cut
+        off; None: no limit.
         """
         deadline = asyncio.timeout(timeout)
         self._native.set_server(None)
@@ -224,10 +224,12 @@ async def serve(
     webtransport: bool | SessionLimits = False,
     **keywords: Unpack[ServeKeywords],
 ) -> Server:
-    """Serve requests at an address; like `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
+    """Serve HTTP/3 at an address: `handler(request)` runs as a task for each request.
 
-    `webtransport`: requests may be for sessions too (`ringloop.webtransport.is_session_request`), which
-    the handler accepts with `ringloop.webtransport.accept`; True, or the maximum number.
+    Takes the keywords of `ringloop.quic.serve`, and raises its errors; `alpn` is `["h3"]` by default.
+    With `webtransport`, which is True or `SessionLimits`, requests may also be for sessions
+    (`ringloop.webtransport.is_session_request`); the handler accepts them with
+    `ringloop.webtransport.accept`.
     """
     refuse_unknown(serve, keywords)
     if configuration is None:

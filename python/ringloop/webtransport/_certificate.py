@@ -1,4 +1,4 @@
-"""Certificates that a browser takes by their hash, without an authority: for local work."""
+"""Certificates that a browser accepts by their hash, without an authority: for development."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class BrowserCertificate:
 
 
 def certificate_for_browsers(*names: str) -> BrowserCertificate:
-    """Make a certificate that browsers take by its hash.
+    """Make a certificate that browsers accept by its hash, without an authority to install.
 
-    For the names and addresses that pages connect to; "localhost" and both of its addresses without any.
-    It is of P-256 and lasts 13 days, as the `serverCertificateHashes` of browsers demand; there is no
-    authority to be installed.
+    `names` are the names and addresses that pages connect to; by default "localhost", 127.0.0.1 and
+    ::1. The key is of ECDSA P-256, and the certificate is valid for 13 days, because the
+    `serverCertificateHashes` of browsers require that type and at most 14 days.
 
-    `ConfigurationError`: a name that cannot be.
+    `ConfigurationError`: a name that no certificate can be for.
     """
     wanted = tuple(map(_as_certified, names or ("localhost", "127.0.0.1", "::1")))
     _, _, certificate, private_key = _quic.sign_certificate(list(wanted), _DAYS, None)
@@ -55,7 +55,7 @@ def certificate_for_browsers(*names: str) -> BrowserCertificate:
 
 
 def certificate_hash(certificate: bytes | str | os.PathLike[str]) -> bytes:
-    """Return the SHA-256 hash of a certificate: DER, PEM (its first counts), or a file's path."""
+    """Return the SHA-256 hash of a certificate in DER or PEM (its first one), or of a file's path."""
     if isinstance(certificate, str) and certificate.startswith("-----BEGIN"):
         data = certificate.encode()
     elif isinstance(certificate, bytes):

@@ -8,10 +8,10 @@ __all__ = ["SessionClosed", "SessionRejected"]
 
 
 class SessionClosed(ConnectionClosed):
-    """A session is over; its connection may go on.
+    """The session has ended; its connection may still be open.
 
-    `code` and `reason` are what was said with the end, `by_peer` by whom; `is_application`: the code is
-    the program's own, and not HTTP/3's.
+    `code` and `reason` are those of the close, and `by_peer` says whether the peer sent it.
+    `is_application`: the code is a program's (0 to 2^32 - 1), not one of HTTP/3 (RFC 9114 §8.1).
     """
 
     def _text(self) -> str:
@@ -22,7 +22,7 @@ class SessionClosed(ConnectionClosed):
 
 
 class SessionRejected(ConnectError):  # noqa: N818
-    """The server does not want the session: `status` and `headers` of its answer tell why."""
+    """The server has refused the session: `status` and `headers` are those of its response."""
 
     def __init__(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status

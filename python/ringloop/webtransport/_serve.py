@@ -1,4 +1,4 @@
-"""Servers: sessions out of requests, and a server of sessions alone."""
+"""Servers: accepting a request as a session, and a server for sessions only."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def is_session_request(request: Request) -> bool:
 
 
 async def accept(request: Request, *, protocol: str | None = None, headers: Fields = ()) -> Session:
-    """Accept the session that a request of a `ringloop.h3` server asks for; the request is over then.
+    """Accept a request of a `ringloop.h3` server as a session, which then owns the request's stream.
 
-    To refuse it, respond with a status that is not 2xx: `await request.respond(404)`. The server has
-    to take sessions: `ringloop.h3.serve(..., webtransport=True)`. `protocol` is one of the sub-protocols
-    that the client offers (`offered_protocols`), `headers` are sent with the answer.
+    To refuse it, respond with a status that is not 2xx: `await request.respond(404)`. The server must
+    allow sessions: `ringloop.h3.serve(..., webtransport=True)`. `protocol` is one of the sub-protocols
+    that the client offers (`offered_protocols`); `headers` are those of the response.
 
     `ValueError`: the client does not offer this sub-protocol, or a field cannot be sent;
-    `StreamClosedError`: the request asks for no session, is answered, or the client has given it up.
+    `StreamClosedError`: the request is not for a session, was answered, or was cancelled by the client.
     """
     _webtransport.accept(request, encoded(headers), protocol)
     return Session(request.connection, request.stream_id)
 
 
 def offered_protocols(request: Request) -> list[str]:
-    """Return the sub-protocols that a request for a session offers, the client's favourite first."""
+    """Return the sub-protocols that a request for a session offers, the client's preferred one first."""
     return request._offered_protocols
 
 
@@ -73,15 +73,16 @@ async def serve(
     worker: Worker | None = None,
     **keywords: Unpack[ServeKeywords],
 ) -> Server:
-    """Serve sessions at an address; like `ringloop.quic.serve`, with its keywords. `alpn` is `["h3"]`.
+    """Serve WebTransport sessions at an address; `handler(session)` runs as a task for each.
 
-    `handler(session)` runs as a task for each; when it returns, the session is closed with code 0, and
-    with code 1 when it raises.
+    The session is closed when it returns, with code 0, or raises, with code 1. Takes the keywords of
+    `ringloop.quic.serve`, and raises its errors; `alpn` is `["h3"]` by default.
 
-    A session is accepted at one of `paths` (without a query; None: any), others get status 404; from a
-    page of one of `origins` (None: any; programs send none), others get 403; with the first of
-    `protocols` that the client offers. `accepts(request)` replaces these rules: it returns the result
-    of `accept()` for the request, or responds to it and returns None.
+    A request for a session gets status 404 unless its path (without the query) is one of `paths`, and
+    403 if it comes from a page of an origin that is not one of `origins`; None allows any. Programs
+    send no origin. The session's sub-protocol is the first of `protocols` that the client offers.
+    `accepts(request)` replaces these rules: it returns the result of `accept()` for the request, or
+    responds to it and returns None.
 
     `request_handler(request)` responds to all other requests; without it they get status 404.
     """

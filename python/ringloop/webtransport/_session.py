@@ -49,15 +49,15 @@ class Close(NamedTuple):
 class Session(_webtransport.Session):
     """A WebTransport session, at either end.
 
-    As a context manager it is closed at the end, with code 0, or 1 after an exception. If the
+    As a context manager, it is closed at the end, with code 0, or 1 after an exception. If the
     peer has closed it, a `StreamClosedError` of its streams becomes `SessionClosed`.
 
     Its streams are those of `ringloop.quic`, where `reset(code)`, `stop(code)` and the codes of errors
     are 0 to 2^32 - 1; 0 also stands for a reset without a program's code. When the session is closed,
     its streams are reset: await `stream.acked()` first for data that must arrive.
 
-    Limits: streams that are not accepted keep the peer from opening others (`max_streams_bidi`,
-    `max_streams_uni`); of unread datagrams the newest 256 KiB are kept.
+    Limits: streams that were not accepted yet count towards those that the peer may open
+    (`max_streams_bidi`, `max_streams_uni`); of unread datagrams the newest 256 KiB are kept.
     """
 
     _owns_connection = False
@@ -81,7 +81,7 @@ class Session(_webtransport.Session):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the session has ended."""
         return self._end is not None
 
     # Streams.
@@ -136,16 +136,19 @@ class Session(_webtransport.Session):
     # Datagrams.
 
     def send_datagram(self, data: _Data) -> None:
-        """Send a datagram, which may be lost.
+        """Send a datagram; it may be lost, and is not repeated.
 
-        If more wait than `datagram_send_buffer` holds, the oldest are dropped.
+        If the queue exceeds `datagram_send_buffer` bytes, the oldest are dropped.
         `DatagramError`: it is longer than `max_datagram_size`.
         """
         if not self._send_datagram(data):
             self._check()
 
     async def receive_datagram(self) -> bytes:
-        """Receive the next datagram; beyond 256 KiB of waiting ones the oldest are dropped."""
+        """Return the next datagram; wait until there is one.
+
+        If more than 256 KiB of them are unread, the oldest are dropped.
+        """
         while (datagram := self._take_datagram()) is None:
             self._check()
             await self._datagram_waiter()
@@ -165,7 +168,7 @@ class Session(_webtransport.Session):
     # The end.
 
     def close(self, code: int = 0, reason: str = "") -> None:
-        """Close it with the program's code (0 to 2^32 - 1) and reason, cut at 1024 bytes.
+        """Close the session with a code (0 to 2^32 - 1) and a reason, which is cut at 1024 bytes.
 
         Its streams are reset. Does nothing if it has ended.
         """
@@ -186,7 +189,7 @@ class Session(_webtransport.Session):
         raise self._error()
 
     async def wait_draining(self) -> None:
-        """Wait until the peer asks for the session's end (`is_draining`), or it has ended."""
+        """Wait until the peer has asked for the session's end (`is_draining`), or it has ended."""
         while not self.is_draining and self._end is None:
             await self._waiter()
 
