@@ -562,7 +562,7 @@ fn is_complete(events: &[Event]) -> bool {
 /// RFC 9114 §4.1.2: for requests and responses, in one or several parts, with and without trailers.
 #[test]
 fn body_of_another_length_than_declared_is_refused() {
-    let declared = [&GET[..], &[("content-length", "3")]].concat();
+    let declared = [GET, &[("content-length", "3")]].concat();
     let too_long = |given| Err(StreamError::BodyTooLong { declared: 3, given });
     let too_short = |given| Err(StreamError::BodyTooShort { declared: 3, given });
     let part = |text: &'static str| Bytes::from_static(text.as_bytes());
@@ -596,9 +596,7 @@ fn declared_length_of_a_tunnel_or_of_no_content_does_not_count() {
     let declared = |status| [(":status", status), ("content-length", "3")];
     let connect = [(":method", "CONNECT"), (":authority", "a"), ("content-length", "3")];
     let head = [&[(":method", "HEAD")], &GET[1..]].concat();
-    for (request, status) in
-        [(&connect[..], "200"), (&head, "200"), (&GET[..], "204"), (&GET[..], "304")]
-    {
+    for (request, status) in [(&connect[..], "200"), (&head, "200"), (GET, "204"), (GET, "304")] {
         let mut pair = raw_pair();
         pair.client.send_request_fields(STREAM, &lines(request), false).unwrap();
         pair.client.send_data(STREAM, Bytes::new(), true).unwrap();
