@@ -240,7 +240,7 @@ impl BufferPool {
         Some(unsafe { self.memory.hand_out(index, 0, self.buf_len, false) })
     }
 
-    /// See [`PoolMemory::has_handed_out`].
+    /// True if the buffer, or the part of one, is of this pool.
     pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
         self.memory.has_handed_out(buffer)
     }

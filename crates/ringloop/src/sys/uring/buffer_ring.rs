@@ -212,7 +212,7 @@ impl BufferRing {
         unsafe { entry.as_ref() }.bid
     }
 
-    /// See [`PoolMemory::has_handed_out`].
+    /// True if the buffer, or the part of one, is of this pool.
     pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
         self.memory.has_handed_out(buffer)
     }
