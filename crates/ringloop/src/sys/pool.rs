@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_out_buffers_are_back_and_their_bytes_stay() {
+    fn p1_moved_out_buffers_are_back_and_their_bytes_stay() {
         let mut pool = BufferPool::new(3, 100).expect("memory");
         let mut taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         for (fill, buffer) in taken.iter_mut().enumerate() {
