@@ -8,6 +8,9 @@ use ringloop_h3::{
     Transmit, varint,
 };
 
+/// The stream of the first request.
+pub const STREAM: StreamId = StreamId(0);
+
 pub const DATA: u64 = 0x0;
 pub const HEADERS: u64 = 0x1;
 pub const CANCEL_PUSH: u64 = 0x3;
@@ -150,4 +153,60 @@ pub fn events(connection: &mut Connection) -> Vec<Event> {
 
 pub fn transmits(connection: &mut Connection) -> Vec<Transmit> {
     std::iter::from_fn(|| connection.poll_transmit()).collect()
+}
+
+/// A client and a server between which everything arrives.
+pub struct Pair {
+    pub client: Connection,
+    pub server: Connection,
+}
+
+impl Pair {
+    pub fn new(client: Config, server: Config) -> Self {
+        let mut pair = Self {
+            client: connection(Role::Client, client),
+            server: connection(Role::Server, server),
+        };
+        let events = pair.exchange();
+        assert!(matches!(events.0[..], [Event::Settings(_)]));
+        assert!(matches!(events.1[..], [Event::Settings(_)]));
+        pair
+    }
+
+    pub fn full() -> Self {
+        Self::new(full_config(), full_config())
+    }
+
+    /// Delivers until nothing more is sent; the client's events, and the server's.
+    pub fn exchange(&mut self) -> (Vec<Event>, Vec<Event>) {
+        loop {
+            let from_client = transmits(&mut self.client);
+            let from_server = transmits(&mut self.server);
+            if from_client.is_empty() && from_server.is_empty() {
+                return (events(&mut self.client), events(&mut self.server));
+            }
+            deliver(&mut self.server, from_client);
+            deliver(&mut self.client, from_server);
+        }
+    }
+
+    pub fn request(&mut self, parts: &http::request::Parts, end: bool) -> http::request::Parts {
+        self.client.send_request(STREAM, parts, end).unwrap();
+        let (_, mut events) = self.exchange();
+        let Event::Request { parts, .. } = events.remove(0) else {
+            panic!("{events:?}");
+        };
+        parts
+    }
+}
+
+pub fn deliver(to: &mut Connection, transmits: Vec<Transmit>) {
+    for transmit in transmits {
+        match transmit {
+            Transmit::Stream { stream, data, fin } => to.receive(stream, data, fin).unwrap(),
+            Transmit::Reset { stream, code } => to.receive_reset(stream, code).unwrap(),
+            Transmit::Stop { stream, code } => to.receive_stop(stream, code).unwrap(),
+            Transmit::Datagram(data) => to.receive_datagram(data).unwrap(),
+        }
+    }
 }
