@@ -177,6 +177,22 @@ def test_path_is_pathlibs_with_coroutines(run: Run, tmp_path: pathlib.Path) -> N
     run(main())
 
 
+def test_path_has_every_name_of_pathlibs(run: Run, tmp_path: pathlib.Path) -> None:
+    # `info` would block the loop; `link_to` is gone since Python 3.12.
+    missing = {name for name in dir(pathlib.Path) if not hasattr(fs.Path, name)}
+    assert {name for name in missing if not name.startswith("_")} <= {"info", "link_to"}
+
+    async def main() -> None:
+        folder = fs.Path(_folder(tmp_path, "t"))
+        await (folder / "m").symlink_to("d")
+        assert await (folder / "l").is_file()
+        assert not await (folder / "l").is_file(follow_symlinks=False)
+        assert await (folder / "m").is_dir()
+        assert not await (folder / "m").is_dir(follow_symlinks=False)
+
+    run(main())
+
+
 @pytest.mark.parametrize("mode", ["w+b", "w+"])
 def test_temporary_files(mode: str, run: Run) -> None:
     data: Any = b"data\n" if "b" in mode else "data\n"

@@ -70,6 +70,23 @@ async def call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await loop.run_in_executor(None, bound)
 
 
+async def call_to_the_end(function: Callable[..., T], *args: Any, lost: Callable[[T], Any]) -> T:
+    """Call what makes something; where the caller is cancelled meanwhile, `lost` gets the result."""
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    future = loop.run_in_executor(None, functools.partial(context.run, function, *args))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+
+        def drop(done: asyncio.Future[T]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                lost(done.result())
+
+        future.add_done_callback(drop)
+        raise
+
+
 class Pool:
     """The same with the standard library, on the running loop's default executor.
 
@@ -77,7 +94,7 @@ class Pool:
     """
 
     async def open(self, path: bytes, flags: int, mode: int) -> tuple[int, int, int]:
-        return await _in_pool_to_the_end(
+        return await call_to_the_end(
             _open_file, path, flags, mode, lost=lambda found: os.close(found[0])
         )
 
@@ -142,23 +159,6 @@ def backend() -> Backend:
     """
     loop = asyncio.get_running_loop()
     return Ring(loop) if isinstance(loop, LoopCore) else _POOL
-
-
-async def _in_pool_to_the_end(
-    function: Callable[..., T], *args: Any, lost: Callable[[T], Any]
-) -> T:
-    """Call in the pool; where the caller is cancelled meanwhile, `lost` gets the result."""
-    future = asyncio.get_running_loop().run_in_executor(None, functools.partial(function, *args))
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-
-        def drop(done: asyncio.Future[T]) -> None:
-            if not done.cancelled() and done.exception() is None:
-                lost(done.result())
-
-        future.add_done_callback(drop)
-        raise
 
 
 def read_cached(fd: int, size: int, position: int) -> bytes | None:

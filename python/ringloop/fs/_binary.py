@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ringloop._arguments import check_bools
 from ringloop.fs import _sendfile
-from ringloop.fs._backend import backend, call
+from ringloop.fs._backend import backend
 from ringloop.fs._buffer import BUFFER_BYTES, BufferedFile
 
 if TYPE_CHECKING:
@@ -284,7 +284,11 @@ class BinaryFile(BufferedFile):
         await self._wait_turn()
         try:
             self._check()
-            await self._write_out(sync=True, datasync=datasync)
+            if self._out:
+                await self._write_out(sync=True, datasync=datasync)
+            else:
+                self._flush_wanted = False
+                await backend().sync(self._fd, datasync)
         finally:
             self._end_turn()
 
@@ -373,8 +377,8 @@ class BinaryFile(BufferedFile):
             if self._fd < 0:
                 return
             try:
-                self._raise_late()
                 await self._write_out()
+                self._raise_late()
             finally:
                 fd, self._fd = self._fd, -1
                 self._out = []
@@ -405,8 +409,7 @@ class BinaryFile(BufferedFile):
         self._check_reads()
         await self.flush()
         start = self._position if offset is None else offset
-        copy = await call(os.dup, self._fd)
-        with io.FileIO(copy, "rb") as raw:
+        with io.FileIO(os.dup(self._fd), "rb") as raw:
             sent = await _sendfile.send(raw, target, start, count)
         self._move(start + sent, os.SEEK_SET)
         return sent

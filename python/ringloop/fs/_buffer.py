@@ -5,7 +5,8 @@ the kernel. `_binary` adds the methods that users call, and `_text` reads and wr
 
 The position belongs to the file object, not the descriptor: every operation passes its offset. So a
 cancelled read has not moved it. Whatever changes the file (a flush, `truncate`, `close` …) is a separate
-task that completes even if its caller is cancelled; the next operation waits for it.
+task that completes even if its caller is cancelled; the next operation waits for it, and so does
+`asyncio.run`, which cancels every task at its end.
 """
 
 from __future__ import annotations
@@ -38,6 +39,26 @@ BUFFER_BYTES: Final = 64 * 1024
 
 # Read by one operation from a file that does not tell its size.
 PIECE_BYTES: Final = 256 * 1024
+
+
+class _Change(asyncio.Task[T]):
+    """A task that changes a file: what cancels all tasks of a loop waits for its end instead.
+
+    Only a pipe, socket or terminal may keep it waiting for ever, so writing to one can be cancelled.
+    """
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        can_be_cancelled: bool,
+    ) -> None:
+        super().__init__(work, loop=loop)
+        self._can_be_cancelled = can_be_cancelled
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return self._can_be_cancelled and super().cancel(msg)
 
 
 class BufferedFile:
@@ -308,13 +329,11 @@ class BufferedFile:
             self._end_turn()
 
     async def _write_out(self, *, sync: bool = False, datasync: bool = False) -> None:
-        """Write what waits, and synchronise the file if asked. With the lock."""
+        """Write what waits, and synchronise that if asked. With the lock."""
         self._flush_wanted = False
         count, length = len(self._out), self._out_len
         data = self._out[0] if count == 1 else b"".join(self._out)
         if not data:
-            if sync:
-                await backend().sync(self._fd, datasync)
             return
         appends = self._mode.appends and not self._stream
         own = OWN_POSITION if appends else self._stream
@@ -337,19 +356,33 @@ class BufferedFile:
                 self._out = []
                 self._out_len, self._position = 0, self._position - length
             elif own and done:
-                self._out = [*([data[done:]] if done < length else []), *self._out[count:]]
-                self._out_len -= done
+                self._forget(count, done, data[done:])
             raise
-        self._out = self._out[count:]
-        self._out_len -= length
+        except asyncio.CancelledError:
+            self._forget_after_cancel(count, length)
+            raise
+        self._forget(count, length, b"")
         if appends:
             self._position = os.lseek(self._fd, 0, os.SEEK_CUR) + self._out_len
+
+    def _forget(self, count: int, length: int, rest: bytes) -> None:
+        """Leave `rest` of the first `count` pieces, of which `length` bytes are written."""
+        self._out = self._out[count:]
+        if rest:
+            self._out.insert(0, rest)
+        self._out_len -= length
+
+    def _forget_after_cancel(self, count: int, length: int) -> None:
+        # How much a pipe has taken is unknown: what is written once more would corrupt it.
+        if self._stream == POLLED:
+            self._forget(count, length, b"")
 
     # Moving on to its end what a cancel must not tear.
 
     async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` as a task that a cancel of the caller leaves alone; the next one waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        task = _Change(work, loop, can_be_cancelled=self._stream == POLLED)
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, overload
 
-from ringloop.fs._backend import backend, call
+from ringloop.fs._backend import backend, call_to_the_end
 from ringloop.fs._binary import BinaryFile
 from ringloop.fs._buffer import BUFFER_BYTES
 from ringloop.fs._mode import Mode, parse
@@ -176,13 +176,18 @@ async def _open(
 
 async def _call_opener(path: Any, flags: int, opener: Any) -> int:
     """Open a path by the caller's function; the descriptor, which no child inherits."""
-    fd = await call(opener, path, flags | os.O_CLOEXEC)
+    fd = await call_to_the_end(opener, path, flags | os.O_CLOEXEC, lost=_close_opened)
     if not isinstance(fd, int):
         raise TypeError("expected integer from opener")
     if fd < 0:
         raise ValueError(f"opener returned {fd}")
     os.set_inheritable(fd, False)
     return fd
+
+
+def _close_opened(fd: Any) -> None:
+    if isinstance(fd, int) and fd >= 0:
+        os.close(fd)
 
 
 def wrap(

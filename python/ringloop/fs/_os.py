@@ -6,6 +6,7 @@ and errors are those of the function of that name. A call with `dir_fd` always r
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -165,7 +166,7 @@ async def symlink(
         return await backend().symlink(encoded(src), encoded(dst))
 
 
-async def _mode_of(path: Name | int, *, follow_symlinks: bool = True) -> int:
+async def mode_of(path: Name | int, *, follow_symlinks: bool = True) -> int:
     """Give the type and permissions; 0 where there is no such file."""
     try:
         return (await stat(path, follow_symlinks=follow_symlinks)).st_mode
@@ -175,27 +176,27 @@ async def _mode_of(path: Name | int, *, follow_symlinks: bool = True) -> int:
 
 async def exists(path: Name | int) -> bool:
     """Return whether the file exists; False for a dangling symbolic link."""
-    return await _mode_of(path) != 0
+    return await mode_of(path) != 0
 
 
 async def lexists(path: Name) -> bool:
     """Return whether the name exists."""
-    return await _mode_of(path, follow_symlinks=False) != 0
+    return await mode_of(path, follow_symlinks=False) != 0
 
 
 async def isfile(path: Name | int) -> bool:
     """Return whether it is a regular file."""
-    return stat_.S_ISREG(await _mode_of(path))
+    return stat_.S_ISREG(await mode_of(path))
 
 
 async def isdir(path: Name | int) -> bool:
     """Return whether it is a directory."""
-    return stat_.S_ISDIR(await _mode_of(path))
+    return stat_.S_ISDIR(await mode_of(path))
 
 
 async def islink(path: Name) -> bool:
     """Return whether it is a symbolic link."""
-    return stat_.S_ISLNK(await _mode_of(path, follow_symlinks=False))
+    return stat_.S_ISLNK(await mode_of(path, follow_symlinks=False))
 
 
 async def getsize(path: Name | int) -> int:
@@ -214,6 +215,8 @@ class scandir:  # noqa: N801 - the name of what it stands in for
         self._path = path
         self._entries: Iterator[os.DirEntry[Any]] | None = None
         self._batch: list[os.DirEntry[Any]] = []
+        # A thread of the pool reads a batch; it ends also where the caller is cancelled.
+        self._reading: asyncio.Future[list[os.DirEntry[Any]]] | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -231,27 +234,45 @@ class scandir:  # noqa: N801 - the name of what it stands in for
         return self
 
     async def __anext__(self) -> os.DirEntry[Any]:
-        if not self._batch:
+        while not self._batch:
             await self._open()
-            if self._entries is not None:
-                self._batch = await call(_some, self._entries)
-            if not self._batch:
-                await self.aclose()
+            if self._entries is None:
                 raise StopAsyncIteration
-            # Taken from the end.
-            self._batch.reverse()
+            await self._read_batch(self._entries)
         return self._batch.pop()
+
+    async def _read_batch(self, entries: Iterator[os.DirEntry[Any]]) -> None:
+        """Read entries, or wait for what is reading them, and close the directory at its end."""
+        if self._reading is None:
+            loop = asyncio.get_running_loop()
+            self._reading = loop.run_in_executor(None, _some, entries)
+        reading = self._reading
+        await asyncio.wait((reading,))
+        if self._reading is not reading:
+            # Another task has them.
+            return
+        self._reading = None
+        self._batch = reading.result()
+        if not self._batch:
+            await self.aclose()
+        # Taken from the end.
+        self._batch.reverse()
 
     async def aclose(self) -> None:
         """Close the directory."""
         self._closed = True
         entries, self._entries = self._entries, None
-        if entries is not None:
-            await call(entries.close)  # type: ignore[attr-defined]
+        if entries is None:
+            return
+        if self._reading is not None:
+            # Two threads must not use one directory stream.
+            await asyncio.wait((self._reading,))
+        await call(entries.close)  # type: ignore[attr-defined]
 
     def __del__(self) -> None:
         entries = getattr(self, "_entries", None)
-        if entries is not None:
+        reading = getattr(self, "_reading", None)
+        if entries is not None and (reading is None or reading.done()):
             with contextlib.suppress(OSError):
                 entries.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import sys
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ringloop.fs import _os, _whole
@@ -113,6 +114,7 @@ class Path:
         is_junction: Any = _pooled("is_junction")
     if sys.version_info >= (3, 13):
         full_match: Any = _pure("full_match")
+        parser: Any = pathlib.Path.parser
     if sys.version_info >= (3, 14):
         copy: Any = _pooled("copy")
         copy_into: Any = _pooled("copy_into")
@@ -181,6 +183,13 @@ class Path:
         """Return the user's home directory."""
         return cls(await call(pathlib.Path.home))
 
+    if sys.version_info >= (3, 13):
+
+        @classmethod
+        def from_uri(cls, uri: str) -> Self:
+            """Return the path of a `file:` URI."""
+            return cls(pathlib.Path.from_uri(uri))
+
     def open(
         self,
         mode: str = "r",
@@ -230,13 +239,15 @@ class Path:
         """Return whether the file exists."""
         return await (_os.exists if follow_symlinks else _os.lexists)(self._path)
 
-    async def is_dir(self) -> bool:
+    async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Return whether it is a directory."""
-        return await _os.isdir(self._path)
+        mode = await _os.mode_of(self._path, follow_symlinks=follow_symlinks)
+        return S_ISDIR(mode)
 
-    async def is_file(self) -> bool:
+    async def is_file(self, *, follow_symlinks: bool = True) -> bool:
         """Return whether it is a regular file."""
-        return await _os.isfile(self._path)
+        mode = await _os.mode_of(self._path, follow_symlinks=follow_symlinks)
+        return S_ISREG(mode)
 
     async def is_symlink(self) -> bool:
         """Return whether it is a symbolic link."""
@@ -298,7 +309,7 @@ class Path:
         symbolic links.
         """
         options = _newer(case_sensitive, recurse_symlinks)
-        async for path in _each(self._path.glob, pattern, **options):
+        async for path in _each(self._path.glob, _plain(pattern), **options):
             yield path
 
     async def rglob(
@@ -306,7 +317,7 @@ class Path:
     ) -> AsyncIterator[Path]:
         """Iterate over the files below, at any depth, that match; otherwise like `glob`."""
         options = _newer(case_sensitive, recurse_symlinks)
-        async for path in _each(self._path.rglob, pattern, **options):
+        async for path in _each(self._path.rglob, _plain(pattern), **options):
             yield path
 
     async def walk(

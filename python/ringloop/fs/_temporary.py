@@ -11,7 +11,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ringloop.fs._backend import call
+from ringloop.fs._backend import call, call_to_the_end
 from ringloop.fs._open import Opening, wrap
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ async def _temporary_file(
     prefix: str | None,
     directory: Any,
 ) -> BinaryFile | TextFile:
-    fd, name = await call(_nameless, suffix, prefix, directory)
+    fd, name = await call_to_the_end(
+        _nameless, suffix, prefix, directory, lost=lambda made: os.close(made[0])
+    )
     try:
         return wrap(fd, name, mode, buffering=buffering, **options)
     except BaseException:
@@ -92,7 +94,7 @@ async def _named_file(
     delete: bool,
     delete_on_close: bool,
 ) -> NamedFile:
-    fd, name = await call(tempfile.mkstemp, suffix, prefix, directory)
+    fd, name = await mkstemp(suffix, prefix, directory)
     try:
         file = wrap(fd, name, mode, buffering=buffering, **options)
     except BaseException:
@@ -121,23 +123,35 @@ class NamedFile:
 
     async def close(self) -> None:
         """Close the file, and remove its name unless that is for the end of `async with`."""
-        await self._opened.close()
-        if self.delete and self._delete_on_close:
-            await self.remove()
+        try:
+            await self._opened.close()
+        finally:
+            if self.delete and self._delete_on_close:
+                await self.remove()
 
     async def remove(self) -> None:
         """Remove the name, if it is to be removed."""
         if self.delete:
             self.delete = False
-            with contextlib.suppress(FileNotFoundError):
-                await call(os.unlink, self.name)
+            await call_to_the_end(_unlink_if_there, self.name, lost=_nothing)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
-        await self._opened.close()
-        await self.remove()
+        try:
+            await self._opened.close()
+        finally:
+            await self.remove()
+
+
+def _unlink_if_there(name: Any) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name)  # noqa: PTH108 - the name may be of bytes
+
+
+def _nothing(_lost: None) -> None:
+    """Leave nothing to undo."""
 
 
 class NamedOpening(Opening[Any]):
@@ -348,12 +362,17 @@ async def mkstemp(
     text: bool = False,
 ) -> tuple[int, Any]:
     """Make a temporary file; return its descriptor and path. As `tempfile.mkstemp`."""
-    return await call(tempfile.mkstemp, suffix, prefix, dir, text)
+    return await call_to_the_end(tempfile.mkstemp, suffix, prefix, dir, text, lost=_remove_file)
 
 
 async def mkdtemp(suffix: Any = None, prefix: Any = None, dir: Any = None) -> Any:  # noqa: A002
     """Make a temporary directory; return its path. As `tempfile.mkdtemp`."""
-    return await call(tempfile.mkdtemp, suffix, prefix, dir)
+    return await call_to_the_end(tempfile.mkdtemp, suffix, prefix, dir, lost=os.rmdir)
+
+
+def _remove_file(made: tuple[int, Any]) -> None:
+    os.close(made[0])
+    _unlink_if_there(made[1])
 
 
 gettempdir = tempfile.gettempdir
