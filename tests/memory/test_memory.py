@@ -141,6 +141,19 @@ def test_handles_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
     flat(scenario, run)
 
 
+def test_handles_add_few_bytes_to_those_of_asyncio(loop: Loop) -> None:
+    """Millions may be pending: a callback is in the words that asyncio's classes have anyway."""
+
+    def added(handle: asyncio.Handle) -> int:
+        mine = type(handle)
+        base = next(base for base in mine.__mro__ if base.__module__ == "asyncio.events")
+        return mine.__basicsize__ - base.__basicsize__
+
+    assert added(loop.call_soon(print)) <= 8
+    assert added(loop.call_soon_threadsafe(print)) <= 16
+    assert added(loop.call_later(60, print)) <= 16
+
+
 def test_handles_in_debug_mode_leave_nothing(loop: Loop, run: Callable[..., Any]) -> None:
     async def scenario(token: Token) -> None:
         loop.call_soon(token, token)

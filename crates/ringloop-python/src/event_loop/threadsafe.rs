@@ -18,28 +18,23 @@ use super::handle::{self, HandleType};
 use crate::ffi::{self, Payload, This, payload};
 use crate::limits;
 
-/// A handle that other threads may cancel.
+/// A handle that other threads may cancel, with a re-entrant lock (`threading.RLock`) that is waited for
+/// without the interpreter lock. A burst of calls makes many of them at once: 128 bytes each.
 #[derive(Default)]
 pub struct ThreadSafeHandle {
     state: State,
-    gate: Gate,
-}
-
-/// A re-entrant lock (`threading.RLock`), waited for without the interpreter lock.
-#[derive(Default)]
-struct Gate {
-    /// The thread inside; zero for none.
-    owner: AtomicU64,
     /// How often the owner has entered; only the owner touches it.
     depth: AtomicU32,
-    waiting_count: AtomicU32,
+    /// The thread inside; zero for none.
+    owner: AtomicU64,
 }
 
-/// Shared by all threads that wait for a gate: too rare for one each.
+/// Shared by all threads that wait for a handle: too rare for one each.
 static LOCK: Mutex<()> = Mutex::new(());
 static LEFT: Condvar = Condvar::new();
+static WAITING_COUNT: AtomicU32 = AtomicU32::new(0);
 
-impl Gate {
+impl ThreadSafeHandle {
     #[inline]
     fn enter(&self, py: Python<'_>) -> Held<'_> {
         let me = ffi::thread_id();
@@ -69,21 +64,22 @@ impl Gate {
 
     #[cold]
     fn wait(&self, py: Python<'_>) {
-        // A leaving thread reads the count after it opened the gate, and we check the gate after we
-        // incremented the count, so one of the two sees the other.
-        self.waiting_count.fetch_add(1, SeqCst);
+        // A leaving thread reads the count after it released the handle, and we look at the owner after
+        // we incremented the count, so one of the two sees the other.
+        WAITING_COUNT.fetch_add(1, SeqCst);
+        let owner = &self.owner;
         py.detach(|| {
             let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-            while self.owner.load(SeqCst) != 0 {
+            while owner.load(SeqCst) != 0 {
                 guard = LEFT.wait(guard).unwrap_or_else(PoisonError::into_inner);
             }
         });
-        self.waiting_count.fetch_sub(1, SeqCst);
+        WAITING_COUNT.fetch_sub(1, SeqCst);
     }
 }
 
-/// Leaves the gate when dropped.
-struct Held<'a>(&'a Gate);
+/// Leaves the handle when dropped.
+struct Held<'a>(&'a ThreadSafeHandle);
 
 impl Drop for Held<'_> {
     #[inline]
@@ -94,7 +90,7 @@ impl Drop for Held<'_> {
             return;
         }
         self.0.owner.store(0, if cfg!(Py_GIL_DISABLED) { SeqCst } else { Release });
-        if self.0.waiting_count.load(SeqCst) > 0 {
+        if WAITING_COUNT.load(SeqCst) > 0 {
             drop(LOCK.lock().unwrap_or_else(PoisonError::into_inner));
             LEFT.notify_all();
         }
@@ -109,18 +105,18 @@ impl AsHandle for ThreadSafeHandle {
 
 impl HandleType for ThreadSafeHandle {
     fn cancel(this: This<'_, '_, Self>) -> PyResult<()> {
-        let _held = this.gate.enter(this.py());
+        let _held = this.enter(this.py());
         handle::cancel_handle(this)
     }
 
     fn cancelled(this: This<'_, '_, Self>) -> bool {
-        let _held = this.gate.enter(this.py());
+        let _held = this.enter(this.py());
         this.state.is_cancelled()
     }
 
-    /// Does nothing if it was cancelled while the gate was closed.
+    /// Does nothing if it was cancelled while another thread held it.
     fn run(this: This<'_, '_, Self>, entered: &mut Entered<'_>) -> PyResult<()> {
-        let _held = this.gate.enter(this.py());
+        let _held = this.enter(this.py());
         if this.state.is_cancelled() {
             return Ok(());
         }
