@@ -32,7 +32,7 @@ LARGE_BYTES = 100_000_000
 PIECE_BYTES = 65_536
 SMALL_FILES = 1000
 SMALL_BYTES = 4096
-LINES = 100_000
+LINES = 20_000
 
 # Name: the package that opens files, and the loop.
 CONTESTANTS = {
@@ -151,7 +151,7 @@ async def read_small_whole(open_file: Any, folder: Path) -> int:
 
 
 async def read_lines(open_file: Any, folder: Path) -> int:
-    """Iterate over the 100,000 lines of a text."""
+    """Iterate over the 20,000 lines of a text."""
     count = 0
     async with open_file(folder / "lines", "r") as file:
         if isinstance(file, Blocking):

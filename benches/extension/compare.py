@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BYTES = 64
 
+# What the machine allows one thread: each client in turn sends, then each waits for its bytes.
+FLOOR = "blocking sockets in Python, no loop"
 # Name: module, loop, threads of tokio.
 CONTESTANTS = {
     "ringloop-pyo3, ring": ("ringloop_echo", "uring", 0),
@@ -35,6 +38,7 @@ CONTESTANTS = {
     "tokio, uvloop": ("tokio_echo", "uvloop", 0),
     "tokio of one thread, uvloop": ("tokio_echo", "uvloop", 1),
     "tokio of one thread, ringloop": ("tokio_echo", "uring", 1),
+    FLOOR: ("", "", 0),
 }
 REFERENCE = "ringloop-pyo3, ring"
 # Name: clients, round trips of each in one await, awaits of each.
@@ -62,6 +66,9 @@ def play(contestant: str, workload: str, address: str) -> None:
     """One run, in this process: prints seconds, CPU seconds and round trips."""
     module, loop, threads = CONTESTANTS[contestant]
     clients, times, awaits = WORKLOADS[workload]
+    if contestant == FLOOR:
+        report(*without_loop(clients, times * awaits, address), clients * times * awaits)
+        return
     echo = __import__(module)
     if threads:
         echo.use_threads(threads)
@@ -80,8 +87,31 @@ def play(contestant: str, workload: str, address: str) -> None:
         return time.perf_counter() - began, cpu_seconds() - cpu
 
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
-        seconds, cpu = runner.run(main())
-    print(json.dumps({"seconds": seconds, "cpu": cpu, "trips": clients * times * awaits}))
+        report(*runner.run(main()), clients * times * awaits)
+
+
+def without_loop(clients: int, times: int, address: str) -> tuple[float, float]:
+    """The same round trips by blocking sockets; seconds, and CPU seconds."""
+    host, port = address.rsplit(":", 1)
+    connected = [socket.create_connection((host, int(port))) for _ in range(clients)]
+    data = bytes(range(BYTES))
+
+    def ask(count: int) -> None:
+        for _ in range(count):
+            for client in connected:
+                client.sendall(data)
+            for client in connected:
+                assert client.recv(BYTES, socket.MSG_WAITALL) == data
+
+    ask(max(times // 10, 1))
+    began, cpu = time.perf_counter(), cpu_seconds()
+    ask(times)
+    return time.perf_counter() - began, cpu_seconds() - cpu
+
+
+def report(seconds: float, cpu: float, trips: int) -> None:
+    """Print what a run measured."""
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "trips": trips}))
 
 
 def cpu_seconds() -> float:
