@@ -52,7 +52,16 @@ UDP_ECHO_SIZE = 64
 UDP_FLOODS = ((64, 1), (1200, 1), (1200, 40))
 # Workloads without a load generator other than the scheduling ones.
 UDP_SENDS = {"udp_send": "bursts of 64, 1200 B"}
-HTTP = {"uvicorn_plaintext": "uvicorn plaintext"}
+HTTP = {
+    "uvicorn_plaintext": "uvicorn plaintext",
+    "fastapi_json": "FastAPI under uvicorn, JSON",
+    "aiohttp_json": "aiohttp, JSON",
+}
+PACKAGES = {
+    "websockets_echo": "messages echoed by websockets, both ends",
+    "redis_get": "values read from Redis by redis-py",
+    "asyncpg_select": "rows selected from PostgreSQL by asyncpg",
+}
 
 SIZES = (64, 1024, 10 * 1024, 100 * 1024, 1024 * 1024)
 CONNECTIONS = (1, 32, 256)
@@ -80,7 +89,7 @@ class Row:
     @property
     def is_served(self) -> bool:
         """Whether it has a server and a load generator."""
-        return self.workload not in SCHEDULING | PROCESSES | CONNECTING | UDP_SENDS
+        return self.workload not in SCHEDULING | PROCESSES | CONNECTING | UDP_SENDS | PACKAGES
 
 
 def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
@@ -109,6 +118,7 @@ def all_rows(sizes: Iterable[int], connections: Sequence[int]) -> list[Row]:
             held = ("--connections", str(count))
             title = connections_text(count)
             rows.append(Row(f"{workload}/{count}", workload, group, title, held))
+    rows += [Row(name, name, "Clients and WebSocket", title) for name, title in PACKAGES.items()]
     return rows
 
 

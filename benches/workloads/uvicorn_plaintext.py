@@ -3,11 +3,10 @@
 One operation is one request. No access log, no lifespan, one worker.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import uvicorn
+from support.asgi import serve_by_uvicorn
 from support.serving import measure
 
 Event = MutableMapping[str, Any]
@@ -31,24 +30,8 @@ async def app(
 
 
 async def serve() -> int:
-    """Run uvicorn as its command line does: it binds a free port itself."""
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_level="error",
-    )
-    server = uvicorn.Server(config)
-    running = asyncio.ensure_future(server.serve())
-    while not server.started:
-        if running.done():
-            await running
-        await asyncio.sleep(0.01)
-    return int(server.servers[0].sockets[0].getsockname()[1])
+    """Serve the application."""
+    return await serve_by_uvicorn(app)
 
 
 if __name__ == "__main__":
