@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -467,5 +468,49 @@ def test_priority_out_of_range_is_refused(run: Run, certificates: Certificates) 
             response = await within(client.request("GET", "/"))
             with pytest.raises(ValueError, match="urgency is -1: give 0 to 7"):
                 response.set_priority(h3.Priority(-1))
+
+    run(main())
+
+
+@pytest.mark.parametrize("waits_for", ["space", "piece"])
+def test_response_dropped_while_its_body_is_sent_cancels_the_request(
+    waits_for: str, run: Run, certificates: Certificates
+) -> None:
+    """The task that sends the body does not keep the response."""
+    outcomes: list[BaseException] = []
+    closed: list[bool] = []
+
+    async def handler(request: h3.Request) -> None:
+        request.start()
+        try:
+            while True:
+                await request.send(bytes(1 << 16))
+        except quic.QuicError as error:
+            outcomes.append(error)
+            raise
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            if waits_for == "piece":
+                await asyncio.Event().wait()
+            while True:
+                yield bytes(1 << 16)
+        finally:
+            closed.append(True)
+
+    async def main() -> None:
+        async with both(certificates, handler, {"max_stream_data": 100_000}) as client:
+            response = await within(client.request("POST", "/", body=body()))
+            assert await within(response.read(10))
+            await asyncio.sleep(0.05)
+            assert not closed
+            del response
+            gc.collect()
+            await wait_until(lambda: outcomes)
+            assert isinstance(outcomes[0], quic.StreamStoppedError)
+            await wait_until(lambda: closed)
+            await wait_until(lambda: not client._senders)
+            assert client.request_count == 0
 
     run(main())
