@@ -66,6 +66,8 @@ def _fresh_main() -> ModuleType:
     """Put an empty `__main__` in place of ours."""
     made = ModuleType("__main__")
     made.__dict__["__builtins__"] = sys.modules["builtins"]
+    if sys.version_info < (3, 14):
+        made.__dict__["__annotations__"] = {}
     sys.modules["__main__"] = made
     return made
 

@@ -31,7 +31,7 @@ import pickle, sys
 class Mine: pass
 print(__name__, __package__, __file__, __spec__ and __spec__.name, type(__loader__).__name__)
 print(sys.argv, sys.path[0], __doc__, __builtins__ is sys.modules["builtins"])
-print(sorted(name for name in globals() if name != "__annotations__"))
+print(sorted(globals()))
 print(sys.modules["__main__"].Mine is Mine, type(pickle.loads(pickle.dumps(Mine()))) is Mine)
 print(sys.flags.safe_path, sys.argv is sys.argv)
 """
