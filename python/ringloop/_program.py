@@ -67,7 +67,7 @@ def _fresh_main() -> ModuleType:
     made = ModuleType("__main__")
     made.__dict__["__builtins__"] = sys.modules["builtins"]
     if sys.version_info < (3, 14):
-        made.__dict__["__annotations__"] = {}
+        made.__annotations__ = {}
     sys.modules["__main__"] = made
     return made
 
