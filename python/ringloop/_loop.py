@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from asyncio import base_events
 from weakref import WeakValueDictionary
 
@@ -120,6 +121,18 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
 
     def __repr__(self) -> str:
         return _driver.describe(self)
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        base: Any = super()
+        try:
+            base.__del__()
+        except (AttributeError, TypeError):
+            # The interpreter has cleared the package's modules: the program's end, with this loop
+            # still in the policy or in a module that was imported earlier. Uses none of their names.
+            if not is_finalizing():
+                raise
+            self._close()
+            self._signals.close_sockets()
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

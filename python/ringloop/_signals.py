@@ -49,6 +49,13 @@ class SignalState:
         # Who had the wake-up descriptor before this run; -1 for none.
         self.previous = -1
 
+    def close_sockets(self) -> None:
+        """Close the socket pair, which the loop no longer watches."""
+        if self.reader is not None and self.writer is not None:
+            self.reader.close()
+            self.writer.close()
+            self.reader = self.writer = None
+
 
 def _open(loop: Loop) -> int:
     """Return the descriptor that CPython should write to."""
@@ -242,12 +249,8 @@ def close(loop: Loop) -> None:
     try:
         _remove_all(loop)
     finally:
-        state = loop._signals
-        if state.reader is not None and state.writer is not None:
-            _unwatch(loop)
-            state.reader.close()
-            state.writer.close()
-            state.reader = state.writer = None
+        _unwatch(loop)
+        loop._signals.close_sockets()
 
 
 def _remove_all(loop: Loop) -> None:

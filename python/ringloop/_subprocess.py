@@ -36,6 +36,7 @@ REAP_DELAY_MAX = 0.064
 class SubprocessTransport(_system.ChildTransport):  # type: ignore[misc]
     """The standard library's transport; its child is watched from the start."""
 
+    _pipes: dict[int, Any]
     # Its pipes could not be connected.
     _has_failed = False
 
@@ -68,6 +69,19 @@ class SubprocessTransport(_system.ChildTransport):  # type: ignore[misc]
             for pipe in filter(None, (self._proc.stdin, self._proc.stdout, self._proc.stderr)):
                 pipe.close()
             raise
+
+    def close(self) -> None:
+        """Close the pipes and kill the child; on a closed loop only kill it, as CPython 3.14 does."""
+        # None once all is closed.
+        if self._loop is None or not self._loop.is_closed():
+            super().close()
+            return
+        # Before 3.12.2 the first pipe would raise, and the child stay. They are closed when collected.
+        pipes, self._pipes = self._pipes, {}
+        try:
+            super().close()
+        finally:
+            self._pipes = pipes
 
     def fail(self) -> None:
         """End the child and close the pipes that could not be connected, as CPython 3.14 does."""

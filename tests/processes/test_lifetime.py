@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import signal
 import subprocess
 import sys
+import warnings
 from asyncio.subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ from tests.support import (
 )
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import Callable, Iterator
 
 Run = Any
@@ -332,6 +335,31 @@ assert not [name for name in left if "pipe:" in name], left
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("pipes", [(), ("stdout",), ("stdin", "stdout", "stderr")])
+def test_close_of_the_transport_after_its_loop_kills_the_child(
+    loop_factory: Factory, loop_name: str, pipes: tuple[str, ...]
+) -> None:
+    if loop_name == ORACLE:
+        pytest.skip(
+            "asyncio kills it, too, from CPython 3.12.2 on, but its pidfd or thread is left"
+        )
+    loop = loop_factory()
+
+    async def start() -> Process:
+        options: Any = dict.fromkeys(pipes, subprocess.PIPE)
+        return await asyncio.create_subprocess_exec("sleep", "60", **options)
+
+    process = loop.run_until_complete(start())
+    transport = process._transport  # type: ignore[attr-defined]
+    popen = transport.get_extra_info("subprocess")
+    loop.close()
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        transport.close()
+        assert popen.wait(10) == -signal.SIGKILL
+        del process, transport
+        gc.collect()
 
 
 def test_child_may_be_reaped_by_popen(run: Run, loop_name: str) -> None:

@@ -205,3 +205,47 @@ def test_destructors_at_the_end_may_use_their_loop(loop_name: str) -> None:
     assert done.returncode == 0
     assert "Exception in callback broken() at " in done.stderr
     assert "meta_path" not in done.stderr
+
+
+# The loop is freed while the interpreter clears modules, after the package's own.
+LEFT_OPEN = """
+import asyncio, signal, sys, types
+from tests import support
+
+loop = support.loop_factory({loop_name!r})()
+
+async def main():
+    loop.add_signal_handler(signal.SIGUSR1, int)
+    loop.call_later(3600, int)
+    await loop.run_in_executor(None, int)
+
+{keep}
+loop.run_until_complete(main())
+print("ran")
+{end}
+"""
+# Modules are cleared from the last imported to the first.
+HOLDERS = {
+    "policy": "asyncio.set_event_loop(loop)",
+    "earlier module": "asyncio.events.of_a_program = loop",
+    "class of an earlier module": "asyncio.Event.of_a_program = loop",
+    "program": "",
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3)])
+def test_loop_that_is_left_open_ends_without_an_error(
+    loop_name: str, holder: str, end: str, code: int
+) -> None:
+    support.usable_loop(loop_name)
+    program = LEFT_OPEN.format(loop_name=loop_name, keep=HOLDERS[holder], end=end)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (code, ["ran"], "")
