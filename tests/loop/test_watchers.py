@@ -162,6 +162,48 @@ def test_hang_up_is_readable(loop: Loop, run: Callable[..., Any], pair: Pair) ->
     run(main())
 
 
+@pytest.fixture(params=["unix", "tcp"])
+def connected(request: pytest.FixtureRequest, pair: Pair) -> Iterator[Pair]:
+    if request.param == "unix":
+        yield pair
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        left = socket.create_connection(listener.getsockname())
+        right, _ = listener.accept()
+    with left, right:
+        left.setblocking(False)
+        yield left, right
+
+
+@pytest.mark.parametrize("is_watched_first", [True, False])
+def test_own_half_close_is_not_readable(
+    loop: Loop, run: Callable[..., Any], connected: Pair, is_watched_first: bool
+) -> None:
+    """The kernel wakes the socket's waiters then, although there are no bytes to read."""
+    left, right = connected
+    read: list[bytes] = []
+
+    async def main() -> None:
+        if not is_watched_first:
+            left.shutdown(socket.SHUT_WR)
+        loop.add_reader(left, lambda: read.append(left.recv(10)))
+        await asyncio.sleep(0.01)
+        if is_watched_first:
+            left.shutdown(socket.SHUT_WR)
+        # Its acknowledgement is another wake-up.
+        await asyncio.sleep(0.05)
+        assert not read
+        for _ in range(3):
+            read.clear()
+            right.send(b"data")
+            await support.wait_until(lambda: read)
+            assert read == [b"data"]
+        loop.remove_reader(left)
+
+    # An error of the callback fails the test by the log.
+    run(main())
+
+
 def test_bad_descriptors_are_refused(loop: Loop) -> None:
     # The highest possible number: another thread could reuse that of a file closed just before.
     closed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1

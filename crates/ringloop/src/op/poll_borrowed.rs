@@ -13,6 +13,7 @@ use super::operation::{Need, Operation, Shape};
 use super::poll::ready_now;
 use crate::choice::Kind;
 use crate::sys::fd::{AsRawFd, RawFd};
+use crate::sys::file::poll_now;
 use crate::sys::interest::Interest;
 use crate::sys::selector::{Selector, Trigger};
 use crate::sys::uring::abi::{self, Sqe};
@@ -78,6 +79,14 @@ impl Operation for PollBorrowed {
 
     fn is_borrowed(&self) -> bool {
         true
+    }
+
+    /// A set's waiters are also woken by what makes nothing ready, such as a shutdown of a socket's own
+    /// side (`sock_def_wakeup`), and the ring takes that for readiness: only a poll of the set asks the
+    /// descriptor. A callback that reads from a blocking descriptor would hang its loop.
+    fn is_stale(&self) -> bool {
+        let ready = self.set.as_ref().map(|set| poll_now(set.as_raw_fd(), Interest::READ));
+        matches!(ready, Some(Ok(Interest::NONE)))
     }
 
     fn shape(&self) -> Shape {

@@ -164,6 +164,10 @@ impl UringDriver {
             return self.deliver(key, cqe.res, false, buffer);
         }
         slot.phase = Phase::Unarmed;
+        if shape == Shape::Level && slot.request().is_some_and(Operation::is_stale) {
+            self.rearm_later.push(key);
+            return None;
+        }
         match shape {
             Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) if cqe.res == -libc::ENOBUFS => {
                 self.pools.starve(kind, key);
