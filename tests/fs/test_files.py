@@ -533,3 +533,43 @@ def test_bytes_that_could_not_be_synchronised_are_not_appended_again(
         assert path.read_bytes() == b"once more"
 
     run(main())
+
+
+class Index:
+    """An integer of another type, as NumPy has them."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("read", (), ()), ("read1", (), ()), ("readline", (), ()), ("readlines", (), ()),
+        ("seek", (), ()), ("truncate", (), ()), ("pread", (), (0,)), ("pread", (4,), ()),
+        ("pwrite", (b"xy",), ()),
+    ],
+)  # fmt: skip
+def test_sizes_are_integers_of_any_type(
+    name: str, before: Any, after: Any, buffering: int, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "f"
+
+    async def result(number: Any) -> Any:
+        path.write_bytes(b"first\nsecond\n")
+        async with fs.open(path, "rb+", buffering) as file:
+            given = await getattr(file, name)(*before, number, *after)
+            return given, await file.tell(), path.read_bytes()
+
+    async def main() -> None:
+        assert await result(Index(3)) == await result(3)
+        with pytest.raises(TypeError):
+            await result(3.0)
+        with pytest.raises(TypeError):
+            await result("3")
+
+    run(main())

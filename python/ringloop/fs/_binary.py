@@ -79,8 +79,8 @@ class BinaryFile(BufferedFile):
 
     async def read(self, size: int | None = -1, /) -> bytes:
         """Read `size` bytes, fewer at the end of the file; the rest if it is negative or None."""
-        if size is None:
-            size = -1
+        if type(size) is not int:
+            size = _count(size)
         self._check_reads()
         if not self._held and not self._out:
             if 0 <= size <= len(self._window) - self._at:
@@ -150,6 +150,7 @@ class BinaryFile(BufferedFile):
 
     async def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one operation."""
+        size = operator.index(size)
         self._check_reads()
         await self._wait_turn_to_read()
         try:
@@ -193,7 +194,7 @@ class BinaryFile(BufferedFile):
     async def readline(self, size: int | None = -1, /) -> bytes:
         """Read a line with its end, or up to `size` bytes of it."""
         self._check_reads()
-        limit = -1 if size is None or size < 0 else size
+        limit = max(-1, _count(size))
         if not self._held and not self._out:
             end = self._window.find(b"\n", self._at)
             if end >= 0 and (limit < 0 or end - self._at < limit):
@@ -209,7 +210,7 @@ class BinaryFile(BufferedFile):
 
     async def readlines(self, hint: int | None = -1, /) -> list[bytes]:
         """Read lines: all, or until they total `hint` bytes."""
-        hint = -1 if hint is None else operator.index(hint)
+        hint = _count(hint)
         lines = []
         total = 0
         while line := await self.readline():
@@ -229,6 +230,7 @@ class BinaryFile(BufferedFile):
 
     async def pread(self, size: int, offset: int, /) -> bytes:
         """Read up to `size` bytes at `offset`; the position stays the same; many may run at once."""
+        size, offset = operator.index(size), operator.index(offset)
         self._check_reads()
         if self._out:
             await self.flush()
@@ -297,6 +299,7 @@ class BinaryFile(BufferedFile):
 
         In a file opened to append it is written to the end: pwrite(2) on Linux.
         """
+        offset = operator.index(offset)
         self._check_writes()
         if offset < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -326,6 +329,8 @@ class BinaryFile(BufferedFile):
         self._check()
         if not self._mode.writes:
             raise io.UnsupportedOperation("truncate")
+        if size is not None:
+            size = operator.index(size)
         return await self._to_the_end(self._locked_truncate(size))
 
     async def _locked_truncate(self, size: int | None) -> int:
@@ -413,6 +418,11 @@ class BinaryFile(BufferedFile):
             sent = await _sendfile.send(raw, target, start, count)
         self._move(start + sent, os.SEEK_SET)
         return sent
+
+
+def _count(size: Any) -> int:
+    """Return a size, of any kind of integer; -1 for None: all."""
+    return -1 if size is None else operator.index(size)
 
 
 def _writable(buffer: Any) -> memoryview:
