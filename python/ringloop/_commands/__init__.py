@@ -7,6 +7,7 @@ the exit status; it is imported when its command is run.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ import ringloop
 __all__ = ["COMMANDS", "Command", "main"]
 
 PROGRAM = "python -m ringloop"
+# They run a program, which sees what it sees under plain python.
+_OF_PROGRAMS = {"run", "profile"}
 _USAGE_ERROR = 2
 
 
@@ -70,18 +73,30 @@ Run '{program} COMMAND --help' for more about a command.
 def main(arguments: list[str]) -> int:
     """Run a command, or a program; return the exit status."""
     if not arguments:
+        _open_closed_streams()
         sys.stderr.write(_help())
         return _USAGE_ERROR
     first = arguments[0]
     if first in {"-h", "--help"}:
+        _open_closed_streams()
         sys.stdout.write(_help())
         return 0
     if first in {"-V", "--version"}:
+        _open_closed_streams()
         sys.stdout.write(f"ringloop {ringloop.__version__}\n")
         return 0
     if first in COMMANDS:
+        if first not in _OF_PROGRAMS:
+            _open_closed_streams()
         return COMMANDS[first].main(arguments[1:])
     return COMMANDS["run"].main(arguments)
+
+
+def _open_closed_streams() -> None:
+    """Open what a service's starter has closed: it is None, which nothing can write to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def _help() -> str:
