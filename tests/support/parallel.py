@@ -74,6 +74,8 @@ OF_ONE_THREAD = {
     "fs.test_differential": "compares results, which other threads have no part in",
     "loop.test_dns": "counts the process's threads",
     "datagrams.test_floods": "counts what the process owns",
+    "fs.test_cancelled": "counts what the process owns, and closes a descriptor that a file has",
+    "programs.test_closed_streams": "in processes of its own",
     "cpython.test_suite": "CPython's own tests, in processes of their own",
     "service.test_service": "drives a service in a process of its own",
     "test_harness": "tests the fixtures themselves",
