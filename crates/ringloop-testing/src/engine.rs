@@ -6,6 +6,7 @@ pub use crate::sys::*;
 use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::Engine;
+use ringloop::embed::limits;
 use ringloop::embed::op::{Recv, Request};
 use ringloop::embed::sys::fd::{AsRawFd, RawFd};
 use ringloop::embed::sys::libc;
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -76,6 +78,13 @@ pub fn expect_descriptors(count: usize) {
         );
         std::thread::yield_now();
     }
+}
+
+/// Where the first memory of a pool is, by the first bytes that came in it: they are in its first
+/// buffer. No pool's is longer than that of streams.
+pub fn first_memory(first: &[u8]) -> Range<usize> {
+    let start = first.as_ptr().addr();
+    start..start + usize::from(limits::POOL_BUFFERS) * limits::POOL_BUFFER_BYTES as usize
 }
 
 /// `mem::forget`, but reachable from a static, so that leak checkers ignore it.

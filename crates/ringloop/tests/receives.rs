@@ -7,12 +7,12 @@ use ringloop::embed::Local;
 use ringloop::embed::limits;
 use ringloop::embed::sys::uring::{Config, Feature, Features, Ring};
 use ringloop::net::{Receive, UnixStream};
-use ringloop::{Runtime, spawn, spawn_blocking, time};
+use ringloop::{Runtime, spawn, time};
 use ringloop_testing::PATIENCE;
 use ringloop_testing::engine::in_runtimes;
 use std::collections::VecDeque;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -63,15 +63,6 @@ fn pair() -> (UnixStream, std::os::unix::net::UnixStream) {
     let (ours, peer) = std::os::unix::net::UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     (OwnedFd::from(ours).into(), peer)
-}
-
-/// True if bytes are queued in the kernel.
-fn has_unread(stream: &UnixStream) -> bool {
-    let mut count = 0;
-    // SAFETY: FIONREAD writes an `int`, which lives through the call.
-    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut count) };
-    assert_eq!(done, 0);
-    count > 0_i32
 }
 
 /// Part of a stream that has its own pattern.
@@ -166,52 +157,50 @@ fn long_writes_come_in_buffers_of_the_kind_that_was_asked_for() {
 }
 
 #[test]
-fn held_buffers_make_others_of_the_kind_wait_and_no_more() {
+fn values_hold_more_than_a_pool_and_nothing_waits_for_them() {
+    const EACH: usize = 4 << 20;
     in_modes(async |mode, _| {
-        let (ours, mut peer) = pair();
-        let (other, mut others_peer) = pair();
-        let writer = std::thread::spawn(move || {
-            // More than any pool has; bytes that the peer does not read are discarded at the end of
-            // the test.
-            let mut sent = 0;
-            while sent < 8 << 20 && peer.write_all(bytes(1, sent, 65_536)).is_ok() {
-                sent += 65_536;
-            }
-        });
-        let mut held = Vec::new();
-        let mut sequence = receive(&ours, mode);
-        let mut in_vain = 0;
-        // Until nothing arrives, twice, though there is data: every buffer is held.
-        while in_vain < 2 {
-            match time::timeout(Duration::from_millis(30), sequence.next()).await {
-                Ok(received) => {
-                    in_vain = 0;
-                    held.push(received.unwrap().unwrap());
+        let mut readers = Vec::new();
+        let mut writers = Vec::new();
+        for stream in 0..4 {
+            let (ours, mut peer) = pair();
+            writers.push(std::thread::spawn(move || {
+                // Of lengths that fill no buffer.
+                for sent in (0..EACH).step_by(4_096) {
+                    peer.write_all(bytes(stream, sent, 4_096)).unwrap();
                 }
-                Err(_) if has_unread(&ours) => in_vain += 1,
-                Err(_) => {} // the writer has not had a turn
+            }));
+            readers.push(spawn(async move {
+                let mut held = Vec::new();
+                let mut sequence = receive(&ours, mode);
+                while let Some(received) = sequence.next().await {
+                    held.push(received.unwrap());
+                }
+                held
+            }));
+        }
+        let mut all = Vec::new();
+        for reader in readers {
+            all.push(reader.await.unwrap());
+        }
+        for (stream, held) in all.iter().enumerate() {
+            let mut at = 0;
+            for received in held {
+                assert!(
+                    **received == *bytes(stream, at, received.len()),
+                    "{mode:?} {stream}: {at}"
+                );
+                at += received.len();
             }
+            assert_eq!(at, EACH, "{mode:?} {stream}");
         }
-        let total: usize = held.iter().map(|received| received.len()).sum();
-        assert!(total >= 512 * 1024, "{mode:?}: {total}");
-        others_peer.write_all(b"waits").unwrap();
-        let mut others = receive(&other, mode);
-        let early = time::timeout(Duration::from_millis(5), others.next()).await;
-        assert!(early.is_err(), "{mode:?}: there is no buffer for it");
-        // A receive with its own buffer does not wait.
-        let (one, mut ones_peer) = pair();
-        ones_peer.write_all(b"own").unwrap();
-        assert_eq!(one.read(Vec::with_capacity(8)).await.1, b"own");
-        let mut at = 0;
-        for received in held.drain(..) {
-            assert!(*received == *bytes(1, at, received.len()), "{mode:?}: held");
-            at += received.len();
+        drop(all);
+        let (ours, mut peer) = pair();
+        peer.write_all(b"after").unwrap();
+        assert_eq!(&*receive(&ours, mode).next().await.unwrap().unwrap(), b"after");
+        for writer in writers {
+            writer.join().unwrap();
         }
-        assert_eq!(&*others.next().await.unwrap().unwrap(), b"waits");
-        drop(sequence);
-        drop(ours);
-        // The writer sees the close once the kernel has released the receive.
-        spawn_blocking(|| writer.join().unwrap()).await.unwrap();
     });
 }
 
@@ -352,12 +341,7 @@ async fn play(kinds: [usize; 4], steps: Vec<Step>) {
                     if model.taken == model.sent {
                         break;
                     }
-                    // Held buffers, or those queued for other streams, may be all there are.
-                    let next = time::timeout(Duration::from_millis(2), sequences[stream].next());
-                    let Ok(received) = next.await else {
-                        break;
-                    };
-                    let received = received.unwrap().unwrap();
+                    let received = sequences[stream].next().await.unwrap().unwrap();
                     let item = (stream, model.taken, received);
                     check(&item);
                     model.taken += item.2.len();
@@ -385,20 +369,12 @@ async fn play(kinds: [usize; 4], steps: Vec<Step>) {
     for model in &mut models {
         model.peer = None;
     }
-    // Taken in turn: each may have the buffers that another waits for.
-    let mut open: Vec<usize> = (0..4).collect();
-    while let Some(stream) = open.pop() {
-        let next = time::timeout(Duration::from_millis(2), sequences[stream].next());
-        match next.await {
-            Ok(Some(received)) => {
-                let model = &mut models[stream];
-                let item = (stream, model.taken, received.unwrap());
-                check(&item);
-                model.taken += item.2.len();
-                open.push(stream);
-            }
-            Ok(None) => assert_eq!(models[stream].taken, models[stream].sent, "stream {stream}"),
-            Err(_) => open.insert(0, stream),
+    for (stream, (mut sequence, mut model)) in sequences.into_iter().zip(models).enumerate() {
+        while let Some(received) = sequence.next().await {
+            let item = (stream, model.taken, received.unwrap());
+            check(&item);
+            model.taken += item.2.len();
         }
+        assert_eq!(model.taken, model.sent, "stream {stream}");
     }
 }

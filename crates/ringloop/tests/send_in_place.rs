@@ -6,11 +6,12 @@
 use ringloop::embed::limits::{HELD_BUFFERS_MAX, POOL_BUFFERS};
 use ringloop::net::{Received, UnixStream};
 use ringloop::{JoinHandle, Options, Runtime, spawn, time};
-use ringloop_testing::engine::{alone, in_runtimes};
+use ringloop_testing::engine::{alone, first_memory, in_runtimes};
 use ringloop_testing::{PATIENCE, drivers};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
@@ -95,17 +96,26 @@ async fn begin_send(
     sending
 }
 
-/// Takes all buffers of the pool; returns how many there were.
-async fn free_buffers() -> usize {
+/// Where the memory of a new runtime's pool is.
+async fn new_pool() -> Range<usize> {
+    let (stream, mut peer) = pair();
+    peer.write_all(b"x").unwrap();
+    first_memory(&stream.receive().next().await.unwrap().unwrap())
+}
+
+/// Takes all buffers of the pool, which then has other memory: once a runtime. Returns how many
+/// there were.
+async fn free_buffers(pool: Range<usize>) -> usize {
     let (stream, mut peer) = pair();
     let mut incoming = stream.receive();
     let mut held = Vec::new();
     loop {
         peer.write_all(b"x").unwrap();
-        match time::timeout(Duration::from_millis(100), incoming.next()).await {
-            Ok(bytes) => held.push(bytes.unwrap().unwrap()),
-            Err(_) => return held.len(),
+        let bytes = incoming.next().await.unwrap().unwrap();
+        if !pool.contains(&bytes.as_ptr().addr()) {
+            return held.len();
         }
+        held.push(bytes);
     }
 }
 
@@ -133,20 +143,27 @@ async fn deliver(waiting: Vec<Waiting>) {
 
 #[test]
 fn half_of_the_pool_may_be_sent_in_place_and_is_returned() {
-    run(async || {
-        let mut waiting = Vec::new();
-        for _ in 0..HELD_BUFFERS_MAX + 10 {
-            waiting.push(send_to_full_socket().await);
-        }
-        let all = usize::from(POOL_BUFFERS);
-        assert_eq!(free_buffers().await, all - HELD_BUFFERS_MAX);
-        deliver(waiting).await;
-        assert_eq!(free_buffers().await, all);
-        // And may be held again.
-        let again = send_to_full_socket().await;
-        assert_eq!(free_buffers().await, all - 1);
-        deliver(vec![again]).await;
-    });
+    let all = usize::from(POOL_BUFFERS);
+    for (is_delivered, again, free) in
+        [(false, 0, all - HELD_BUFFERS_MAX), (true, 0, all), (true, 1, all - 1)]
+    {
+        run(async || {
+            let pool = new_pool().await;
+            let mut waiting = Vec::new();
+            for _ in 0..HELD_BUFFERS_MAX + 10 {
+                waiting.push(send_to_full_socket().await);
+            }
+            if is_delivered {
+                deliver(std::mem::take(&mut waiting)).await;
+            }
+            // They may be held again.
+            for _ in 0..again {
+                waiting.push(send_to_full_socket().await);
+            }
+            assert_eq!(free_buffers(pool).await, free);
+            deliver(waiting).await;
+        });
+    }
 }
 
 /// Few buffers that many streams share, and most of each in one message.
@@ -154,7 +171,7 @@ fn half_of_the_pool_may_be_sent_in_place_and_is_returned() {
 fn pieces_of_messages_that_peers_do_not_read_leave_buffers_to_others() {
     const MESSAGE_LEN: usize = 60_000;
     run(async || {
-        let mut waiting = Vec::new();
+        let (mut waiting, mut pool) = (Vec::new(), None);
         for number in 0..2 * HELD_BUFFERS_MAX {
             let (stream, mut peer) = pair();
             peer.write_all(&vec![number as u8; MESSAGE_LEN]).unwrap();
@@ -162,6 +179,8 @@ fn pieces_of_messages_that_peers_do_not_read_leave_buffers_to_others() {
             let mut incoming = stream.receive().incremental();
             while count < MESSAGE_LEN {
                 let piece = incoming.next().await.unwrap().unwrap();
+                let pool = pool.get_or_insert_with(|| first_memory(&piece));
+                assert!(count > 0 || pool.contains(&piece.as_ptr().addr()), "{number}");
                 count += piece.len();
                 if longest.as_ref().is_none_or(|longest| longest.len() < piece.len()) {
                     longest = Some(piece);
@@ -187,6 +206,7 @@ fn pieces_of_messages_that_peers_do_not_read_leave_buffers_to_others() {
 #[test]
 fn rest_of_a_message_is_sent_in_place_and_returned() {
     run(async || {
+        let pool = new_pool().await;
         let (stream, mut peer) = pair();
         let (mut message, before) = message_and_full_socket(&stream, &mut peer).await;
         message.advance(17);
@@ -211,13 +231,14 @@ fn rest_of_a_message_is_sent_in_place_and_returned() {
         peer.read_exact(&mut got).unwrap();
         assert_eq!(got, pattern()[LEN - 5..]);
         drop(back);
-        assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
+        assert_eq!(free_buffers(pool).await, usize::from(POOL_BUFFERS));
     });
 }
 
 #[test]
 fn cancelled_send_in_place_returns_the_buffer() {
     run(async || {
+        let pool = new_pool().await;
         for _ in 0..3 {
             let (stream, mut peer) = pair();
             let (message, _) = message_and_full_socket(&stream, &mut peer).await;
@@ -225,13 +246,14 @@ fn cancelled_send_in_place_returns_the_buffer() {
             let given_up = time::timeout(Duration::from_millis(2), sending).await;
             assert!(given_up.is_err());
         }
-        assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
+        assert_eq!(free_buffers(pool).await, usize::from(POOL_BUFFERS));
     });
 }
 
 #[test]
 fn a_send_that_fails_gives_the_message_back_with_the_error() {
     run(async || {
+        let pool = new_pool().await;
         let waiting = send_to_full_socket().await;
         drop(waiting.peer);
         let (sent, message) = waiting.sending.await.unwrap();
@@ -239,7 +261,7 @@ fn a_send_that_fails_gives_the_message_back_with_the_error() {
         assert!(matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
         assert!(*message == *pattern());
         drop(message);
-        assert_eq!(free_buffers().await, usize::from(POOL_BUFFERS));
+        assert_eq!(free_buffers(pool).await, usize::from(POOL_BUFFERS));
     });
 }
 

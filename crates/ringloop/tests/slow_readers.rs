@@ -7,7 +7,7 @@ use ringloop::embed::{RecvInto, limits};
 use ringloop::net::{Receive, UdpSocket, UnixStream};
 use ringloop::{spawn, time};
 use ringloop_testing::PATIENCE;
-use ringloop_testing::engine::in_runtimes;
+use ringloop_testing::engine::{first_memory, in_runtimes};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -81,6 +81,10 @@ fn streams_that_are_not_read_leave_buffers_to_others() {
     const SLOW: usize = 60;
     for wanted in KINDS {
         on_both(async || {
+            let (other, mut others_peer) = pair();
+            let mut quick = wanted(&other);
+            others_peer.write_all(b"first").unwrap();
+            let pool = first_memory(&quick.next().await.unwrap().unwrap());
             let mut pairs: Vec<_> = (0..SLOW).map(|_| pair()).collect();
             let mut sent = [0; SLOW];
             let (ours, mut peers): (Vec<_>, Vec<_>) = pairs.drain(..).unzip();
@@ -94,11 +98,11 @@ fn streams_that_are_not_read_leave_buffers_to_others() {
                 }
                 some_turns().await;
             }
-            let (other, mut others_peer) = pair();
-            let mut quick = wanted(&other);
             for _ in 0..3 {
                 others_peer.write_all(b"waits").unwrap();
-                assert_eq!(&*quick.next().await.unwrap().unwrap(), b"waits");
+                let waits = quick.next().await.unwrap().unwrap();
+                assert_eq!(&*waits, b"waits");
+                assert!(pool.contains(&waits.as_ptr().addr()), "more memory for slow readers");
             }
             drop(peers);
             for (stream, sequence) in slow.iter_mut().enumerate() {
@@ -121,6 +125,10 @@ fn streams_that_are_not_read_leave_buffers_to_others() {
 #[test]
 fn streams_that_are_not_read_leave_buffers_to_others_of_a_busy_loop() {
     on_both(async || {
+        let (other, mut others_peer) = pair();
+        let mut quick = other.receive();
+        others_peer.write_all(b"first").unwrap();
+        let pool = first_memory(&quick.next().await.unwrap().unwrap());
         let pairs: Vec<_> = (0..20).map(|_| pair()).collect();
         let busy = spawn(async {
             loop {
@@ -136,9 +144,10 @@ fn streams_that_are_not_read_leave_buffers_to_others_of_a_busy_loop() {
             fill(&mut peers[stream], stream, 0);
         }
         some_turns().await;
-        let (other, mut others_peer) = pair();
         others_peer.write_all(b"waits").unwrap();
-        assert_eq!(&*other.receive().next().await.unwrap().unwrap(), b"waits");
+        let waits = quick.next().await.unwrap().unwrap();
+        assert_eq!(&*waits, b"waits");
+        assert!(pool.contains(&waits.as_ptr().addr()), "more memory for slow readers");
         busy.abort();
     });
 }
@@ -176,6 +185,10 @@ fn datagrams_that_are_not_read_leave_buffers_to_others() {
     on_both(async || {
         let bound = || UdpSocket::bind("127.0.0.1:0");
         let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let other = bound().await.unwrap();
+        let mut quick = other.datagrams();
+        peer.send_to(b"first", other.local_addr().unwrap()).unwrap();
+        let pool = first_memory(quick.next().await.unwrap().payload());
         let mut ours = Vec::new();
         for _ in 0..SLOW {
             ours.push(bound().await.unwrap());
@@ -189,11 +202,11 @@ fn datagrams_that_are_not_read_leave_buffers_to_others() {
             }
         }
         some_turns().await;
-        let other = bound().await.unwrap();
-        let mut quick = other.datagrams();
         for number in 0..3 {
             peer.send_to(&[number], other.local_addr().unwrap()).unwrap();
-            assert_eq!(quick.next().await.unwrap().payload(), [number]);
+            let datagram = quick.next().await.unwrap();
+            assert_eq!(datagram.payload(), [number]);
+            assert!(pool.contains(&datagram.payload().as_ptr().addr()), "more memory");
         }
         for (socket, datagrams) in slow.iter_mut().enumerate() {
             for number in 0..20 {

@@ -55,6 +55,10 @@ impl Pool {
             table.move_untaken(|buffer| self.ring.has_handed_out(buffer));
             self.ring.collect();
         }
+        if self.room() == 0 && table.is_any_awaited(&self.starved) {
+            // Without memory they wait for a buffer.
+            drop(self.ring.renew());
+        }
         let count = self.room().min(self.starved.len());
         self.may_be_untaken |= count > 0;
         fed.extend(self.starved.drain(..count));

@@ -421,6 +421,11 @@ impl Table {
         }
     }
 
+    /// True if a future waits for one of these.
+    pub fn is_any_awaited<'a>(&mut self, keys: impl IntoIterator<Item = &'a Key>) -> bool {
+        keys.into_iter().any(|key| self.slot(*key).is_some_and(|slot| slot.is_awaited()))
+    }
+
     /// Every operation that is not free.
     fn live(&self) -> impl Iterator<Item = (Key, &Slot)> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());

@@ -39,9 +39,8 @@ use std::task::{self, Context, ready};
 ///
 /// At most `limits::UNTAKEN_RECEIVES_MAX` buffers are queued here; then receiving stops, and the
 /// window blocks the peer. If every large buffer is in use ([`limits::LARGE_BUFFERS`]), it changes
-/// to the pool; if every pool buffer is, it waits for one. Queued bytes occupy no buffer that others
-/// need: they move to memory of their own. Dropping it loses the queued bytes. See recv(2), multishot
-/// since kernel 6.0.
+/// to the pool. Queued bytes occupy no buffer that others need: they move to memory of their own.
+/// Dropping it loses the queued bytes. See recv(2), multishot since kernel 6.0.
 #[derive(Debug)]
 #[must_use = "nothing is received until next() is awaited"]
 pub struct Receive<'a> {

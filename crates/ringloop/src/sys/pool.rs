@@ -15,6 +15,8 @@
 //! - **P2** `holds` counts who may still use a buffer: its values, and the pool while it can hand
 //!   out another part of it. The pool passes its hold to the last part. Dropping the last hold
 //!   puts the buffer on the list of returned ones, once.
+//! - **P3** A pool changes to other memory only while it has no buffer of the current one: none that
+//!   it could hand out, or the kernel write.
 
 use super::memory::Mapping;
 use crate::sys::libc;
@@ -23,9 +25,9 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use std::fmt;
 use std::io;
 use std::ops::Deref;
-use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Receiving to an odd offset makes the copy four times slower on Zen 3 and 4.
 pub(super) const BUFFER_ALIGN: usize = 64;
@@ -122,6 +124,12 @@ impl PoolMemory {
             }
             buffer.holds.store(1, Ordering::Relaxed);
         }
+        self.put_back(index);
+    }
+
+    /// Adds a buffer, with the pool's hold, to the returned ones.
+    fn put_back(&self, index: u32) {
+        let buffer = &self.buffers[index as usize];
         let mut head = self.returned.load(Ordering::Relaxed);
         loop {
             buffer.before.store(head, Ordering::Relaxed);
@@ -132,6 +140,42 @@ impl PoolMemory {
                 Err(now) => head = now,
             }
         }
+    }
+}
+
+/// The memory of a pool, and what it had before, as long as values hold that.
+#[derive(Debug)]
+pub(super) struct PoolMemories {
+    current: Arc<PoolMemory>,
+    all: Vec<Weak<PoolMemory>>,
+}
+
+impl PoolMemories {
+    /// See [`PoolMemory::new`].
+    pub fn new(count: u16, buf_len: u32) -> io::Result<Self> {
+        let current = PoolMemory::new(count, buf_len)?;
+        Ok(Self { all: vec![Arc::downgrade(&current)], current })
+    }
+
+    #[inline]
+    pub fn current(&self) -> &Arc<PoolMemory> {
+        &self.current
+    }
+
+    /// Changes to memory of which buffers came back, or to new memory as large, all of it returned.
+    /// Only while values hold every buffer of the current one (P3).
+    pub fn renew(&mut self) -> io::Result<()> {
+        self.all.retain(|memory| memory.strong_count() > 0);
+        let mut all = self.all.iter().filter_map(Weak::upgrade);
+        if let Some(returned) = all.find(|memory| memory.has_returned()) {
+            self.current = returned;
+            return Ok(());
+        }
+        let count = self.current.buffers.len();
+        self.current = PoolMemory::new(count as u16, self.current.stride)?;
+        (0..count as u32).rev().for_each(|index| self.current.put_back(index));
+        self.all.push(Arc::downgrade(&self.current));
+        Ok(())
     }
 }
 
@@ -214,9 +258,9 @@ impl Drop for PoolBuffer {
 /// Buffers that we fill ourselves.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
-    memory: Arc<PoolMemory>,
+    memories: PoolMemories,
     buf_len: u32,
-    /// Buffers of which the pool has the only hold.
+    /// Buffers of the current memory of which the pool has the only hold.
     free: Vec<u16>,
 }
 
@@ -224,7 +268,7 @@ impl BufferPool {
     /// Maps `count` buffers of `buf_len` bytes; what is never used takes no memory.
     pub fn new(count: u16, buf_len: u32) -> io::Result<Self> {
         Ok(Self {
-            memory: PoolMemory::new(count, buf_len)?,
+            memories: PoolMemories::new(count, buf_len)?,
             buf_len,
             free: (0..count).rev().collect(),
         })
@@ -232,22 +276,31 @@ impl BufferPool {
 
     /// Takes the buffer that was returned last, which is still in the cache.
     pub fn take(&mut self) -> Option<PoolBuffer> {
-        if self.memory.has_returned() {
-            self.memory.collect(|index| self.free.push(index));
+        let memory = self.memories.current();
+        if memory.has_returned() {
+            memory.collect(|index| self.free.push(index));
         }
         let index = self.free.pop()?;
         // SAFETY: P1, P2: a free buffer is the pool's, and is handed out whole.
-        Some(unsafe { self.memory.hand_out(index, 0, self.buf_len, false) })
+        Some(unsafe { memory.hand_out(index, 0, self.buf_len, false) })
     }
 
-    /// True if the buffer, or the part of one, is of this pool.
+    /// Changes to other memory if values hold every buffer.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn renew(&mut self) -> io::Result<()> {
+        if self.has_free() { Ok(()) } else { self.memories.renew() }
+    }
+
+    /// True if the buffer, or the part of one, is of the current memory.
     pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
-        self.memory.has_handed_out(buffer)
+        self.memories.current().has_handed_out(buffer)
     }
 
     /// True if a buffer can be taken.
     pub fn has_free(&self) -> bool {
-        !self.free.is_empty() || self.memory.has_returned()
+        !self.free.is_empty() || self.memories.current().has_returned()
     }
 }
 
@@ -291,6 +344,40 @@ mod tests {
         for (fill, buffer) in taken.iter().enumerate() {
             assert_eq!(**buffer, vec![fill as u8; fill * 30]);
         }
+    }
+
+    #[test]
+    fn p3_other_memory_is_taken_while_all_is_held_and_freed_with_its_values() {
+        let mut pool = BufferPool::new(2, 100).expect("memory");
+        let fill = |pool: &mut BufferPool, byte: u8| -> Vec<PoolBuffer> {
+            let mut taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+            for buffer in &mut taken {
+                buffer.bytes_mut().fill(byte);
+            }
+            taken
+        };
+        let one = pool.take().expect("free");
+        pool.renew().expect("nothing to do");
+        assert!(pool.has_handed_out(&one), "one is free still");
+        drop(one);
+        let mut first = fill(&mut pool, 1);
+        pool.renew().expect("memory");
+        let second = fill(&mut pool, 2);
+        assert_eq!((first.len(), second.len()), (2, 2));
+        let address = first.pop().map(|buffer| buffer.as_ptr());
+        // Of the first memory one buffer is held, and one is back.
+        pool.renew().expect("memory");
+        let again = fill(&mut pool, 3);
+        assert_eq!(again.len(), 1);
+        assert_eq!(again.first().map(|buffer| buffer.as_ptr()), address);
+        assert_eq!(*first[0], [1; 100]);
+        assert!(second.iter().all(|buffer| **buffer == [2; 100]));
+        let alive = || pool.memories.all.iter().filter(|one| one.strong_count() > 0).count();
+        assert_eq!(alive(), 2);
+        drop(second);
+        assert_eq!(alive(), 1);
+        drop((first, again));
+        assert_eq!(fill(&mut pool, 4).len(), 2);
     }
 
     #[test]

@@ -305,7 +305,7 @@ impl ReadinessDriver {
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         for pool in &mut self.pools {
-            pool.take_back_untaken(&mut self.table);
+            pool.feed(&mut self.table);
         }
         let has_none = self.runnable.is_empty();
         // Something can be tried without a system call. But not twice in a row: an operation that

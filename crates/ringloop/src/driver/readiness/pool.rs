@@ -48,12 +48,19 @@ impl Pool {
         self.starved.pop_front()
     }
 
-    /// Takes back, for receives that would find no buffer still, those whose bytes no future has
-    /// taken.
-    pub(super) fn take_back_untaken(&mut self, table: &mut Table) {
-        if !self.starved.is_empty() && self.may_be_untaken && !self.buffers.has_free() {
+    /// Finds buffers for receives that would find none still: those whose bytes no future has taken.
+    /// If values hold all, and a future waits, buffers of other memory.
+    pub(super) fn feed(&mut self, table: &mut Table) {
+        if self.starved.is_empty() || self.buffers.has_free() {
+            return;
+        }
+        if self.may_be_untaken {
             self.may_be_untaken = false;
             table.move_untaken(|buffer| self.buffers.has_handed_out(buffer));
+        }
+        if table.is_any_awaited(&self.starved) {
+            // Without memory they wait for a buffer.
+            drop(self.buffers.renew());
         }
     }
 }

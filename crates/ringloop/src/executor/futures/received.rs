@@ -17,8 +17,8 @@ use std::rc::Rc;
 ///
 /// Derefs to `[u8]`, and can be passed to `write_all`. Forgetting one (`mem::forget`) only loses its
 /// buffer to the pool (`limits::POOL_BUFFERS`), and keeps the pool's memory after the runtime's end.
-/// Costs no copy. Hold it briefly: while every buffer of the pool is held, all streams of the loop
-/// wait.
+/// Costs no copy. Hold it briefly: a short one holds a whole buffer, and once values hold all of a
+/// pool's buffers, the loop maps as many again.
 pub struct Received {
     weak_local: WeakLocal,
     memory: Memory,

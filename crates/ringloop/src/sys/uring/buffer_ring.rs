@@ -36,6 +36,7 @@
 //! - **B2** A buffer is either offered (the kernel may write it) or claimed (the kernel does not have
 //!   it); a piece is a range that a completion has counted, and the kernel writes after it, never into
 //!   it. A buffer is offered again when the kernel has ended it and all values of it were dropped.
+//!   Their memory changes only while none is offered.
 //! - **B3** No request that names the group is in flight when the `BufferRing` is dropped: the
 //!   contract of [`Ring::push`]'s caller.
 //! - **B4** An entry is written before the tail that offers it; only the low fields of entry 0 are
@@ -47,7 +48,7 @@ use super::abi::{self, Buf, BufReg, Cqe};
 use super::ring::Ring;
 use crate::sys::libc;
 use crate::sys::memory::Mapping;
-use crate::sys::pool::{PoolBuffer, PoolMemory};
+use crate::sys::pool::{PoolBuffer, PoolMemories};
 use std::io;
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -70,7 +71,7 @@ pub struct BufferRing {
     offers: Box<[Offer]>,
     offered_count: usize,
     _entry_memory: Mapping,
-    memory: Arc<PoolMemory>,
+    memories: PoolMemories,
 }
 
 /// Of a buffer: whether the kernel has it, and how much it has filled (B2).
@@ -109,7 +110,7 @@ impl BufferRing {
         }
         let out_of_range = || io::Error::from_raw_os_error(libc::EINVAL);
         let slots = usize::from(count);
-        let memory = PoolMemory::new(count, buf_len)?;
+        let memories = PoolMemories::new(count, buf_len)?;
         let entry_memory = Mapping::anonymous(slots * size_of::<Buf>())?;
         let entries = entry_memory.locate::<Buf>(0).ok_or_else(out_of_range)?;
         let tail = entry_memory.locate(offset_of!(Buf, resv)).ok_or_else(out_of_range)?;
@@ -134,7 +135,7 @@ impl BufferRing {
             offers: vec![offer; slots].into_boxed_slice(),
             offered_count: 0,
             _entry_memory: entry_memory,
-            memory,
+            memories,
         };
         for id in 0..count {
             this.offer(id);
@@ -166,7 +167,7 @@ impl BufferRing {
             self.offered_count -= 1;
         }
         // SAFETY: B1, B2.
-        Some(unsafe { self.memory.hand_out(id, start, len, more) })
+        Some(unsafe { self.memories.current().hand_out(id, start, len, more) })
     }
 
     /// Claims the buffers of a bundle: the one that the completion names, and those offered after
@@ -212,22 +213,35 @@ impl BufferRing {
         unsafe { entry.as_ref() }.bid
     }
 
-    /// True if the buffer, or the part of one, is of this pool.
+    /// True if the buffer, or the part of one, is of the current memory.
     pub fn has_handed_out(&self, buffer: &PoolBuffer) -> bool {
-        self.memory.has_handed_out(buffer)
+        self.memories.current().has_handed_out(buffer)
     }
 
     /// True if buffers were dropped since the last [`BufferRing::collect`].
     pub fn has_returned(&self) -> bool {
-        self.memory.has_returned()
+        self.memories.current().has_returned()
     }
 
     /// Offers the buffers that were dropped to the kernel again.
     pub fn collect(&mut self) {
         if self.has_returned() {
-            let memory = Arc::clone(&self.memory);
+            let memory = Arc::clone(self.memories.current());
             memory.collect(|id| self.offer(id));
         }
+    }
+
+    /// Changes to other memory if values hold every buffer, and offers that to the kernel.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn renew(&mut self) -> io::Result<()> {
+        // P3: the kernel has no buffer, so no completion will name one of the current memory.
+        if self.offered_count == 0 && !self.has_returned() {
+            self.memories.renew()?;
+            self.collect();
+        }
+        Ok(())
     }
 
     /// Offers a buffer that the kernel does not have, and of which there is no value.
@@ -235,7 +249,7 @@ impl BufferRing {
         let slot = self.next & (self.count - 1);
         self.offers[usize::from(id)] = Offer { slot, is_offered: true, filled: 0 };
         self.offered_count += 1;
-        let address = self.memory.address(id) as u64;
+        let address = self.memories.current().address(id) as u64;
         // SAFETY: B1: the masked index is below the number of entries.
         let mut entry = unsafe { self.entries.add(usize::from(slot)) };
         // SAFETY: B1, B4: the kernel only reads entries, and only after the tail offers them.

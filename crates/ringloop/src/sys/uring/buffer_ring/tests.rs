@@ -112,6 +112,36 @@ fn b2_a_claimed_buffer_is_not_written_until_it_is_dropped() {
 }
 
 #[test]
+fn p3_other_memory_is_offered_only_while_the_kernel_has_no_buffer() {
+    let mut fixture = fixture(2, 64);
+    fixture.arm(IORING_RECV_MULTISHOT);
+    let (_, one) = fixture.receive(b"one");
+    fixture.buffers.renew().unwrap();
+    // The kernel had a buffer of the first memory, and fills that.
+    let (_, two) = fixture.receive(b"two");
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert!(fixture.buffers.has_handed_out(&one) && fixture.buffers.has_handed_out(&two));
+    assert_eq!(fixture.send(b"three").res, -libc::ENOBUFS);
+    fixture.buffers.renew().unwrap();
+    assert!(!fixture.buffers.has_handed_out(&one));
+    fixture.arm(IORING_RECV_MULTISHOT);
+    let third = fixture.next();
+    let three = fixture.claim(&third).unwrap();
+    let (_, four) = fixture.receive(b"four");
+    let address = one.as_ptr();
+    assert_eq!((&*one, &*two, &*three), (&b"one"[..], &b"two"[..], &b"three"[..]));
+    drop(one);
+    assert_eq!(fixture.send(b"five").res, -libc::ENOBUFS);
+    fixture.buffers.renew().unwrap();
+    fixture.arm(IORING_RECV_MULTISHOT);
+    // Of the first memory one buffer is back, and is used before there is new memory.
+    let fifth = fixture.next();
+    let five = fixture.claim(&fifth).unwrap();
+    assert_eq!((five.as_ptr(), &*five), (address, &b"five"[..]));
+    assert_eq!((&*two, &*four.unwrap()), (&b"two"[..], &b"four"[..]));
+}
+
+#[test]
 fn b2_a_bundle_is_claimed_whole_and_in_order_wherever_it_begins() {
     let mut fixture = fixture(8, 64);
     fixture.arm(IORING_RECV_MULTISHOT | IORING_RECVSEND_BUNDLE);
