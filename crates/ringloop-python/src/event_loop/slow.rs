@@ -32,9 +32,7 @@ pub fn run_timed(
     }
     result?;
     if is_debug {
-        log_if_slow(loop_, taken_ns, || {
-            standard::BASE_EVENTS.get(intern!(py, "_format_handle"))?.call1((handle,))
-        })?;
+        log_if_slow(loop_, taken_ns, || format_handle(handle))?;
     }
     tell_if_slow(loop_, &kept, taken_ns)
 }
@@ -56,15 +54,28 @@ pub fn complete_timed(
     logged.and(told).and(result)
 }
 
-/// The same for a task's step without a handle, which debug mode does not have.
+/// The same for a callback without a handle, such as a protocol's `connection_made`: debug mode makes
+/// one for the line, by `handle`.
 #[cold]
-pub fn step_timed(
-    loop_: &Bound<'_, LoopCore>,
+pub fn step_timed<'py>(
+    loop_: &Bound<'py, LoopCore>,
     step: &Obj,
+    handle: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     run: impl FnOnce() -> PyResult<()>,
 ) -> PyResult<()> {
+    let py = loop_.py();
     let (result, taken_ns) = timed(run);
-    result.and_then(|()| tell_if_slow(loop_, step.bind(loop_.py()), taken_ns))
+    result?;
+    if loop_.get().debug() {
+        log_if_slow(loop_, taken_ns, || format_handle(&handle()?))?;
+    }
+    tell_if_slow(loop_, step.bind(py), taken_ns)
+}
+
+/// As asyncio has it: a task's step is shown as its task.
+fn format_handle<'py>(handle: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = handle.py();
+    standard::BASE_EVENTS.get(intern!(py, "_format_handle"))?.call1((handle,))
 }
 
 fn timed<R>(run: impl FnOnce() -> R) -> (R, u64) {

@@ -407,8 +407,11 @@ impl LoopCore {
         match entry {
             Entry::Step { callable, argument, context } if self.is_timed() => {
                 let step = callable.clone_ref(py);
+                let (given, its_context) =
+                    (argument.as_ref().map(|one| one.clone_ref(py)), context.clone_ref(py));
+                let handle = || Self::handle_of_step(loop_, step.clone_ref(py), given, its_context);
                 let run = || Self::run_step(loop_, callable, argument, context, entered);
-                slow::step_timed(loop_, &step, run)
+                slow::step_timed(loop_, &step, handle, run)
             }
             Entry::Step { callable, argument, context } => {
                 Self::run_step(loop_, callable, argument, context, entered)
@@ -470,6 +473,20 @@ impl LoopCore {
             failed = exceptions::callback_failed(this.object(), callback, error);
         })?;
         failed
+    }
+
+    /// A handle of a step, for a log line.
+    #[cold]
+    fn handle_of_step<'py>(
+        loop_: &Bound<'py, LoopCore>,
+        callable: Obj,
+        argument: Option<Obj>,
+        context: Obj,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let its_loop = Obj::from(loop_.clone());
+        Handle::native().instantiate_with(loop_.py(), Handle::default(), |this| {
+            Callback::of(this).fill_step(callable, argument, context, its_loop);
+        })
     }
 
     fn is_stopping(&self) -> bool {
