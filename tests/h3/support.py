@@ -6,7 +6,7 @@ import socket
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ringloop import h3
+from ringloop import h3, quic
 from tests.support import within
 
 if TYPE_CHECKING:
@@ -23,6 +23,21 @@ async def echo(request: h3.Request) -> None:
         await request.send(piece)
     if request.trailers:
         request.send_trailers(request.trailers)
+
+
+def sending_until(outcomes: list[BaseException]) -> Callable[[h3.Request], Awaitable[None]]:
+    """Make a handler whose body has no end, and which notes the error that ends it."""
+
+    async def handler(request: h3.Request) -> None:
+        request.start()
+        try:
+            while True:
+                await request.send(bytes(1 << 16))
+        except quic.QuicError as error:
+            outcomes.append(error)
+            raise
+
+    return handler
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from ringloop import h3, quic
 from ringloop._native import h3 as native
-from tests.h3.support import both, echo, served
+from tests.h3.support import both, echo, sending_until, served
 from tests.support import wait_until, within
 from tests.support.tcp import pattern
 
@@ -480,15 +480,6 @@ def test_response_dropped_while_its_body_is_sent_cancels_the_request(
     outcomes: list[BaseException] = []
     closed: list[bool] = []
 
-    async def handler(request: h3.Request) -> None:
-        request.start()
-        try:
-            while True:
-                await request.send(bytes(1 << 16))
-        except quic.QuicError as error:
-            outcomes.append(error)
-            raise
-
     async def body() -> AsyncIterator[bytes]:
         try:
             yield b"first"
@@ -500,7 +491,8 @@ def test_response_dropped_while_its_body_is_sent_cancels_the_request(
             closed.append(True)
 
     async def main() -> None:
-        async with both(certificates, handler, {"max_stream_data": 100_000}) as client:
+        handler, settings = sending_until(outcomes), {"max_stream_data": 100_000}
+        async with both(certificates, handler, settings) as client:
             response = await within(client.request("POST", "/", body=body()))
             assert await within(response.read(10))
             await asyncio.sleep(0.05)

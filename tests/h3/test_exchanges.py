@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ringloop import h3, quic
-from tests.h3.support import both, echo, opened, served
+from tests.h3.support import both, echo, opened, sending_until, served
 from tests.support import LoopLog, wait_until, within
 from tests.support.tcp import pattern
 
@@ -170,17 +170,8 @@ def test_failed_handler_is_status_500_and_is_reported(
 def test_dropped_response_cancels_the_request(run: Run, certificates: Certificates) -> None:
     outcomes: list[BaseException] = []
 
-    async def handler(request: h3.Request) -> None:
-        request.start()
-        try:
-            while True:
-                await request.send(bytes(1 << 16))
-        except quic.QuicError as error:
-            outcomes.append(error)
-            raise
-
     async def main() -> None:
-        async with both(certificates, handler) as client:
+        async with both(certificates, sending_until(outcomes)) as client:
             response = await within(client.request("GET", "/"))
             assert await within(response.read(10))
             del response

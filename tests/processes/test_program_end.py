@@ -130,8 +130,12 @@ LIVES = (
 
 
 def ends_with(loop_name: str, lives: Iterable[str], end: str) -> tuple[int, str]:
-    program = THREADS.format(loop_name=loop_name, lives=", ".join(lives) + ",") + end
-    done = subprocess.run(
+    done = run_program(THREADS.format(loop_name=loop_name, lives=", ".join(lives) + ",") + end)
+    return done.returncode, done.stderr
+
+
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
@@ -139,7 +143,6 @@ def ends_with(loop_name: str, lives: Iterable[str], end: str) -> tuple[int, str]
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    return done.returncode, done.stderr
 
 
 @pytest.mark.timeout(300)
@@ -239,13 +242,5 @@ def test_loop_that_is_left_open_ends_without_an_error(
     loop_name: str, holder: str, end: str, code: int
 ) -> None:
     support.usable_loop(loop_name)
-    program = LEFT_OPEN.format(loop_name=loop_name, keep=HOLDERS[holder], end=end)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = run_program(LEFT_OPEN.format(loop_name=loop_name, keep=HOLDERS[holder], end=end))
     assert (done.returncode, done.stdout.split(), done.stderr) == (code, ["ran"], "")

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Relaxed, Release, SeqCst},
 };
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -27,12 +27,13 @@ pub struct ThreadSafeHandle {
     depth: AtomicU32,
     /// The thread inside; zero for none.
     owner: AtomicU64,
+    /// A thread waits for it, or has waited.
+    is_waited_for: AtomicBool,
 }
 
 /// Shared by all threads that wait for a handle: too rare for one each.
 static LOCK: Mutex<()> = Mutex::new(());
 static LEFT: Condvar = Condvar::new();
-static WAITING_COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl ThreadSafeHandle {
     #[inline]
@@ -64,9 +65,9 @@ impl ThreadSafeHandle {
 
     #[cold]
     fn wait(&self, py: Python<'_>) {
-        // A leaving thread reads the count after it released the handle, and we look at the owner after
-        // we incremented the count, so one of the two sees the other.
-        WAITING_COUNT.fetch_add(1, SeqCst);
+        // A leaving thread reads the flag after it released the handle, and we look at the owner after
+        // we set the flag, so one of the two sees the other.
+        self.is_waited_for.store(true, SeqCst);
         let owner = &self.owner;
         py.detach(|| {
             let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +75,6 @@ impl ThreadSafeHandle {
                 guard = LEFT.wait(guard).unwrap_or_else(PoisonError::into_inner);
             }
         });
-        WAITING_COUNT.fetch_sub(1, SeqCst);
     }
 }
 
@@ -90,7 +90,7 @@ impl Drop for Held<'_> {
             return;
         }
         self.0.owner.store(0, if cfg!(Py_GIL_DISABLED) { SeqCst } else { Release });
-        if WAITING_COUNT.load(SeqCst) > 0 {
+        if self.0.is_waited_for.load(SeqCst) {
             drop(LOCK.lock().unwrap_or_else(PoisonError::into_inner));
             LEFT.notify_all();
         }
