@@ -1,4 +1,4 @@
-"""Runs a script or a module as `__main__`, as `python FILE` and `python -m MODULE` do.
+"""Runs a program as `__main__`, as `python` does: FILE, `-m MODULE`, `-c COMMAND` or `-`.
 
 Owns: hiding from a program that it was started by another one: `sys.argv`, `sys.path[0]`, the
 module `__main__`, its traceback and exit status. Called by: commands of
@@ -7,13 +7,16 @@ module `__main__`, its traceback and exit status. Called by: commands of
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
+import linecache
 import os
 import pkgutil
 import runpy
 import sys
-from importlib.machinery import SourceFileLoader
+import textwrap
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +63,59 @@ def run_file(path: str, arguments: list[str]) -> None:
     if sys.version_info < (3, 15):
         namespace["__cached__"] = None
     _told_as_its_own(lambda: exec(_code_of(path), namespace))  # noqa: S102
+
+
+def run_command(source: str, arguments: list[str]) -> None:
+    """Run source text, as `python -c` does."""
+    sys.argv[:] = ["-c", *arguments]
+    _current_folder_first()
+    if sys.version_info >= (3, 14):
+        source = textwrap.dedent(source)
+    namespace = _namespace_without_file()
+
+    def run() -> None:
+        code = compile(source, "<string>", "exec", dont_inherit=True)
+        if sys.version_info >= (3, 13):
+            # Tracebacks show its lines.
+            linecache._register_code(code, source, "<string>")  # type: ignore[attr-defined]
+        exec(code, namespace)  # noqa: S102
+
+    _told_as_its_own(run)
+
+
+def run_input(source: bytes | None, arguments: list[str]) -> None:
+    """Run what standard input had, as `python -` does; None: it is a terminal."""
+    sys.argv[:] = ["-", *arguments]
+    _current_folder_first()
+    namespace = _namespace_without_file()
+    if source is None:
+        _told_as_its_own(lambda: _interact(namespace))
+        return
+    namespace["__file__"] = "<stdin>"
+    if sys.version_info < (3, 15):
+        namespace["__cached__"] = None
+    _told_as_its_own(
+        lambda: exec(compile(source, "<stdin>", "exec", dont_inherit=True), namespace)  # noqa: S102
+    )
+
+
+def _interact(namespace: dict[str, Any]) -> None:
+    import code  # noqa: PLC0415 - of terminals alone
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401, PLC0415
+    code.interact(local=namespace, exitmsg="")
+
+
+def _current_folder_first() -> None:
+    if _HAS_FOLDER_FIRST:
+        sys.path[0] = ""
+
+
+def _namespace_without_file() -> dict[str, Any]:
+    namespace = vars(_fresh_main())
+    namespace["__loader__"] = BuiltinImporter
+    return namespace
 
 
 def _fresh_main() -> ModuleType:

@@ -31,13 +31,22 @@ class Interpreter:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, *arguments: str, status: int = 0, python: tuple[str, ...] = (), **environment: str
+        self,
+        *arguments: str,
+        status: int = 0,
+        python: tuple[str, ...] = (),
+        text: str | None = None,
+        **environment: str,
     ) -> Done:
-        """Run to the end, with every warning an error; check the exit status."""
+        """Run to the end, with every warning an error; check the exit status.
+
+        `text` comes on standard input.
+        """
         done = subprocess.run(
             [sys.executable, "-W", "error", *python, *arguments],
             env={**self.environment, **environment},
             cwd=self.folder,
+            input=text,
             capture_output=True,
             text=True,
             timeout=100,

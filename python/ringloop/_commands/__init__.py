@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ringloop
+from ringloop import _output
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -55,7 +56,7 @@ COMMANDS = {
 
 _HELP = """\
 usage: {program} COMMAND ...
-       {program} [OPTIONS] (-m MODULE | FILE) [ARGUMENT ...]
+       {program} [OPTIONS] (FILE | -m MODULE | -c COMMAND | -) [ARGUMENT ...]
 
 The second form is short for the command run, and takes its options.
 
@@ -72,18 +73,22 @@ Run '{program} COMMAND --help' for more about a command.
 
 def main(arguments: list[str]) -> int:
     """Run a command, or a program; return the exit status."""
+    return _output.ended(lambda: _run(arguments), PROGRAM)
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments:
         _open_closed_streams()
-        sys.stderr.write(_help())
+        _output.tell(_help())
         return _USAGE_ERROR
     first = arguments[0]
     if first in {"-h", "--help"}:
         _open_closed_streams()
-        sys.stdout.write(_help())
+        _output.say(_help())
         return 0
     if first in {"-V", "--version"}:
         _open_closed_streams()
-        sys.stdout.write(f"ringloop {ringloop.__version__}\n")
+        _output.say(f"ringloop {ringloop.__version__}\n")
         return 0
     if first in COMMANDS:
         if first not in _OF_PROGRAMS:

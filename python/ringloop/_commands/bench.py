@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from ringloop import _output
 from ringloop._bench.report import as_json, as_svg, as_table
 from ringloop._bench.runs import RunError, loops_here, measure
 from ringloop._bench.workloads import ROWS
@@ -32,24 +33,24 @@ def main(arguments: list[str]) -> int:
     try:
         report = measure(loops, asked.rows or list(ROWS), asked.rounds, asked.scale, _tell)
     except RunError as error:
-        sys.stderr.write(f"\r\x1b[K{parser.prog}: {error}\n" if _is_terminal() else f"{error}\n")
+        _output.tell(f"\r\x1b[K{parser.prog}: {error}\n" if _is_terminal() else f"{error}\n")
         return 1
     _tell("")
     if asked.json:
-        sys.stdout.write(json.dumps(as_json(report), indent=2) + "\n")
+        _output.say(json.dumps(as_json(report), indent=2) + "\n")
     else:
-        sys.stdout.write(as_table(report))
+        _output.say(as_table(report))
     if asked.svg is not None:
         try:
             Path(asked.svg).write_text(as_svg(report), "utf-8")
         except OSError as error:
-            sys.stderr.write(f"{parser.prog}: {error}\n")
+            _output.tell(f"{parser.prog}: {error}\n")
             return 1
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _output.Parser(
         prog=f"{PROGRAM} bench",
         description="Compare asyncio, uvloop (if installed) and ringloop with both of its drivers,"
         " on this machine.",
@@ -106,7 +107,6 @@ def _is_terminal() -> bool:
 def _tell(text: str) -> None:
     """Show progress: on one line of a terminal, otherwise a line each."""
     if _is_terminal():
-        sys.stderr.write(f"\r\x1b[K{text}")
+        _output.tell(f"\r\x1b[K{text}")
     elif text:
-        sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+        _output.tell(text + "\n")

@@ -6,9 +6,9 @@ import argparse
 import dataclasses
 import itertools
 import json
-import sys
 
 import ringloop
+from ringloop import _output
 from ringloop._commands import PROGRAM
 from ringloop._diagnosis import Finding, diagnose
 
@@ -20,7 +20,7 @@ that --driver or RINGLOOP_DRIVER names (a line marked "problem"); 2 for a usage 
 
 def main(arguments: list[str]) -> int:
     """Print the findings; return the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = _output.Parser(
         prog=f"{PROGRAM} doctor",
         description="Report which driver loops use here and why, what the kernel, the container and the"
         " limits allow, and what to change.",
@@ -36,16 +36,15 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     findings = diagnose(asked.driver)
     is_well = all(finding.status != "problem" for finding in findings)
-    write = sys.stdout.write
     if asked.json:
         report = {
             "ringloop": ringloop.__version__,
             "is_well": is_well,
             "findings": [dataclasses.asdict(finding) for finding in findings],
         }
-        write(json.dumps(report, indent=2) + "\n")
+        _output.say(json.dumps(report, indent=2) + "\n")
     else:
-        write(_as_text(findings))
+        _output.say(_as_text(findings))
     return 0 if is_well else 1
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
-from ringloop import profiling
+from ringloop import _output, profiling
 from ringloop._commands import PROGRAM, run
 from ringloop.profiling import _formats, _running
 
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
         # A child forked by the program ends here, too.
         if os.getpid() == process:
             told = _written(profile, asked.output, file, name)
-            sys.stderr.write(f"{PROGRAM} profile: {told}\n")
+            _output.tell(f"{PROGRAM} profile: {told}\n")
 
 
 def _written(profile: profiling.Profile, shown: str, file: Path, name: str) -> str:
@@ -69,9 +68,10 @@ def _written(profile: profiling.Profile, shown: str, file: Path, name: str) -> s
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _output.Parser(
         prog=f"{PROGRAM} profile",
-        usage=f"{PROGRAM} profile [OPTIONS] [OPTIONS of run] (-m MODULE | FILE) [ARGUMENT ...]",
+        usage=f"{PROGRAM} profile [OPTIONS] [OPTIONS of run]"
+        " (FILE | -m MODULE | -c COMMAND | -) [ARGUMENT ...]",
         description="Run a script or a module on ringloop's loop, and record where its time goes.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -6,11 +6,12 @@ import argparse
 import functools
 import importlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _ringloop_install
-from ringloop import _program, _run, _workers
+from ringloop import _output, _program, _run, _workers
 from ringloop._commands import COMMANDS, PROGRAM
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ this process and in Python programs that it starts (through RINGLOOP_INSTALL in 
 
   python -m ringloop app.py                             a script
   python -m ringloop -m pytest tests                    a module
+  python -m ringloop - <app.py                          a script on standard input
   python -m ringloop --as-uvloop -m uvicorn app:app     a server that asks for uvloop's or asyncio's loop
 
 Workers:
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> int:
     own, program = _split(arguments)
     asked = parser.parse_args(own)
     if not program:
-        parser.error("which program? give -m MODULE, or FILE")
+        parser.error("which program? give FILE, -m MODULE, -c COMMAND, or - for standard input")
     if asked.workers is not None:
         _choose_loop(asked)
         return _run_workers(parser, asked, program)
@@ -61,18 +63,28 @@ def main(arguments: list[str]) -> int:
 def _checked(parser: argparse.ArgumentParser, program: list[str]) -> Callable[[], None]:
     """Return what runs a program in this process; ends with status 2 where there is no such file."""
     name, *rest = program
-    is_module = name.startswith("-m")
-    if is_module:
-        name = name[2:] or (rest.pop(0) if rest else "")
-        if not name:
-            parser.error("-m needs the name of a module")
-    elif not os.path.exists(name):  # noqa: PTH110 - names are passed on as they came
+    if name == "-":
+        return functools.partial(_program.run_input, _standard_input(), rest)
+    if name.startswith(("-m", "-c")):
+        option, value = name[:2], name[2:] or (rest.pop(0) if rest else None)
+        if option == "-c" and value is not None:
+            return functools.partial(_program.run_command, value, rest)
+        if not value:
+            parser.error(f"{option} needs {'the name of a module' if option == '-m' else 'source'}")
+        return functools.partial(_program.run_module, value, rest)
+    if not os.path.exists(name):  # noqa: PTH110 - names are passed on as they came
         commands = ", ".join(COMMANDS)
         parser.exit(
             2, f"{PROGRAM}: can't open file {name!r}: no such file (nor a command: {commands})\n"
         )
-    run = _program.run_module if is_module else _program.run_file
-    return functools.partial(run, name, rest)
+    return functools.partial(_program.run_file, name, rest)
+
+
+def _standard_input() -> bytes | None:
+    """Return a program that comes in on standard input; None if that is a terminal."""
+    if sys.stdin is None:
+        return b""
+    return None if sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
 def _run_workers(
@@ -82,7 +94,7 @@ def _run_workers(
     grace = 30.0 if asked.grace is None else asked.grace
     name, *rest = program
     module, colon, attribute = name.partition(":")
-    is_function = bool(colon) and not name.startswith("-m") and not Path(name).exists()
+    is_function = bool(colon) and not name.startswith("-") and not Path(name).exists()
     try:
         if is_function:
             if rest:
@@ -112,9 +124,9 @@ def _function(module: str, attribute: str) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _output.Parser(
         prog=f"{PROGRAM} run",
-        usage=f"{PROGRAM} [run] [OPTIONS] (-m MODULE | FILE) [ARGUMENT ...]",
+        usage=f"{PROGRAM} [run] [OPTIONS] (FILE | -m MODULE | -c COMMAND | -) [ARGUMENT ...]",
         description="Run a script or a module with ringloop's loop as asyncio's default one.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -156,7 +168,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
         argument = arguments[position]
         if argument == "--":
             return arguments[:position], arguments[position + 1 :]
-        if argument.startswith("-m") or not argument.startswith("-"):
+        if argument == "-" or argument.startswith(("-m", "-c")) or not argument.startswith("-"):
             break
         position += 2 if argument in _WITH_VALUE else 1
     return arguments[:position], arguments[position:]

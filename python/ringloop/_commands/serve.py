@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-
+from ringloop import _output
 from ringloop._commands import PROGRAM
 
 
@@ -13,9 +11,9 @@ def main(arguments: list[str]) -> int:
     try:
         from ringloop.serve._arguments import add_arguments  # noqa: PLC0415  # optional packages
     except ImportError as error:
-        sys.stderr.write(f"{PROGRAM} serve: {error}\n")
+        _output.tell(f"{PROGRAM} serve: {error}\n")
         return 1
-    parser = argparse.ArgumentParser(prog=PROGRAM)
+    parser = _output.Parser(prog=PROGRAM)
     add_arguments(parser.add_subparsers(dest="command", required=True))
     asked = parser.parse_args(["serve", *arguments])
     status: int = asked.run(asked)

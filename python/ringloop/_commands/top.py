@@ -6,11 +6,11 @@ import argparse
 import json
 import os
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from ringloop import _output
 from ringloop._commands import PROGRAM
 from ringloop.metrics import _serving
 from ringloop.metrics._snapshot import Histogram
@@ -75,17 +75,17 @@ def main(arguments: list[str]) -> int:
     try:
         source = Source(_path_of(asked.pid)) if asked.path is None else Source(Path(asked.path))
     except NotOffered as reason:
-        sys.stderr.write(f"{PROGRAM} top: {reason}\n")
+        _output.tell(f"{PROGRAM} top: {reason}\n")
         return 1
     except OSError as error:
-        sys.stderr.write(f"{PROGRAM} top: {asked.path or asked.pid}: {error.strerror}\n")
+        _output.tell(f"{PROGRAM} top: {asked.path or asked.pid}: {error.strerror}\n")
         return 1
     try:
         return _show(source, asked)
     except NotOffered as reason:
-        sys.stderr.write(f"{PROGRAM} top: {reason}\n")
+        _output.tell(f"{PROGRAM} top: {reason}\n")
         return 1
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
         return 0
     finally:
         source.close()
@@ -93,15 +93,14 @@ def main(arguments: list[str]) -> int:
 
 def _show(source: Source, asked: argparse.Namespace) -> int:
     if asked.json:
-        sys.stdout.write(json.dumps(source.ask(), indent=2) + "\n")
+        _output.say(json.dumps(source.ask(), indent=2) + "\n")
         return 0
     before = source.ask()
     while True:
         time.sleep(asked.interval)
         now = source.ask()
         text = "\n".join(lines(now, before))
-        sys.stdout.write(f"{text}\n" if asked.once else f"{_CLEAR}{text}\n")
-        sys.stdout.flush()
+        _output.say(f"{text}\n" if asked.once else f"{_CLEAR}{text}\n")
         if asked.once:
             return 0
         before = now
@@ -205,7 +204,7 @@ def _path_of(pid: int | None) -> Path:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _output.Parser(
         prog=f"{PROGRAM} top",
         description="Show the loops of a running process, once a second.",
         epilog=_EPILOG,

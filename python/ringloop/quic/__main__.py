@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
+from ringloop import _output
 from ringloop.quic import versions
 from ringloop.quic._certificate import DAYS_MAX, CertificateFiles, make_certificate
+
+_PROGRAM = "python -m ringloop.quic"
+# As the shell reports a command that SIGINT has ended.
+_INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
     """Run a command; return the exit status."""
+    try:
+        return _output.ended(lambda: _run(arguments), _PROGRAM)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
     parser = _parser()
     try:
         asked = parser.parse_args(arguments)
@@ -18,21 +29,21 @@ def main(arguments: list[str]) -> int:
         return int(end.code or 0)
     if asked.command == "versions":
         for name, value in versions.report():
-            sys.stdout.write(f"{name + ':':16} {value}\n")
+            _output.say(f"{name + ':':16} {value}\n")
         return 0
     try:
         files = make_certificate(
             *asked.names, directory=asked.directory, days=asked.days, overwrite=asked.overwrite
         )
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"{parser.prog} certificate: {error}\n")
+        _output.tell(f"{parser.prog} certificate: {error}\n")
         return 1
-    sys.stdout.write(_told(files, asked.days))
+    _output.say(_told(files, asked.days))
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ringloop.quic")
+def _parser() -> _output.Parser:
+    parser = _output.Parser(prog=_PROGRAM)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("versions", help="print the details for a bug report")
     certificate = commands.add_parser(

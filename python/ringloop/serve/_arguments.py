@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.config import LOG_LEVELS, LOGGING_CONFIG
 
 import ringloop
+from ringloop._output import tell
 from ringloop.serve._dev import DevCertificate, hint
 from ringloop.serve._listen import bound
 from ringloop.serve._runner import CUT_OFF
@@ -199,12 +200,12 @@ def serve(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> int:
         try:
             listeners = bound(settings, asked.workers)
         except OSError as error:
-            sys.stderr.write(f"{parser.prog}: {error}\n")
+            tell(f"{parser.prog}: {error}\n")
             return CUT_OFF
         if made is not None:
             tcp, quic = listeners[0].tcp, listeners[0].quic
             where = None if tcp is None else tcp.getsockname()
-            sys.stderr.write(hint(made, where, quic.getsockname()))
+            tell(hint(made, where, quic.getsockname()))
         return run(
             asked.app,
             settings,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ringloop._output import tell
 from ringloop._workers import is_cut_off
 from ringloop.serve._failures import log
 from ringloop.serve._server import Server, StartupError
@@ -50,7 +50,7 @@ class Runner:
             log.error("%s", error)
             return NOT_STARTED
         except (OSError, ValueError) as error:
-            sys.stderr.write(f"ringloop serve: {error}\n")
+            tell(f"ringloop serve: {error}\n")
             return CUT_OFF
 
     async def _main(self, signals: tuple[int, ...], lifeline: int | None) -> int:

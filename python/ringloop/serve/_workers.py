@@ -11,13 +11,13 @@ import dataclasses
 import math
 import secrets
 import signal
-import sys
 import tempfile
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import ringloop
 from ringloop._arguments import check_bools
+from ringloop._output import tell
 from ringloop._supervisor import Supervisor, kind_of
 from ringloop.serve._listen import bound
 from ringloop.serve._runner import CUT_OFF, NOT_STARTED, SIGNALS, Runner
@@ -71,7 +71,7 @@ def run(
         try:
             all_listeners = bound(settings, count) if listeners is None else listeners
         except OSError as error:
-            sys.stderr.write(f"ringloop serve: {error}\n")
+            tell(f"ringloop serve: {error}\n")
             return CUT_OFF
 
         def made(listeners: Listeners) -> Runner:

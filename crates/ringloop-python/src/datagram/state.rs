@@ -69,8 +69,11 @@ pub(super) struct Seen {
 
 impl Seen {
     /// The kernel's form of an object seen before. Only immutable objects are cached, so the same
-    /// object means the same address.
+    /// object means the same address. None, the source of an unnamed socket, is no destination.
     pub fn known(&self, address: Borrowed<'_, '_, PyAny>) -> Option<SockAddr> {
+        if address.is_none() {
+            return None;
+        }
         [&self.source, &self.destination]
             .into_iter()
             .flatten()
