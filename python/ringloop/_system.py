@@ -6,15 +6,18 @@ package. What Windows lacks raises `NotImplementedError`, as on asyncio's `Selec
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import socket
 import sys
+import threading
 from asyncio import base_events, base_subprocess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 IS_LINUX = sys.platform == "linux"
@@ -37,6 +40,7 @@ if IS_WINDOWS:
         getattr(windows_events, "_WindowsSelectorEventLoopPolicy", None),
     )
 else:
+    import fcntl
     from asyncio import unix_events
 
     UnixLoop = unix_events._UnixSelectorEventLoop
@@ -54,6 +58,16 @@ SOCK_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0x4000_0000)
 _PEER, _PEER_LEN = ((socket.SOL_SOCKET, socket.SO_PEERCRED), 12) if IS_LINUX else ((0, 1), 76)
 _PEER_UID = 4
 
+# open(2) of a file: bytes as they are, and no child inherits it.
+OPEN_FLAGS: int = (
+    os.O_BINARY | os.O_NOINHERIT  # type: ignore[attr-defined,unused-ignore]
+    if IS_WINDOWS
+    else os.O_CLOEXEC
+)
+
+# By descriptor, so that few files share one.
+_SEEKS = tuple(threading.Lock() for _ in range(64))
+
 
 def socket_with_flags(family: int, kind: int, proto: int = 0) -> socket.socket:
     """Make a socket whose kind may have SOCK_NONBLOCK."""
@@ -64,6 +78,58 @@ def socket_with_flags(family: int, kind: int, proto: int = 0) -> socket.socket:
 
 # Called with a family and a kind, and a protocol or none.
 new_socket = socket.socket if IS_LINUX else socket_with_flags
+
+
+def pread_by_seek(fd: int, size: int, offset: int) -> bytes:
+    """Read at an offset; the position stays the same. Not atomic with other moves of the position."""
+    with _SEEKS[fd % len(_SEEKS)]:
+        position = os.lseek(fd, 0, os.SEEK_CUR)
+        os.lseek(fd, offset, os.SEEK_SET)
+        try:
+            return os.read(fd, size)
+        finally:
+            os.lseek(fd, position, os.SEEK_SET)
+
+
+def pwrite_by_seek(fd: int, data: Any, offset: int) -> int:
+    """Write at an offset, as `pread_by_seek` reads; at the end of a file opened to append."""
+    with _SEEKS[fd % len(_SEEKS)]:
+        position = os.lseek(fd, 0, os.SEEK_CUR)
+        os.lseek(fd, offset, os.SEEK_SET)
+        try:
+            return os.write(fd, data)
+        finally:
+            os.lseek(fd, position, os.SEEK_SET)
+
+
+pread: Callable[[int, int, int], bytes] = getattr(os, "pread", pread_by_seek)
+pwrite: Callable[[int, Any, int], int] = getattr(os, "pwrite", pwrite_by_seek)
+fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+def is_readable(sock: socket.socket) -> bool:
+    """Return whether a read of the socket would not wait."""
+    if IS_WINDOWS:
+        return bool(select.select([sock], [], [], 0)[0])
+    # Unlike select(2), it takes large descriptors.
+    unread = select.poll()
+    unread.register(sock, select.POLLIN)
+    return bool(unread.poll(0))
+
+
+@contextlib.contextmanager
+def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a directory's lock; there is none on Windows, nor on file systems without locks."""
+    if IS_WINDOWS:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def require_unix(what: str) -> None:

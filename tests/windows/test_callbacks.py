@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import signal
 import socket
 import subprocess
@@ -118,14 +117,6 @@ class Absent(unittest.TestCase):
             ):
                 with self.assertRaises(NotImplementedError):
                     await waits
-
-    def test_packages_that_are_missing_say_so(self) -> None:
-        for name in ("fs", "quic", "h3", "webtransport"):
-            with (
-                self.subTest(package=name),
-                self.assertRaisesRegex(NotImplementedError, "on Windows"),
-            ):
-                importlib.import_module(f"ringloop.{name}")
 
     def test_workers_are_not_implemented(self) -> None:
         async def main(worker: ringloop.Worker) -> None:

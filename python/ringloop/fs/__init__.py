@@ -1,4 +1,4 @@
-"""Files for asyncio: the kernel's operations on ringloop, a bounded pool on other loops.
+"""Files for asyncio: the kernel's operations on ringloop, a bounded pool on other loops and on Windows.
 
     async with fs.open("notes.txt") as f:
         async for line in f:
@@ -11,7 +11,6 @@ See docs/files.md.
 
 from tempfile import gettempdir
 
-from ringloop import _unix  # noqa: F401 - refuses Windows
 from ringloop.fs._binary import BinaryFile
 from ringloop.fs._open import open  # noqa: A004 - the name of what it stands in for
 from ringloop.fs._os import (

@@ -1,8 +1,8 @@
 """Operations on descriptors and names: the loop's own on ringloop, a bounded pool elsewhere.
 
-Owns: the choice between the two, which have the same methods, results and errors, and the pool.
-Called by every module of the package. A position of -1 is the descriptor's own, -2 stands for a polled
-descriptor (pipes, sockets, terminals).
+The pool is for other loops, and for Windows. Owns: the choice between the two, which have the same
+methods, results and errors, and the pool. Called by every module of the package. A position of -1 is
+the descriptor's own, -2 stands for a polled descriptor (pipes, sockets, terminals).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import select
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from ringloop import _system
 from ringloop._native import LoopCore
 from ringloop.fs._ring import Ring
 
@@ -114,7 +115,7 @@ class Pool:
         return await call(_write, fd, data, position)
 
     async def sync(self, fd: int, datasync: bool) -> None:
-        await call(os.fdatasync if datasync else os.fsync, fd)
+        await call(_system.fdatasync if datasync else os.fsync, fd)
 
     async def write_sync(self, fd: int, data: Any, position: int, datasync: bool) -> int:
         return await call(_write_sync, fd, data, position, datasync)
@@ -137,7 +138,9 @@ class Pool:
         await call(os.rename, source, destination)
 
     async def link(self, source: bytes, destination: bytes, flags: int) -> None:
-        await call(os.link, source, destination, follow_symlinks=bool(flags))
+        if os.link in os.supports_follow_symlinks:
+            return await call(os.link, source, destination, follow_symlinks=bool(flags))
+        return await call(os.link, source, destination)
 
     async def symlink(self, target: bytes, path: bytes) -> None:
         await call(os.symlink, target, path)
@@ -158,7 +161,7 @@ def backend() -> Backend:
     Raises `RuntimeError` if none runs.
     """
     loop = asyncio.get_running_loop()
-    return Ring(loop) if isinstance(loop, LoopCore) else _POOL
+    return Ring(loop) if isinstance(loop, LoopCore) and not _system.IS_WINDOWS else _POOL
 
 
 def read_cached(fd: int, size: int, position: int) -> bytes | None:
@@ -184,6 +187,8 @@ def read_cached(fd: int, size: int, position: int) -> bytes | None:
 
 async def _is_readable(fd: int) -> bool:
     """Wait until a read would not; False where the loop cannot watch the descriptor."""
+    if _system.IS_WINDOWS:
+        return False
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     if poll.poll(0):
@@ -212,7 +217,7 @@ def _set(ready: asyncio.Future[None]) -> None:
 
 
 def _open(path: bytes, flags: int, mode: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, mode)
+    return os.open(path, flags | _system.OPEN_FLAGS, mode)
 
 
 def _open_file(path: bytes, flags: int, mode: int) -> tuple[int, int, int]:
@@ -226,7 +231,7 @@ def _read(fd: int, size: int, position: int) -> bytes:
         return os.read(fd, size)
     parts = []
     while size > 0:
-        part = os.pread(fd, size, position)
+        part = _system.pread(fd, size, position)
         if not part:
             break
         parts.append(part)
@@ -241,7 +246,10 @@ def _write(fd: int, data: Any, position: int) -> int:
         while done < len(view):
             rest = view[done:]
             try:
-                done += os.write(fd, rest) if position < 0 else os.pwrite(fd, rest, position + done)
+                if position < 0:
+                    done += os.write(fd, rest)
+                else:
+                    done += _system.pwrite(fd, rest, position + done)
             except OSError:
                 if not done:
                     raise
@@ -260,7 +268,7 @@ def _write_all(fd: int, data: Any, position: int) -> int:
 def _write_sync(fd: int, data: Any, position: int, datasync: bool) -> int:
     count = _write(fd, data, position)
     if count == len(data):
-        (os.fdatasync if datasync else os.fsync)(fd)
+        (_system.fdatasync if datasync else os.fsync)(fd)
     return count
 
 

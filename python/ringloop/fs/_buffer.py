@@ -21,6 +21,7 @@ import stat
 import warnings
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ringloop import _system
 from ringloop.fs._backend import OWN_POSITION, POLLED, backend, read_cached
 
 if TYPE_CHECKING:
@@ -115,11 +116,14 @@ class BufferedFile:
 
     def _first_position(self, fd: int, kind: int) -> int:
         """Find out whether the file has positions, and where it stands."""
+        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+            # Not by lseek(2), which succeeds on a pipe of Windows.
+            self._stream = POLLED
+            return 0
         try:
             start = os.lseek(fd, 0, os.SEEK_END if self._mode.appends else os.SEEK_CUR)
         except OSError:
-            is_polled = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or stat.S_ISCHR(kind)
-            self._stream = POLLED if is_polled else OWN_POSITION
+            self._stream = POLLED if stat.S_ISCHR(kind) else OWN_POSITION
             return 0
         if stat.S_ISCHR(kind):
             self._stream = OWN_POSITION
@@ -281,7 +285,7 @@ class BufferedFile:
         else:
             place = self._next_read()
             cached = read_cached(self._fd, size, place)
-            data = os.pread(self._fd, size, place) if cached is None else cached
+            data = _system.pread(self._fd, size, place) if cached is None else cached
         self._append(data)
 
     def _append(self, data: bytes) -> None:
@@ -437,7 +441,7 @@ class BufferedFile:
             if data and (self._stream or self._mode.appends):
                 os.write(self._fd, data)
             elif data:
-                os.pwrite(self._fd, data, self._position - len(data))
+                _system.pwrite(self._fd, data, self._position - len(data))
         with contextlib.suppress(OSError):
             self._close_now()
 

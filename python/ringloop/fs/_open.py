@@ -6,6 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, overload
 
+from ringloop import _system
 from ringloop.fs._backend import backend, call_to_the_end
 from ringloop.fs._binary import BinaryFile
 from ringloop.fs._buffer import BUFFER_BYTES
@@ -176,7 +177,7 @@ async def _open(
 
 async def _call_opener(path: Any, flags: int, opener: Any) -> int:
     """Open a path by the caller's function; the descriptor, which no child inherits."""
-    fd = await call_to_the_end(opener, path, flags | os.O_CLOEXEC, lost=_close_opened)
+    fd = await call_to_the_end(opener, path, flags | _system.OPEN_FLAGS, lost=_close_opened)
     if not isinstance(fd, int):
         raise TypeError("expected integer from opener")
     if fd < 0:

@@ -14,6 +14,7 @@ import shutil
 import stat as stat_
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
+from ringloop._system import IS_WINDOWS
 from ringloop.fs._backend import (
     AT_EMPTY_PATH,
     AT_FDCWD,
@@ -47,9 +48,18 @@ def in_pool(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return run
 
 
+def lacking(name: str) -> Any:
+    """Make a coroutine function in place of one that this system lacks."""
+
+    async def refuse(*_args: Any, **_kwargs: Any) -> None:
+        raise NotImplementedError(f"this system has no os.{name}")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    return refuse
+
+
 access = in_pool(os.access)
 chmod = in_pool(os.chmod)
-chown = in_pool(os.chown)
 copy = in_pool(shutil.copy)
 copy2 = in_pool(shutil.copy2)
 copyfile = in_pool(shutil.copyfile)
@@ -58,16 +68,20 @@ disk_usage = in_pool(shutil.disk_usage)
 getcwd = in_pool(os.getcwd)
 listdir = in_pool(os.listdir)
 makedirs = in_pool(os.makedirs)
-mkfifo = in_pool(os.mkfifo)
 move = in_pool(shutil.move)
 readlink = in_pool(os.readlink)
 realpath = in_pool(os.path.realpath)
 removedirs = in_pool(os.removedirs)
 renames = in_pool(os.renames)
 rmtree = in_pool(shutil.rmtree)
-statvfs = in_pool(os.statvfs)
 truncate = in_pool(os.truncate)
 utime = in_pool(os.utime)
+if not IS_WINDOWS:
+    chown = in_pool(os.chown)
+    mkfifo = in_pool(os.mkfifo)
+    statvfs = in_pool(os.statvfs)
+else:
+    chown, mkfifo, statvfs = lacking("chown"), lacking("mkfifo"), lacking("statvfs")
 
 
 async def stat(
@@ -123,14 +137,14 @@ remove = unlink
 async def rename(
     src: Name, dst: Name, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
 ) -> None:
-    """Rename a file; replaces a file of the new name."""
+    """Rename a file; replaces a file of the new name, except on Windows."""
     if src_dir_fd is not None or dst_dir_fd is not None:
         return await call(os.rename, src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
     with named(src, dst):
         return await backend().rename(encoded(src), encoded(dst))
 
 
-replace = rename
+replace = in_pool(os.replace) if IS_WINDOWS else rename
 
 
 async def link(
@@ -160,7 +174,8 @@ async def symlink(
     src: Name, dst: Name, target_is_directory: bool = False, *, dir_fd: int | None = None
 ) -> None:
     """Make a symbolic link `dst` to `src`."""
-    if dir_fd is not None:
+    # Only Windows looks at `target_is_directory`.
+    if dir_fd is not None or IS_WINDOWS:
         return await call(os.symlink, src, dst, target_is_directory, dir_fd=dir_fd)
     with named(src, dst):
         return await backend().symlink(encoded(src), encoded(dst))

@@ -24,9 +24,7 @@ __all__ = [
     "replace",
     "rmdir",
     "scandir",
-    "sendfile",
     "stat",
-    "statvfs",
     "symlink",
     "unlink",
     "wrap",
@@ -47,8 +45,11 @@ replace = accepting(fs.replace)
 rmdir = accepting(fs.rmdir)
 # Unlike `fs.scandir` it gives the plain iterator, by one await.
 scandir = wrap(os.scandir)
-sendfile = wrap(os.sendfile)
 stat = accepting(fs.stat)
-statvfs = wrap(os.statvfs)
 symlink = accepting(fs.symlink)
 unlink = accepting(fs.unlink)
+# aiofiles has them where `os` does.
+if hasattr(os, "sendfile"):
+    sendfile = wrap(os.sendfile)
+    statvfs = wrap(os.statvfs)
+    __all__ += ["sendfile", "statvfs"]
