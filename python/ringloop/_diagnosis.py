@@ -9,7 +9,6 @@ import asyncio
 import importlib.metadata
 import os
 import platform
-import resource
 import ssl
 import sys
 from contextlib import closing, suppress
@@ -19,7 +18,10 @@ from typing import TYPE_CHECKING, Literal
 
 import ringloop
 from ringloop import _native
-from ringloop._system import usable_processors
+from ringloop._system import IS_LINUX, IS_WINDOWS, usable_processors
+
+if not IS_WINDOWS:
+    import resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,14 +118,16 @@ def describe_python() -> str:
 
 def _system() -> Iterator[Finding]:
     group = "system"
-    system = os.uname()
-    yield Finding(group, "kernel", f"{system.sysname} {system.release} {system.machine}")
-    libc = " ".join(platform.libc_ver()).strip()
-    yield Finding(group, "C library", libc or "unknown (not glibc)")
+    yield Finding(group, "kernel", _kernel())
+    if not IS_WINDOWS:
+        libc = " ".join(platform.libc_ver()).strip()
+        yield Finding(group, "C library", libc or "unknown (not glibc)")
     usable = usable_processors()
     quota = _cpu_quota()
     text = f"{usable} usable of {os.cpu_count()}"
     yield Finding(group, "CPUs", text if quota is None else f"{text}, quota {quota:.2g}")
+    if IS_WINDOWS:
+        return
     container = _container()
     yield Finding(group, "container", container or "none detected")
     filtered = _of_status("Seccomp") == "2"
@@ -131,6 +135,14 @@ def _system() -> Iterator[Finding]:
         yield Finding(group, "seccomp", "a filter is active", "note", "see io_uring below")
     else:
         yield Finding(group, "seccomp", "no filter")
+
+
+def _kernel() -> str:
+    if IS_WINDOWS:
+        version = ".".join(map(str, sys.getwindowsversion().platform_version))
+        return f"Windows {version} {os.environ.get('PROCESSOR_ARCHITECTURE', '')}"
+    system = os.uname()
+    return f"{system.sysname} {system.release} {system.machine}"
 
 
 def _container() -> str | None:
@@ -171,6 +183,8 @@ def _read(path: str) -> str | None:
 
 
 def _ring() -> Iterator[Finding]:
+    if not IS_LINUX:
+        return
     group = "io_uring"
     disabled = _read("/proc/sys/kernel/io_uring_disabled")
     if disabled is not None:
@@ -202,6 +216,8 @@ def _ring() -> Iterator[Finding]:
 
 
 def _limits() -> Iterator[Finding]:
+    if IS_WINDOWS:
+        return
     group = "limits"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     status: Literal["ok", "note", "problem"] = "ok"

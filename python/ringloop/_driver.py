@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
     # What `driver=` takes; "io_uring" is another name of "uring".
     Driver: TypeAlias = Literal["auto", "uring", "io_uring", "epoll"]
+
+# What this system has, the one without a ring last.
+NAMES: tuple[str, ...] = {"darwin": ("auto", "kqueue"), "win32": ("auto", "afd")}.get(
+    sys.platform, ("auto", "uring", "epoll")
+)
 
 logger = logging.getLogger("ringloop")
 

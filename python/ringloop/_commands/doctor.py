@@ -11,6 +11,7 @@ import ringloop
 from ringloop import _output
 from ringloop._commands import PROGRAM
 from ringloop._diagnosis import Finding, diagnose
+from ringloop._driver import NAMES
 
 _EPILOG = """\
 Exit status: 0 if ringloop's loop runs; 1 if something keeps it from running, or from using the driver
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--driver",
-        choices=["auto", "uring", "epoll"],
+        choices=NAMES,
         help="the driver to check for (default: RINGLOOP_DRIVER, or auto)",
     )
     asked = parser.parse_args(arguments)

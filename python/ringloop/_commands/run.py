@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import _ringloop_install
 from ringloop import _output, _program, _run, _workers
 from ringloop._commands import COMMANDS, PROGRAM
+from ringloop._driver import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +110,7 @@ def _run_workers(
             parser.error("--bind needs MODULE:FUNCTION: a program binds its own sockets")
         run = _checked(parser, program)
         return _workers.run_programs(run, asked.workers, grace=grace)
-    except (OSError, ValueError, TypeError, LookupError, ImportError) as error:
+    except (OSError, ValueError, TypeError, LookupError, ImportError, NotImplementedError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 
 
@@ -139,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         help="import uvloop gives ringloop's loop, too: for servers that know the loops 'asyncio'"
         " and 'uvloop' (uvicorn, hypercorn, gunicorn, granian)",
     )
-    add("--driver", choices=["auto", "uring", "epoll"], help="the driver of its loops (auto)")
+    add("--driver", choices=NAMES, help="the driver of its loops (auto)")
     group = parser.add_argument_group("workers")
     add = group.add_argument
     add(
