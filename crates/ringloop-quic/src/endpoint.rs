@@ -296,7 +296,6 @@ impl Endpoint {
 /// Sets socket options for QUIC; options that the kernel or the socket rejects are skipped.
 fn prepare(socket: &UdpSocket, buffer: usize) -> io::Result<()> {
     drop(socket.set_gro(true));
-    drop(socket.set_receive_ecn(true));
     drop(socket.set_receive_local_ip(true));
     drop(socket.set_unfragmented());
     drop(socket.set_receive_buffer(buffer));

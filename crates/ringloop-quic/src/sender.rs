@@ -51,12 +51,14 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Creates a sender of messages of at most `segments_max` datagrams.
-    pub fn new(fd: RawFd, segments_max: usize, sends_ecn: bool) -> Self {
+    /// Creates a sender of messages of at most `segments_max` datagrams. With `ecn` the socket reports
+    /// the ECN bits of what it receives and, if it can, sends them: one that refuses the option may refuse
+    /// messages with them, too.
+    pub fn new(fd: RawFd, segments_max: usize, ecn: bool) -> Self {
         Self {
             fd,
             segments_max: segments_max.max(1),
-            sends_ecn,
+            sends_ecn: ecn && datagram::set_receive_ecn(fd, true).is_ok(),
             receives_errors: false,
             waiting: None,
         }

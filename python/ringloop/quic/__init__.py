@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ringloop import _unix  # noqa: F401 - refuses Windows
 from ringloop._native.quic import ClientConfig, Handshake, ServerConfig, Stats
 from ringloop.quic._certificate import CertificateFiles, make_certificate
 from ringloop.quic._connect import connect, open_connection

@@ -7,22 +7,19 @@ Owns: the names that a certificate may have, and the files. Called by: programs 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ringloop import _system
 from ringloop._arguments import check_bools
 from ringloop._native import quic as _quic
 from ringloop.quic.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["CertificateFiles", "make_certificate"]
 
@@ -98,7 +95,7 @@ def make_certificate(
         names=wanted,
         is_new_authority=False,
     )
-    with _alone_in(folder):
+    with _system.alone_in(folder):
         return _made(files, days, overwrite=overwrite)
 
 
@@ -179,19 +176,6 @@ def _stem(name: str) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold a directory's lock against concurrent `make_certificate` calls."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # On file systems without locks, existing files are still not replaced.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _write(texts: dict[Path, tuple[str, int]], *, replaces: bool = False) -> None:
     """Write files with their modes, all or none; existing ones are an error, or replaced atomically."""
     beside = {
@@ -212,10 +196,12 @@ def _write(texts: dict[Path, tuple[str, int]], *, replaces: bool = False) -> Non
 
 
 def _write_new(path: Path, text: str, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags |= _system.OPEN_FLAGS
     descriptor = os.open(path, flags, mode)
     try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        # The text has the line ends of the system.
+        with os.fdopen(descriptor, "w", encoding="ascii", newline="") as file:
             file.write(text)
     except BaseException as error:
         path.unlink(missing_ok=True)

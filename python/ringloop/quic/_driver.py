@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import select
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +82,7 @@ def bound(family: int, address: _Address, *, reuse_port: bool = False) -> socket
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if reuse_port:
+            _system.require_unix("port that several sockets share (SO_REUSEPORT)")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind(address)
     except BaseException:
@@ -221,14 +221,12 @@ class Driver:
         """Refuse clients whose packets arrived before the close and are still unread."""
         if self.is_closed:
             return
-        unread = select.poll()
-        unread.register(self._socket(), select.POLLIN)
         # Bounded: a turn reads a few datagrams and a flush sends a few, so a busy peer cannot delay it.
         for _ in range(_LAST_READS_MAX):
             self.endpoint.turn()
             while not (self.endpoint.flush() or self._writing):
                 pass
-            if not unread.poll(0):
+            if not _system.is_readable(self._socket()):
                 return
 
     def leave(self) -> None:

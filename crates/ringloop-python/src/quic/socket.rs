@@ -67,9 +67,6 @@ impl Socket {
         if settings.gro {
             drop(datagram::set_gro(fd, true));
         }
-        if settings.ecn {
-            drop(datagram::set_receive_ecn(fd, true));
-        }
         drop(datagram::set_receive_local_ip(fd, true));
         let is_unfragmented = datagram::set_unfragmented(fd).is_ok();
         if let Ok(bytes) = i32::try_from(settings.buffer)

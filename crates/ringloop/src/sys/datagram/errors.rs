@@ -38,6 +38,9 @@ pub fn set_receive_errors(fd: RawFd, on: bool) -> io::Result<()> {
 /// # Errors
 /// `EAGAIN` if there is none, and those of recvmsg(2).
 pub fn next_error(fd: RawFd) -> io::Result<NetworkError> {
+    if !platform::HAS_ERROR_QUEUE {
+        return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+    }
     loop {
         let mut name = SockAddr::empty();
         let mut control = [0_u64; CONTROL_WORDS];

@@ -51,10 +51,10 @@ fn controls_of(batch: &GsoBatch<'_>) -> Controls<ROOM> {
     let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
     let fits = |source: &IpAddr| is_v4(*source) == is_v4(batch.to.ip());
     match batch.source.filter(fits) {
-        // struct in_pktinfo: the interface, the source, the header's destination.
+        // struct in_pktinfo: the source, without an interface.
         Some(IpAddr::V4(v4)) => {
-            let mut info = [0; 12];
-            info[4..8].copy_from_slice(&v4.octets());
+            let mut info = [0; platform::PKTINFO_LEN];
+            info[platform::PKTINFO_SOURCE_AT..][..4].copy_from_slice(&v4.octets());
             controls.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
         }
         // struct in6_pktinfo: the source, the interface.

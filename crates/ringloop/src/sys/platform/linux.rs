@@ -23,6 +23,12 @@ pub const CLOCK_MONOTONIC: libc::clockid_t = libc::CLOCK_MONOTONIC;
 pub const IP_TOS_RECEIVED: c_int = libc::IP_TOS;
 /// Where a received `in_pktinfo` has the local address.
 pub const PKTINFO_LOCAL_AT: usize = 4;
+/// Length of an `in_pktinfo`.
+pub const PKTINFO_LEN: usize = 12;
+/// Where it has the source of a sent packet.
+pub const PKTINFO_SOURCE_AT: usize = 4;
+/// True: see [`MSG_ERRQUEUE`].
+pub const HAS_ERROR_QUEUE: bool = true;
 /// A pipe of packets.
 pub const O_DIRECT: Option<c_int> = Some(libc::O_DIRECT);
 /// True if the kind of a socket can have flags.

@@ -3,8 +3,10 @@
 use crate::sys::libc;
 use std::ffi::c_int;
 
-/// There is no queue of errors.
+/// No flag of this system: see [`HAS_ERROR_QUEUE`].
 pub const MSG_ERRQUEUE: c_int = 0;
+/// False: a receive with [`MSG_ERRQUEUE`] would take a datagram.
+pub const HAS_ERROR_QUEUE: bool = false;
 /// By `getsockopt`.
 pub const SO_DOMAIN: c_int = -1;
 /// By `getsockopt`.

@@ -19,6 +19,10 @@ pub const IPV6_MTU_DISCOVER: c_int = libc::IPV6_DONTFRAG;
 pub const IP_TOS_RECEIVED: c_int = libc::IP_RECVTOS;
 /// Where a received `in_pktinfo` has the local address: the header's destination.
 pub const PKTINFO_LOCAL_AT: usize = 8;
+/// Length of an `in_pktinfo`.
+pub const PKTINFO_LEN: usize = 12;
+/// Where it has the source of a sent packet.
+pub const PKTINFO_SOURCE_AT: usize = 4;
 /// Silence before the first probe, in seconds.
 pub const TCP_KEEPIDLE: c_int = libc::TCP_KEEPALIVE;
 /// Buffers of a vector (`IOV_MAX`).

@@ -25,10 +25,14 @@ pub const SOL_UDP: c_int = WinSock::IPPROTO_UDP;
 pub const IP_MTU_DISCOVER: c_int = WinSock::IP_DONTFRAGMENT;
 /// The option that forbids fragments.
 pub const IPV6_MTU_DISCOVER: c_int = WinSock::IPV6_DONTFRAG;
-/// The type of the control message with a received packet's type of service.
-pub const IP_TOS_RECEIVED: c_int = WinSock::IP_TOS;
+/// The type of the control message with a received packet's ECN bits.
+pub const IP_TOS_RECEIVED: c_int = WinSock::IP_ECN;
 /// Where a received `in_pktinfo` has the local address, which comes first here.
 pub const PKTINFO_LOCAL_AT: usize = 0;
+/// Length of an `in_pktinfo`.
+pub const PKTINFO_LEN: usize = 8;
+/// Where it has the source of a sent packet.
+pub const PKTINFO_SOURCE_AT: usize = 0;
 /// Silence before the first probe, in seconds.
 pub const TCP_KEEPIDLE: c_int = WinSock::TCP_KEEPIDLE;
 
