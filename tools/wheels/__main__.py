@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import windows
 from building import (
     CHECKOUT,
     PLATFORMS,
@@ -68,8 +69,23 @@ def try_installed(python: str, package: Path, **more: str) -> str:
         new = make_environment(python, Path(folder), package, {**os.environ, **more})
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         printed = run([new, "-I", SMOKE], cwd=folder, env=clean)
+    return f"installed and tried on {tried_drivers(printed)}"
+
+
+def tried_drivers(printed: str) -> str:
+    """Name the drivers that the smoke test was played on, by what it printed."""
     drivers = [line.split(":")[0] for line in printed.splitlines() if " echoed " in line]
-    return f"installed and tried on {' and '.join(drivers)}"
+    return " and ".join(drivers)
+
+
+def try_by_wine(wheel: Path, version: str) -> str:
+    """Install the wheel into a CPython for Windows and use it there; return what was done."""
+    try:
+        printed = windows.try_installed(wheel, version, SMOKE)
+    except UnavailableError as reason:
+        return f"NOT tried: {reason}"
+    by = run(["wine", "--version"]).split()[0]
+    return f"installed and tried on {tried_drivers(printed)}, by {by}"
 
 
 def make_wheel(
@@ -93,6 +109,8 @@ def make_wheel(
             tried = try_installed(interpreter, wheel)
         elif platform.is_native:
             tried = f"NOT tried: no CPython {version} here"
+        elif platform.name == "windows":
+            tried = try_by_wine(wheel, version)
         else:
             tried = "NOT tried: not for this machine"
         if platform.name == "aarch64":

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tarfile
 import tempfile
@@ -30,6 +31,7 @@ SOURCES = (
     "python",
     "pyproject.toml",
 )
+MINGW = "x86_64-w64-mingw32-gcc"
 LINK = re.compile(r"(!?\[[^\]]*\])\((?![a-z]+:)([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -48,7 +50,7 @@ class Platform:
 
     name: str
     rust: str
-    # The oldest C library that its wheels run on, and the processor, as in their names.
+    # The oldest C library or system that its wheels run on, and the processor, as in their names.
     library: str
     processor: str
 
@@ -58,17 +60,29 @@ class Platform:
         return f"{self.library}_{self.processor}"
 
     @property
+    def is_elf(self) -> bool:
+        """True if zig links its wheels, and auditwheel knows them."""
+        return "linux" in self.library
+
+    @property
     def is_native(self) -> bool:
         """True if its wheels can be installed here."""
-        return self.library.startswith("manylinux") and self.processor == os.uname().machine
+        here = "macosx" if IS_MAC else "manylinux"
+        return self.library.startswith(here) and self.processor == os.uname().machine
 
 
+IS_MAC = sys.platform == "darwin"
 PLATFORMS = {
     one.name: one
     for one in (
         Platform("manylinux", "x86_64-unknown-linux-gnu", "manylinux_2_28", "x86_64"),
         Platform("musllinux", "x86_64-unknown-linux-musl", "musllinux_1_2", "x86_64"),
         Platform("aarch64", "aarch64-unknown-linux-gnu", "manylinux_2_28", "aarch64"),
+        # Of the processor of the Mac that this runs on.
+        Platform("macos", "x86_64-apple-darwin", "macosx_11_0", "x86_64")
+        if IS_MAC and os.uname().machine == "x86_64"
+        else Platform("macos", "aarch64-apple-darwin", "macosx_11_0", "arm64"),
+        Platform("windows", "x86_64-pc-windows-gnu", "win", "amd64"),
     )
 }
 
@@ -252,15 +266,42 @@ def build_wheel(
 
     A quick one is hardly optimised, and its size is not that of the release.
     """
-    need_rust_target(platform.rust)
+    variables = environment(platform, source, quick=quick)
     with tempfile.TemporaryDirectory() as folder:
-        # By zig, which links against the oldest C library that the tag allows.
-        command = [beside("maturin"), "build", "--release", "--zig", "--out", folder]
-        command += ["--target", platform.rust, "--compatibility", platform.library]
+        command = [beside("maturin"), "build", "--release", "--out", folder]
+        command += ["--target", platform.rust]
         command += ["--interpreter", interpreter or f"python{version}"]
-        run(command, cwd=source, env=environment(platform, source, quick=quick))
+        if platform.is_elf:
+            # By zig, which links against the oldest C library that the tag allows.
+            command += ["--zig", "--compatibility", platform.library]
+        elif platform.name == "windows":
+            link_by_mingw(variables, version)
+        elif not IS_MAC:
+            raise UnavailableError("Apple's SDK is missing: such wheels are made on a Mac")
+        else:
+            variables["MACOSX_DEPLOYMENT_TARGET"] = "11.0"
+        need_rust_target(platform.rust)
+        run(command, cwd=source, env=variables)
         made = next(Path(folder).glob("*.whl"))
         return Path(shutil.move(made, out / made.name))
+
+
+def link_by_mingw(variables: dict[str, str], version: str) -> None:
+    """Let cargo find Python's import library, and aws-lc its assembly as its sources have it."""
+    if not shutil.which(MINGW):
+        package = "gcc-mingw-w64-x86-64-win32"
+        raise UnavailableError(f"{MINGW} is missing; Debian: apt-get install {package}")
+    library = python_for_windows(version) / "libs"
+    variables["AWS_LC_SYS_PREBUILT_NASM"] = "1"
+    variables["CARGO_ENCODED_RUSTFLAGS"] += f"\x1f-Lnative={library}"
+
+
+def python_for_windows(version: str) -> Path:
+    """Return the folder of a CPython for Windows, which the first call gets."""
+    try:
+        return Path(run([CHECKOUT / "tools" / "windows-python", version]).strip())
+    except BuildError as error:
+        raise UnavailableError(str(error).splitlines()[-1]) from None
 
 
 def make_environment(python: str, folder: Path, package: Path, variables: dict[str, str]) -> Path:

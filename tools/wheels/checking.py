@@ -4,6 +4,9 @@ Owns: the reading of wheels. Called by: `__main__`. Raises `BuildError` for what
 would stumble over, and returns what the table says.
 """
 
+import base64
+import csv
+import hashlib
 import re
 import zipfile
 from dataclasses import dataclass, field
@@ -12,6 +15,7 @@ from email.message import Message
 from io import BytesIO
 from pathlib import Path
 
+import windows
 from building import FENCE, LINK, TARGET, BuildError, Platform, beside, run
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
@@ -51,22 +55,58 @@ class Report:
 def check_wheel(wheel: Path, platform: Platform, repository: str | None) -> Report:
     """Read the wheel, by auditwheel and twine too."""
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        extension = archive.read(next(name for name in names if re.search(r"_native.*\.so$", name)))
-        metadata = archive.read(
-            next(name for name in names if name.endswith(".dist-info/METADATA"))
-        )
-        unpacked = sum(entry.file_size for entry in archive.infolist())
-    check_names(names)
-    check_metadata(message_from_bytes(metadata), repository)
-    report = Report(wheel.stat().st_size, unpacked)
-    check_extension(extension, report)
+        files = {name: archive.read(name) for name in archive.namelist()}
+    check_names(list(files))
+    check_record(files)
+    check_tag(wheel, files, platform)
+    check_metadata(message_from_bytes(only(files, r"\.dist-info/METADATA$")), repository)
+    report = Report(wheel.stat().st_size, sum(map(len, files.values())))
+    extension = only(files, r"_native[^/]*\.(so|pyd)$")
+    check_paths(extension)
+    if platform.is_elf:
+        check_extension(extension, report)
+        check_by_auditwheel(wheel, platform, report)
+    elif platform.name == "windows":
+        windows.check_extension(extension, report)
+    run([beside("twine"), "check", "--strict", wheel])
+    return report
+
+
+def only(files: dict[str, bytes], name: str) -> bytes:
+    """Return the one file whose name the pattern finds."""
+    found = [data for each, data in files.items() if re.search(name, each)]
+    if len(found) != 1:
+        raise BuildError(f"{len(found)} files in the wheel with a name like {name}")
+    return found[0]
+
+
+def check_record(files: dict[str, bytes]) -> None:
+    """See that RECORD has the hash and length of each file, and no others."""
+    rows = list(csv.reader(only(files, r"\.dist-info/RECORD$").decode().splitlines()))
+    if different := {name for name, *_ in rows} ^ files.keys():
+        raise BuildError(f"RECORD and the wheel differ: {', '.join(sorted(different))}")
+    for name, told, length in rows:
+        if name.endswith("/RECORD"):
+            continue
+        digest = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest())
+        if (told, int(length)) != (f"sha256={digest.decode().rstrip('=')}", len(files[name])):
+            raise BuildError(f"RECORD has another hash or length of {name}")
+
+
+def check_tag(wheel: Path, files: dict[str, bytes], platform: Platform) -> None:
+    """See that the wheel says inside what its name says, and that it is for this platform."""
+    tag = "-".join(wheel.stem.split("-")[2:])
+    told = message_from_bytes(only(files, r"\.dist-info/WHEEL$")).get_all("Tag", [])
+    if told != [tag] or not tag.endswith(platform.tag):
+        raise BuildError(f"{wheel.name} says {told} inside, and is to be for {platform.tag}")
+
+
+def check_by_auditwheel(wheel: Path, platform: Platform, report: Report) -> None:
+    """See that it is for the platform according to auditwheel, too."""
     shown = run([beside("auditwheel"), "show", wheel])
     is_by_zig = platform.library.startswith("musllinux") and report.libraries == MUSL_BY_ZIG
     if f'"{platform.tag}"' not in " ".join(shown.split()) and not is_by_zig:
         raise BuildError(f"auditwheel does not find it to be {platform.tag}:\n{shown}")
-    run([beside("twine"), "check", "--strict", wheel])
-    return report
 
 
 def check_names(names: list[str]) -> None:
@@ -90,18 +130,22 @@ def check_metadata(metadata: Message, repository: str | None) -> None:
         raise BuildError("no project URLs")
 
 
+def check_paths(extension: bytes) -> None:
+    """Look for paths of this machine."""
+    for path in (str(Path.home()) + "/", str(TARGET)):
+        if (at := extension.find(path.encode())) >= 0:
+            found = extension[at : at + 100].split(b"\0")[0].decode(errors="replace")
+            raise BuildError(f"a path of this machine is in the extension: {found}")
+
+
 def check_extension(extension: bytes, report: Report) -> None:
-    """Look for debug information, paths of this machine, frame pointers and the C library's symbols."""
+    """Look for debug information, frame pointers and the C library's symbols."""
     elf = ELFFile(BytesIO(extension))
     sections = {section.name: section for section in elf.iter_sections()}
     if left := [
         name for name in sections if name.startswith((".debug", ".zdebug")) or name == ".symtab"
     ]:
         raise BuildError(f"the extension is not stripped: {', '.join(left)}")
-    for path in (str(Path.home()) + "/", str(TARGET)):
-        if (at := extension.find(path.encode())) >= 0:
-            found = extension[at : at + 100].split(b"\0")[0].decode(errors="replace")
-            raise BuildError(f"a path of this machine is in the extension: {found}")
     if elf.get_machine_arch() == "x64":
         check_frames(elf, report)
     report.libraries = [

@@ -2,9 +2,9 @@
 
 python -I tools/wheels/smoke.py, in an environment that has ringloop and nothing else.
 
-Owns: a small exchange of each kind. Called by: this tool, and `tests.aarch64`, which unpacks the wheel
-for an emulated interpreter (RINGLOOP_EMULATED=1). Where RINGLOOP_ALLOW_NO_URING is 1 the ring may be
-refused.
+Owns: a small exchange of each kind. Called by: this tool, by Wine too, and `tests.aarch64`, which
+unpacks the wheel for an emulated interpreter (RINGLOOP_EMULATED=1). Where RINGLOOP_ALLOW_NO_URING is 1
+the ring may be refused.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import ringloop
 from ringloop import quic
 
+# Of the system, the last one on every kernel.
+DRIVERS: tuple[Any, ...] = {"win32": ("afd",), "darwin": ("kqueue",)}.get(
+    sys.platform, ("uring", "epoll")
+)
 SECONDS = 60
 PAYLOAD = bytes(range(256)) * 4096
 
@@ -90,7 +95,7 @@ async def by_quic(files: quic.CertificateFiles) -> None:
         assert came == PAYLOAD
 
 
-async def exchange(driver: str, files: quic.CertificateFiles) -> None:
+async def exchange(driver: Any, files: quic.CertificateFiles) -> None:
     """Play everything on the running loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, ringloop.Loop)
@@ -110,7 +115,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def is_refused(driver: str) -> bool:
+def is_refused(driver: Any) -> bool:
     """Return true where this machine may refuse the driver, and does."""
     try:
         ringloop.new_event_loop(driver=driver).close()
@@ -154,8 +159,8 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         files = quic.make_certificate("localhost", directory=folder)
-        for driver in ("uring", "epoll"):
-            if driver == "epoll" or not is_refused(driver):
+        for driver in DRIVERS:
+            if driver != "uring" or not is_refused(driver):
                 work = asyncio.wait_for(exchange(driver, files), SECONDS)
                 ringloop.run(work, driver=driver)
     if os.environ.get("RINGLOOP_EMULATED") != "1":
