@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +196,37 @@ def test_violations_are_closed_with_their_code(
             closed = await client.closed()
             assert closed is not None
             assert closed.code == code
+
+    run(main())
+
+
+@pytest.mark.parametrize("data", [b"", b"ab"])
+def test_message_of_many_small_frames_takes_little_more_than_its_bytes(
+    run: Run, certificates: Certificates, data: bytes
+) -> None:
+    """`max_size` bounds its bytes, not its frames, which may be empty and never end."""
+    count = 10_000
+
+    async def main() -> None:
+        async with connected(certificates, echo) as client:
+            client.frames.send_text(b"a", fin=False)
+            await client.send()
+            (server,) = [found for found in gc.get_objects() if type(found) is _websocket.WebSocket]
+            for _ in range(count):
+                client.frames.send_continuation(data, fin=False)
+            await within(client.exchange.send(b"".join(client.frames.data_to_send())))
+            client.frames.send_ping(b"all")
+            await client.send()
+            # The server has read them all.
+            (frame,) = await client.receive()
+            assert frame.opcode is Opcode.PONG
+            parts = server._parts
+            held = sys.getsizeof(parts) + sum(map(sys.getsizeof, gc.get_referents(parts)))
+            assert held <= 2 * len(data) * count + 1000
+            client.frames.send_continuation(b"!", fin=True)
+            await client.send()
+            (frame,) = await client.receive()
+            assert bytes(frame.data) == b"a" + data * count + b"!"
 
     run(main())
 

@@ -92,7 +92,8 @@ class WebSocket:
         )
         self._phase = _Phase.CONNECTING
         self._is_announced = False
-        self._parts: list[bytes] = []
+        # Of the message that is not complete: joined, as frames may be empty, or of few bytes each.
+        self._parts = bytearray()
         self._is_text = False
         # Messages for the application; the last one may be the disconnect.
         self._messages: deque[dict[str, Any]] = deque()
@@ -236,14 +237,14 @@ class WebSocket:
     def _take(self, frame: Frame) -> None:
         if frame.opcode in {Opcode.TEXT, Opcode.BINARY}:
             self._is_text = frame.opcode is Opcode.TEXT
-            self._parts = [bytes(frame.data)]
+            self._parts = bytearray(frame.data)
         elif frame.opcode is Opcode.CONT:
-            self._parts.append(bytes(frame.data))
+            self._parts += frame.data
         else:
             return
         if not frame.fin or self._phase is not _Phase.OPEN:
             return
-        data, self._parts = b"".join(self._parts), []
+        data, self._parts = bytes(self._parts), bytearray()
         try:
             message = {"text": data.decode()} if self._is_text else {"bytes": data}
         except UnicodeDecodeError:
