@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ringloop import fs
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 BINARY_MODES = ("rb", "rb+", "wb", "wb+", "ab", "ab+", "xb", "xb+")
@@ -82,6 +83,7 @@ def _binary_step(chance: random.Random, *, raw: bool) -> tuple[str, tuple[Any, .
     kinds: list[tuple[str, tuple[Any, ...]]] = [
         ("read", (size,)),
         ("readline", (chance.choice((-1, 1, 3, 1000)),)),
+        ("next lines", (chance.choice((1, 2, 300)),)),
         ("readlines", (chance.choice((-1, 0, 50)),)),
         ("readinto", (bytearray(max(size, 0)),)),
         ("write", (_bytes(chance, chance.choice((0, 1, 20, 9000, 70_000))),)),
@@ -115,6 +117,9 @@ def text(seed: int) -> Script:
     if not mode.startswith("x"):
         pieces = (chance.choice(TEXTS) for _ in range(chance.choice((0, 3, 60))))
         content = "".join(pieces).encode(encoding, "ignore")
+        if encoding == "utf-8" and chance.random() < 0.2:
+            middle = chance.randrange(len(content) + 1)
+            content = content[:middle] + b"\xff" + content[middle:]
     options = {
         "encoding": encoding,
         "errors": chance.choice((None, "strict", "replace")),
@@ -129,7 +134,7 @@ def text(seed: int) -> Script:
             # Refused, it still disables `tell` there, as any iteration of `io.TextIOWrapper` does.
             name, args = "readline", ()
         is_write = name.startswith(("write", "truncate"))
-        is_read = name.startswith("read") and name != "readable"
+        is_read = name.startswith(("read", "next")) and name != "readable"
         if (is_write or is_read) and is_write != writes:
             script.steps.append(("seek", chance.choice(((0, 0), (0, 2)))))
             writes = is_write
@@ -143,6 +148,7 @@ def _text_step(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
             ("read", (chance.choice((-1, 0, 1, 10, 3000, 40_000)),)),
             ("readline", (chance.choice((-1, 0, 3, 1000)),)),
             ("readline", ()),
+            ("next lines", (chance.choice((1, 2, 300)),)),
             ("readlines", (chance.choice((-1, 0)),)),
             ("write", (chance.choice(TEXTS),)),
             ("writelines", (["one\n", "two"],)),
@@ -202,12 +208,28 @@ async def _run(script: Script, path: Path, opener: Any) -> tuple[Outcome, bytes 
 
 async def _step(file: Any, name: str, args: tuple[Any, ...]) -> Any:
     try:
+        if name == "next lines":
+            return [line async for line in _next_lines(file, *args)]
         result = getattr(file, name)
         if callable(result):
             result = result(*args)
         return await result if inspect.isawaitable(result) else result
     except Exception as error:
         return _shown(error)
+
+
+async def _next_lines(file: Any, count: int) -> AsyncIterator[Any]:
+    """Iterate, and break off after some lines. `next` of `io` would disable `tell`."""
+    if hasattr(file, "__anext__"):
+        async for line in file:
+            yield line
+            count -= 1
+            if not count:
+                break
+        return
+    while count and (line := file.readline()):
+        yield line
+        count -= 1
 
 
 def _shown(error: Exception) -> tuple[str, int | None]:

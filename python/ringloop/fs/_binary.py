@@ -195,10 +195,8 @@ class BinaryFile(BufferedFile):
         """Read a line with its end, or up to `size` bytes of it."""
         self._check_reads()
         limit = max(-1, _count(size))
-        if not self._held and not self._out:
-            end = self._window.find(b"\n", self._at)
-            if end >= 0 and (limit < 0 or end - self._at < limit):
-                return self._take(end + 1 - self._at)
+        if line := self._line_ahead(limit):
+            return line
         await self._wait_turn_to_read()
         try:
             await self._fill_line(limit)
@@ -224,9 +222,16 @@ class BinaryFile(BufferedFile):
         return self
 
     async def __anext__(self) -> bytes:
-        if line := await self.readline():
+        if line := self._line_ahead(-1) or await self.readline():
             return line
         raise StopAsyncIteration
+
+    def _line_ahead(self, limit: int) -> bytes:
+        """Take a line that was read ahead, or `limit` bytes of it; empty: it has to be looked for."""
+        if self._held or self._out or (end := self._window.find(b"\n", self._at)) < 0:
+            return b""
+        count = end + 1 - self._at
+        return self._take(count if limit < 0 else min(count, limit))
 
     async def pread(self, size: int, offset: int, /) -> bytes:
         """Read up to `size` bytes at `offset`; the position stays the same; many may run at once."""

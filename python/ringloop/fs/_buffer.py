@@ -222,6 +222,7 @@ class BufferedFile:
         if not self._stream:
             os.lseek(self._fd, self._position, os.SEEK_SET)
         self._detached = True
+        self._drop()
         return self._fd
 
     def _check(self) -> None:
@@ -258,13 +259,15 @@ class BufferedFile:
 
     def _take(self, count: int) -> bytes:
         """Take up to `count` bytes that were read ahead."""
-        start, end = self._at, min(self._at + count, len(self._window))
-        taken = self._window if (start, end) == (0, len(self._window)) else self._window[start:end]
-        self._at = end
-        self._position += end - start
-        if end == len(self._window):
-            self._drop()
-        return taken
+        window, start = self._window, self._at
+        end = start + count
+        if end < len(window):
+            self._at = end
+            self._position += count
+            return window[start:end]
+        self._drop()
+        self._position += len(window) - start
+        return window[start:] if start else window
 
     def _drop(self) -> None:
         self._window, self._at = b"", 0

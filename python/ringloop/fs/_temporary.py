@@ -315,7 +315,8 @@ class SpooledTemporaryFile:
         return self
 
     async def __anext__(self) -> Any:
-        if line := await self.readline():
+        in_memory = not self._spooled._rolled
+        if line := self._spooled.readline() if in_memory else await self.readline():
             return line
         raise StopAsyncIteration
 

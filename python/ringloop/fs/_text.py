@@ -38,12 +38,14 @@ _COOKIE_FEED: Final = (1 << 32) - 1
 class _Window(io.BufferedIOBase):
     """What `io.TextIOWrapper` sees of a binary file: its memory."""
 
+    # It asks for this before each line; `TextFile` has looked at the file before.
+    closed = False
+
     def __init__(self, file: BinaryFile) -> None:
         self._file = file
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
+        # Ends of lines in what `read1` has returned last.
+        self.line_end = b"\n"
+        self.line_count = 0
 
     @property
     def name(self) -> Any:
@@ -85,7 +87,9 @@ class _Window(io.BufferedIOBase):
         file = self._file
         if not file._ahead() and not file._ended:
             file._fill_blocking(max(size, CHUNK_BYTES))
-        return file._take(size if size >= 0 else file._ahead())
+        data = file._take(size if size >= 0 else file._ahead())
+        self.line_count = data.count(self.line_end)
+        return data
 
     def write(self, data: Any, /) -> int:
         data = bytes(data)
@@ -118,10 +122,14 @@ class TextFile:
     ) -> None:
         self._file = file
         self._mode = mode
+        self._window = _Window(file)
         self._text = io.TextIOWrapper(
-            _Window(file), encoding, errors, newline, line_buffering=line_buffering
+            self._window, encoding, errors, newline, line_buffering=line_buffering
         )
         self._ends = _line_ends(self._text.encoding, newline)
+        self._window.line_end = self._ends[0]
+        # At least so many whole lines are decoded and not taken yet.
+        self._line_count = 0
         # A lone "\r" at the end of what was read may be half of "\r\n".
         self._looks_behind = newline is None or newline == ""
         self._has_written = False
@@ -216,6 +224,7 @@ class TextFile:
         self._file._check_reads()
         size = -1 if size is None else operator.index(size)
         await self._wait_turn_to_read()
+        self._line_count = 0
         try:
             if self._characters is not None:
                 return await self._read_characters(self._characters, size)
@@ -270,6 +279,8 @@ class TextFile:
         """Read a line with its end, or up to `size` characters of it."""
         file = self._file
         file._check_reads()
+        if size == -1 and (decoded := self._decoded_line()):
+            return decoded
         limit = -1 if size is None else operator.index(size)
         characters = self._characters
         if not self._has_written and not file._held:
@@ -277,7 +288,7 @@ class TextFile:
                 if (line := characters.take_line(limit)) is not None:
                     return line
             elif self._has_line(0):
-                return self._text.readline(limit)
+                return self._take_line(limit)
         await self._wait_turn_to_read()
         try:
             if characters is not None:
@@ -286,9 +297,27 @@ class TextFile:
                         return characters.take_line(limit) or characters.take(limit)
                 return line
             await self._ahead_by_line(limit)
-            return self._text.readline(limit)
+            return self._take_line(limit)
         finally:
             file._end_turn()
+
+    def _decoded_line(self) -> str:
+        """Take a line that is decoded already; empty: it has to be looked for."""
+        file = self._file
+        if not self._line_count or file._held or file._fd < 0 or file._detached:
+            return ""
+        self._line_count -= 1
+        return self._text.readline()
+
+    def _take_line(self, limit: int) -> str:
+        """Take a line that was read ahead, and count the whole ones that are decoded with it."""
+        window = self._window
+        window.line_count, self._line_count = self._line_count, 0
+        line = self._text.readline(limit)
+        if limit < 0:
+            # A lone "\r" may have ended it: then there is one more.
+            self._line_count = max(0, window.line_count - 1)
+        return line
 
     async def _ahead_by_line(self, limit: int) -> None:
         file = self._file
@@ -328,7 +357,7 @@ class TextFile:
         return self
 
     async def __anext__(self) -> str:
-        if line := await self.readline():
+        if line := self._decoded_line() or await self.readline():
             return line
         raise StopAsyncIteration
 
@@ -350,6 +379,7 @@ class TextFile:
         self._file._check_writes()
         count = self._text.write(text)
         self._has_written = True
+        self._line_count = 0
         return count
 
     def _put_through(self, text: str) -> int:
@@ -410,6 +440,7 @@ class TextFile:
         file = self._file
         file._check()
         await self._wait_turn_to_read()
+        self._line_count = 0
         try:
             feed = (cookie >> _COOKIE_FEED_SHIFT) & _COOKIE_FEED if cookie > 0 else 0
             if whence == os.SEEK_SET and feed and file._mode.reads:
