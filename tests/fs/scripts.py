@@ -86,7 +86,7 @@ def _binary_step(chance: random.Random, *, raw: bool) -> tuple[str, tuple[Any, .
         ("next lines", (chance.choice((1, 2, 300)),)),
         ("readlines", (chance.choice((-1, 0, 50)),)),
         ("readinto", (bytearray(max(size, 0)),)),
-        ("write", (_bytes(chance, chance.choice((0, 1, 20, 9000, 70_000))),)),
+        ("write", (_bytes(chance, chance.choice((0, 1, 20, 9000, 70_000, 600_000))),)),
         ("writelines", ([b"one\n", b"two"],)),
         ("seek", (chance.choice((0, 3, 5000, 250_000)), 0)),
         ("seek", (chance.choice((-3, 0, 2)), 1)),

@@ -259,7 +259,7 @@ class BinaryFile(BufferedFile):
             await self._put_in_turn(lambda: self._put_checked(data))
         else:
             self._put(data)
-        if self._out_len >= self._size:
+        if self._out_len >= self._out_max:
             await self._drain()
         return len(data)
 

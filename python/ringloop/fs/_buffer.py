@@ -34,9 +34,12 @@ T = TypeVar("T")
 # Of an operation that waits for its turn; a write is carried out then, also where its caller is gone.
 _Waiter = tuple["asyncio.Future[Any]", "Callable[[], Any] | None"]
 
-# Read-ahead, and bytes to be written, of a file whose `buffering` is not given. A piece of this size
-# is copied in about 10 µs, and costs one operation.
+# Read-ahead of a file whose `buffering` is not given, and bytes to be written to a pipe. A piece of this
+# size is copied in about 10 µs, and costs one operation.
 BUFFER_BYTES: Final = 64 * 1024
+
+# Bytes to be written to a file with positions: more, as buffered writes always go to another thread.
+OUT_BYTES: Final = 512 * 1024
 
 # Read by one operation from a file that does not tell its size.
 PIECE_BYTES: Final = 256 * 1024
@@ -91,7 +94,7 @@ class BufferedFile:
         name: Any,
         mode: Mode,
         *,
-        buffer_size: int = BUFFER_BYTES,
+        buffer_size: int | None = None,
         closefd: bool = True,
         found: tuple[int, int] | None = None,
     ) -> None:
@@ -102,7 +105,7 @@ class BufferedFile:
         self._closefd = closefd
         self._name = name
         self._mode = mode
-        self._size = buffer_size
+        self._size = BUFFER_BYTES if buffer_size is None else buffer_size
         if found is not None and stat.S_ISREG(found[0]) and not mode.appends:
             self._position = 0
             self._length = found[1]
@@ -112,6 +115,7 @@ class BufferedFile:
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             self._position = self._first_position(fd, status.st_mode)
+        self._out_max = OUT_BYTES if buffer_size is None and not self._stream else self._size
         self._fd = fd
 
     def _first_position(self, fd: int, kind: int) -> int:

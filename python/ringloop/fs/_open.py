@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, o
 from ringloop import _system
 from ringloop.fs._backend import backend, call_to_the_end
 from ringloop.fs._binary import BinaryFile
-from ringloop.fs._buffer import BUFFER_BYTES
 from ringloop.fs._mode import Mode, parse
 from ringloop.fs._names import encoded, named
 from ringloop.fs._text import TextFile
@@ -120,9 +119,9 @@ def open(  # noqa: A001
     """Open a file: `async with fs.open(path) as f`, or `f = await fs.open(path)`.
 
     The arguments are those of the built-in `open`. Returns a `TextFile`, or in binary mode a
-    `BinaryFile`. `buffering` is the size of the buffer in bytes (64 KiB by default), 0 for none in
-    binary mode, 1 to flush at the end of each line in text mode. `opener(path, flags)` is called in a
-    thread of the pool.
+    `BinaryFile`. `buffering` is the size of the buffer in bytes (by default 64 KiB, 512 KiB for writes
+    to a file with positions), 0 for none in binary mode, 1 to flush at the end of each line in text
+    mode. `opener(path, flags)` is called in a thread of the pool.
 
     When awaited, raises the same as `open`: `OSError` with errno and file name, and
     `TypeError` and `ValueError` for invalid arguments.
@@ -205,7 +204,7 @@ def wrap(
 ) -> BinaryFile | TextFile:
     """Make the file of an open descriptor; `found` as for `BinaryFile`."""
     parsed = parse(mode)
-    size = buffering if buffering > 1 or (buffering == 0 and not parsed.text) else BUFFER_BYTES
+    size = buffering if buffering > 1 or (buffering == 0 and not parsed.text) else None
     binary = BinaryFile(fd, name, parsed, buffer_size=size, closefd=closefd, found=found)
     if not parsed.text:
         return binary
