@@ -285,6 +285,25 @@ fn peeked_bytes_stay_on_the_socket() {
 }
 
 #[test]
+fn reads_without_room_return_at_once_and_leave_the_bytes() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (ours, peer) = pair().await;
+            // Without bytes to read, then with some.
+            for _ in 0..2 {
+                assert_eq!(ours.read(Vec::new()).await.0.unwrap(), 0);
+                assert_eq!(ours.read_buf(Vec::new().into()).await.0.unwrap(), 0);
+                assert_eq!(ours.peek(Vec::new()).await.0.unwrap(), 0);
+                assert_eq!(ours.split().0.read(Vec::new()).await.0.unwrap(), 0);
+                peer.write_all(b"x").await.0.unwrap();
+            }
+            drop(peer);
+            assert_eq!(read_to_end(&ours).await, b"xx");
+        });
+    });
+}
+
+#[test]
 fn vectored_writes_arrive_in_order_and_their_buffers_come_back() {
     in_runtimes(|runtime| {
         run(runtime, async {

@@ -115,6 +115,20 @@ fn mebibytes_go_both_ways_at_once() {
 }
 
 #[test]
+fn read_of_a_pipe_without_room_returns_at_once() {
+    in_runtimes(|runtime| {
+        run(runtime, async {
+            let (reader, writer) = pipe().unwrap();
+            assert_eq!(reader.read(Vec::new()).await.0.unwrap(), 0);
+            writer.write_all(b"x").await.0.unwrap();
+            assert_eq!(reader.read(Vec::new()).await.0.unwrap(), 0);
+            drop(writer);
+            assert_eq!(reader.read_to_end(Vec::new()).await.unwrap(), b"x");
+        });
+    });
+}
+
+#[test]
 fn child_that_reads_no_more_is_a_broken_pipe() {
     in_runtimes(|runtime| {
         run(runtime, async {

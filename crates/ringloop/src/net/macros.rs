@@ -6,21 +6,31 @@
 macro_rules! stream {
     ($type:ident) => {
         impl $type {
-            /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream.
+            /// Receives up to the capacity of `buf`, from its start; 0 is the end of the stream. Without
+            /// capacity it returns 0 at once, as [`std::io::Read::read`] does.
             ///
             /// # Cancel safety
             /// Bytes received while the future is dropped are lost with its buffer.
             pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+                if buf.capacity() == 0 {
+                    return (Ok(0), buf);
+                }
                 self.socket.recv(buf).await
             }
 
             /// As [`Self::read`], into foreign memory or a part of a vector.
-            pub async fn read_buf(&self, buf: RecvBuf) -> (io::Result<usize>, RecvBuf) {
+            pub async fn read_buf(&self, mut buf: RecvBuf) -> (io::Result<usize>, RecvBuf) {
+                if buf.as_mut_ptr().1 == 0 {
+                    return (Ok(0), buf);
+                }
                 self.socket.recv_buf(buf).await
             }
 
             /// As [`Self::read`], without removing the bytes from the socket.
             pub async fn peek(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+                if buf.capacity() == 0 {
+                    return (Ok(0), buf);
+                }
                 self.socket.peek(buf).await
             }
 

@@ -29,11 +29,15 @@ impl PipeReader {
         Ok(Self(end.into()))
     }
 
-    /// Reads up to the capacity of `buf`; 0 once every writer has closed its end.
+    /// Reads up to the capacity of `buf`; 0 once every writer has closed its end. Without capacity it
+    /// returns 0 at once.
     ///
     /// # Cancel safety
     /// Bytes read while the future is dropped are lost with its buffer.
     pub async fn read(&self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        if buf.capacity() == 0 {
+            return (Ok(0), buf);
+        }
         let (result, buf) = self.read_op(buf.into()).await;
         (result, buf.into_vec())
     }
