@@ -124,7 +124,7 @@ def report(results: Results, versions: dict[str, str], python: str) -> str:
         "",
         "*yes*: all checks of the row pass; *partly*: some do; *no*: none does; *?*: not measurable",
         "on this machine or interpreter. A number refers to a note below the tables. ringloop runs on",
-        "Linux only; uvloop on macOS too, rsloop and zuvloop also on Windows.",
+        "Linux (see platforms.md); uvloop on macOS too, rsloop and zuvloop also on Windows.",
     ]
     group = ""
     for title, by_loop in results.items():
