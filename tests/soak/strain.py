@@ -8,8 +8,9 @@ import os
 import random
 import resource
 import signal
+import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.soak.streams import closed, opened
 
@@ -65,10 +66,26 @@ def restarting(services: Services) -> Part:
         name = soak.rng.choice(list(services.listeners))
         with soak.disturbing():
             services.listeners.pop(name).close()
-            await asyncio.sleep(soak.rng.random() / 20)
-            await services.listen(name)
+            try:
+                with _held(soak.addresses[name]):
+                    await asyncio.sleep(soak.rng.random() / 20)
+                    await services.listen(name)
+            except OSError as error:
+                if soak.tolerant:
+                    raise
+                soak.fault(f"restart of {name}: {error}")
 
     return restart
+
+
+@contextlib.contextmanager
+def _held(address: Any) -> Iterator[None]:
+    """Keep a port that is free for a moment from clients: the kernel gives them free ones."""
+    with socket.socket() as holder:
+        if isinstance(address, tuple):
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(address)
+        yield
 
 
 class Signals:
