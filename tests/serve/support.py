@@ -40,10 +40,11 @@ async def served(
 
 
 @asynccontextmanager
-async def client_of(certificates: Certificates, server: Server) -> AsyncIterator[h3.Client]:
-    opening = h3.open_client(
-        *server.quic_address, ca_file=certificates.authority, server_name="localhost"
-    )
+async def client_of(
+    certificates: Certificates, server: Server, **keywords: Any
+) -> AsyncIterator[h3.Client]:
+    given = {"ca_file": certificates.authority, "server_name": "localhost", **keywords}
+    opening = h3.open_client(*server.quic_address, **given)
     async with await within(opening) as client:
         yield client
 

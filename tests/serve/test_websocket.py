@@ -424,6 +424,32 @@ def test_application_that_does_not_receive_stops_the_client(
     run(main())
 
 
+def test_client_that_does_not_read_does_not_keep_a_websocket_that_ends(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its application returns while the window is full: the close that follows has no room."""
+    monkeypatch.setattr(_websocket, "_CLOSE_SECONDS", 0.1)
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        full = asyncio.ensure_future(send({"type": "websocket.send", "bytes": bytes(32 << 20)}))
+        await asyncio.sleep(0.1)
+        assert not full.done()
+        full.cancel()
+
+    async def main() -> None:
+        async with served(certificates, application, lifespan="off") as server:
+            async with client_of(certificates, server, max_stream_data=64 << 10) as connection:
+                response = await opened(connection)
+                assert response.status == 200
+                await wait_until(lambda: server._open)
+                await wait_until(lambda: not server._open)
+                with pytest.raises(quic.StreamResetError):
+                    await within(response.read())
+
+    run(main())
+
+
 def test_other_protocols_are_refused(run: Run, certificates: Certificates) -> None:
     async def main() -> None:
         async with both(certificates, echo, lifespan="off") as client:

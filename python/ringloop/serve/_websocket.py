@@ -38,7 +38,7 @@ EXTENSIONS: dict[str, dict[str, Any]] = {"websocket.http.response": {}}
 _READ_BYTES = 16 << 10
 # An idle connection of QUIC ends after half a minute.
 _PING_SECONDS = 15.0
-# For the client's part of the closing handshake (RFC 6455 §7.1.1).
+# For each part of the closing handshake (RFC 6455 §7.1.1): what was sent, and the client's close.
 _CLOSE_SECONDS = 5.0
 _INTERNAL_ERROR = 0x102
 _FORBIDDEN = 403
@@ -117,19 +117,24 @@ class WebSocket:
                 await asyncio.wait([self._reader])
 
     async def _finish(self, code: int) -> None:
-        """Close what the application has left open, and wait a little for the client's part of it."""
+        """Close what the application has left open, and wait a little for the client's part of it.
+
+        A client that does not even read what was sent is cut off.
+        """
         try:
             if self._phase is _Phase.CONNECTING and not self._request.has_ended:
                 self._request.start(500, end=True)
             elif self._phase is _Phase.DENYING:
                 self._request.cancel(_INTERNAL_ERROR)
             elif self._phase is _Phase.OPEN:
-                await self._close(code, "")
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._close(code, "")
             if self._reader is not None:
                 await asyncio.wait([self._reader], timeout=_CLOSE_SECONDS)
             if not self._request.has_ended:
-                await self._request.send(b"", end=True)
-        except ConnectionError:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._request.send(b"", end=True)
+        except (ConnectionError, TimeoutError):
             self._request.cancel()
 
     async def shut_down(self) -> None:
