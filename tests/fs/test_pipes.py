@@ -14,6 +14,7 @@ from tests.support import within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
 
     Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -142,5 +143,41 @@ def test_many_readers_that_wait_keep_no_writer_from_its_turn(run: Run) -> None:
         assert await within(asyncio.gather(*reading)) == [b"line\n"] * 50
         for reader in readers:
             await reader.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["rb", "r"])
+def test_nonblocking_fifo_without_a_writer_is_at_its_end(
+    mode: str, run: Run, tmp_path: Path
+) -> None:
+    """As for `open`; no poll reports that end, as no writer has gone."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    with open(path, mode, opener=opener) as plain:
+        expected = (plain.read(10), plain.readline(), plain.read())
+
+    async def main() -> None:
+        async with fs.open(path, mode, opener=opener) as file:
+            found = (
+                await within(file.read(10)),
+                await within(file.readline()),
+                await within(file.read()),
+            )
+            assert found == expected
+            # With a writer it waits, as for every pipe.
+            writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            reading = asyncio.ensure_future(file.readline())
+            await asyncio.sleep(0)
+            assert not reading.done()
+            os.write(writer, b"a\n")
+            line = await within(reading)
+            assert line in {"a\n", b"a\n"}
+            os.close(writer)
+            assert not await within(file.read())
 
     run(main())

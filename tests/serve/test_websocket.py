@@ -344,6 +344,57 @@ def test_denial_with_a_body_that_cannot_be_sent_is_not_complete(
     run(main())
 
 
+@pytest.mark.parametrize(
+    "parts", [(b"four", b"more"), (b"fourmore",), (b"fo", b"urm", b"o", b"re")]
+)
+def test_denial_longer_than_declared_is_cut_as_by_uvicorn(
+    run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture, parts: tuple[bytes, ...]
+) -> None:
+    ended: list[bool] = []
+
+    async def main() -> None:
+        async with both(certificates, declaring(parts, ended), lifespan="off") as client:
+            response = await opened(client)
+            assert (response.status, await within(response.read())) == (401, b"four")
+            await wait_until(lambda: ended)
+
+    run(main())
+    assert "longer than Content-Length" in caplog.text
+    assert "Exception in ASGI" not in caplog.text
+
+
+@pytest.mark.parametrize("parts", [(b"",), (b"fo",), (b"f", b"o")])
+def test_denial_shorter_than_declared_is_cut_off_as_by_uvicorn(
+    run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture, parts: tuple[bytes, ...]
+) -> None:
+    ended: list[bool] = []
+
+    async def main() -> None:
+        async with both(certificates, declaring(parts, ended), lifespan="off") as client:
+            # The reset may overtake the response's fields.
+            with pytest.raises(quic.StreamResetError):
+                await within((await opened(client)).read())
+            await wait_until(lambda: ended)
+
+    run(main())
+    assert "shorter than Content-Length" in caplog.text
+    assert "Exception in ASGI" not in caplog.text
+
+
+def declaring(parts: tuple[bytes, ...], ended: list[bool]) -> Any:
+    """Return an application that denies with these parts of a body of four bytes."""
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        start = {"type": "websocket.http.response.start", "status": 401}
+        await send({**start, "headers": [(b"content-length", b"4")]})
+        for index, part in enumerate(parts, 1):
+            more = index < len(parts)
+            await send({"type": "websocket.http.response.body", "body": part, "more_body": more})
+        ended.append(True)
+
+    return application
+
+
 def test_send_after_the_clients_close_is_a_connection_error(
     run: Run, certificates: Certificates
 ) -> None:

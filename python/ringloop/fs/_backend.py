@@ -8,6 +8,7 @@ the descriptor's own, -2 stands for a polled descriptor (pipes, sockets, termina
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import errno
 import functools
@@ -107,8 +108,13 @@ class Pool:
             cached = read_cached(fd, size, position)
             if cached is not None:
                 return cached
-        if position == POLLED and await _is_readable(fd):
-            return os.read(fd, size)
+        if position == POLLED:
+            if not _system.IS_WINDOWS and not os.get_blocking(fd):
+                # At once: a FIFO that had no writer is at its end, but not readable.
+                with contextlib.suppress(BlockingIOError):
+                    return os.read(fd, size)
+            if await _is_readable(fd):
+                return os.read(fd, size)
         return await call(_read, fd, size, position)
 
     async def write(self, fd: int, data: Any, position: int) -> int:

@@ -92,6 +92,8 @@ class WebSocket:
         )
         self._phase = _Phase.CONNECTING
         self._is_announced = False
+        # Of a denial's declared body.
+        self._bytes_left: int | None = None
         # Of the message that is not complete: joined, as frames may be empty, or of few bytes each.
         self._parts = bytearray()
         self._is_text = False
@@ -297,6 +299,10 @@ class WebSocket:
             case "websocket.http.response.start":
                 headers = checked_headers(message.get("headers", ()))
                 self._request.start(message["status"], headers)
+                # The request has parsed it.
+                self._bytes_left = next(
+                    (int(value) for name, value in headers if name == b"content-length"), None
+                )
                 self._phase = _Phase.DENYING
                 self._log(message["status"])
             case _:
@@ -309,9 +315,30 @@ class WebSocket:
         if message["type"] != "websocket.http.response.body":
             raise unexpected(message, "'websocket.http.response.body'")
         ends = not message.get("more_body", False)
-        await self._request.send(message.get("body", b""), end=ends)
+        body = self._declared(message.get("body", b""), ends)
+        if body or ends:
+            is_short = ends and self._bytes_left
+            await self._request.send(body, end=not is_short and ends)
+            if is_short:
+                self._request.cancel(_INTERNAL_ERROR)
         if ends:
             self._phase = _Phase.CLOSED
+
+    def _declared(self, body: bytes, ends: bool) -> bytes:
+        """Return the part of a response's body that its `content-length` has room for.
+
+        A wrong length is not the application's exception, as with uvicorn: the client reads what was
+        declared, or sees that the response is cut off.
+        """
+        if self._bytes_left is None:
+            return body
+        if len(body) > self._bytes_left:
+            log.error("Response content longer than Content-Length")
+        part = body[: self._bytes_left]
+        self._bytes_left -= len(part)
+        if ends and self._bytes_left:
+            log.error("Response content shorter than Content-Length")
+        return part
 
     async def _send_open(self, message: dict[str, Any]) -> None:
         if self._frames.state is not State.OPEN:

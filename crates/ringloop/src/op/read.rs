@@ -1,6 +1,6 @@
 //! Read from a pipe, or from a file at an offset: read(2), preadv2(2), the ring's `READ` (5.6).
 //!
-//! Readiness form: from a pipe once it is readable. From a file at an offset at once if the bytes
+//! Readiness form: from a pipe once it is readable, or at once if it is non-blocking. From a file at an offset at once if the bytes
 //! are cached (`RWF_NOWAIT`), otherwise on a pool thread. The same for registered files and buffers,
 //! by the ring's `READ_FIXED` (5.1).
 
@@ -137,8 +137,9 @@ fn read_now(fd: RawFd, mut room: Room<'_>, offset: Option<u64>) -> io::Result<u3
     if let Some(offset) = offset {
         return read_cached(fd, room, offset);
     }
-    // The descriptor may be blocking, so poll before reading; regular files are always ready.
-    if file::poll_now(fd, Interest::READ)? == Interest::NONE {
+    // The descriptor may be blocking, so poll before reading; regular files are always ready. A
+    // non-blocking one is read in any case: a FIFO that had no writer is at its end, but not ready.
+    if file::poll_now(fd, Interest::READ)? == Interest::NONE && !file::is_nonblocking(fd)? {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     file::read_into(fd, &mut room).map(|count| count as u32)
