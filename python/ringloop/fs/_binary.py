@@ -10,6 +10,7 @@ import errno
 import io
 import operator
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from ringloop._arguments import check_bools
@@ -79,9 +80,11 @@ class BinaryFile(BufferedFile):
 
     async def read(self, size: int | None = -1, /) -> bytes:
         """Read `size` bytes, fewer at the end of the file; the rest if it is negative or None."""
-        if type(size) is not int:
-            size = _count(size)
+        if type(size) is not int or not -1 <= size <= sys.maxsize:
+            size = count_of(size)
         self._check_reads()
+        if size < -1 and self._size:
+            raise ValueError("read length must be non-negative or -1")
         if not self._held and not self._out:
             if 0 <= size <= len(self._window) - self._at:
                 return self._take(size)
@@ -150,7 +153,7 @@ class BinaryFile(BufferedFile):
 
     async def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one operation."""
-        size = operator.index(size)
+        size = index_of(size)
         self._check_reads()
         await self._wait_turn_to_read()
         try:
@@ -162,8 +165,9 @@ class BinaryFile(BufferedFile):
         finally:
             self._end_turn()
 
-    async def peek(self, _size: int = 0, /) -> bytes:
+    async def peek(self, size: int = 0, /) -> bytes:
         """Return bytes that the next read returns, without moving; at least one unless the file ends."""
+        index_of(size)
         self._check_reads()
         await self._wait_turn_to_read()
         try:
@@ -194,7 +198,7 @@ class BinaryFile(BufferedFile):
     async def readline(self, size: int | None = -1, /) -> bytes:
         """Read a line with its end, or up to `size` bytes of it."""
         self._check_reads()
-        limit = max(-1, _count(size))
+        limit = max(-1, count_of(size))
         if line := self._line_ahead(limit):
             return line
         await self._wait_turn_to_read()
@@ -208,7 +212,7 @@ class BinaryFile(BufferedFile):
 
     async def readlines(self, hint: int | None = -1, /) -> list[bytes]:
         """Read lines: all, or until they total `hint` bytes."""
-        hint = _count(hint)
+        hint = count_of(hint)
         lines = []
         total = 0
         while line := await self.readline():
@@ -254,6 +258,8 @@ class BinaryFile(BufferedFile):
             if isinstance(data, str):
                 raise TypeError("a bytes-like object is required, not 'str'")
             with memoryview(data) as view:
+                if not view.c_contiguous:
+                    raise BufferError("memoryview: underlying buffer is not C-contiguous")
                 data = view.tobytes()
         if self._held:
             await self._put_in_turn(lambda: self._put_checked(data))
@@ -335,7 +341,7 @@ class BinaryFile(BufferedFile):
         if not self._mode.writes:
             raise io.UnsupportedOperation("truncate")
         if size is not None:
-            size = operator.index(size)
+            size = index_of(size)
         return await self._to_the_end(self._locked_truncate(size))
 
     async def _locked_truncate(self, size: int | None) -> int:
@@ -425,9 +431,17 @@ class BinaryFile(BufferedFile):
         return sent
 
 
-def _count(size: Any) -> int:
+def count_of(size: Any) -> int:
     """Return a size, of any kind of integer; -1 for None: all."""
-    return -1 if size is None else operator.index(size)
+    return -1 if size is None else index_of(size)
+
+
+def index_of(size: Any) -> int:
+    """Return a size, of any kind of integer that the standard library takes for one."""
+    count = operator.index(size)
+    if not -sys.maxsize - 1 <= count <= sys.maxsize:
+        raise OverflowError("cannot fit 'int' into an index-sized integer")
+    return count
 
 
 def _writable(buffer: Any) -> memoryview:

@@ -421,7 +421,12 @@ class BufferedFile:
         self._check_positions()
         if whence == os.SEEK_CUR:
             offset, whence = self._position + offset, os.SEEK_SET
-        place = os.lseek(self._fd, offset, whence)
+        try:
+            place = os.lseek(self._fd, offset, whence)
+        except OverflowError as error:
+            if not self._size:
+                raise
+            raise ValueError("cannot fit 'int' into an offset-sized integer") from error
         step = place - self._position
         if 0 <= self._at + step <= len(self._window):
             self._at += step

@@ -10,17 +10,15 @@ without positions is read by `_characters` instead.
 from __future__ import annotations
 
 import io
-import operator
 import os
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ringloop._arguments import check_bools
+from ringloop.fs._binary import BinaryFile, count_of, index_of
 from ringloop.fs._characters import Characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from ringloop.fs._binary import BinaryFile
 
 # What `io.TextIOWrapper` asks its buffer for at a time.
 CHUNK_BYTES: Final = 8192
@@ -222,7 +220,7 @@ class TextFile:
     async def read(self, size: int | None = -1, /) -> str:
         """Read `size` characters, fewer at the end; the rest if it is negative or None."""
         self._file._check_reads()
-        size = -1 if size is None else operator.index(size)
+        size = count_of(size)
         await self._wait_turn_to_read()
         self._line_count = 0
         try:
@@ -275,13 +273,13 @@ class TextFile:
         while file._ahead() < count and await file._fill(max(file._size, count - file._ahead())):
             pass
 
-    async def readline(self, size: int | None = -1, /) -> str:
+    async def readline(self, size: int = -1, /) -> str:
         """Read a line with its end, or up to `size` characters of it."""
         file = self._file
         file._check_reads()
         if size == -1 and (decoded := self._decoded_line()):
             return decoded
-        limit = -1 if size is None else operator.index(size)
+        limit = index_of(size)
         characters = self._characters
         if not self._has_written and not file._held:
             if characters is not None:
@@ -343,7 +341,7 @@ class TextFile:
 
     async def readlines(self, hint: int | None = -1, /) -> list[str]:
         """Read lines: all, or until they total `hint` characters."""
-        hint = -1 if hint is None else operator.index(hint)
+        hint = count_of(hint)
         lines = []
         total = 0
         while line := await self.readline():
