@@ -16,6 +16,9 @@ def run_forever(loop: Loop) -> None:
     """Run `loop` until it is stopped, with everything that `BaseEventLoop.run_forever` sets up."""
     loop._check_closed()
     loop._check_running()
+    if loop._is_inherited():
+        # Its threads are the parent's: nothing is to be waited for.
+        loop._default_executor = None
     old_hooks = sys.get_asyncgen_hooks()
     try:
         loop._begin_run()
@@ -26,6 +29,12 @@ def run_forever(loop: Loop) -> None:
         events._set_running_loop(loop)
         with _signals.wake_up(loop):
             loop._run()
+    except RuntimeError as error:
+        # What ends a child of a fork is not replaced by the error that its clean-up meets.
+        reason = error.__context__
+        if isinstance(reason, (SystemExit, KeyboardInterrupt)) and loop._is_inherited():
+            raise reason from None
+        raise
     finally:
         # One call each: an interrupt comes before or behind all of it.
         if loop._end_run(events._set_running_loop, sys.set_asyncgen_hooks, old_hooks):

@@ -132,7 +132,8 @@ def _arrived(loop: Loop, number: int) -> bool:
 @contextlib.contextmanager
 def wake_up(loop: Loop) -> Iterator[None]:
     """Let signals end the waits of `loop` while it runs in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
+    # A child of a fork shares the socket pair with its parent.
+    if loop._is_inherited() or threading.current_thread() is not threading.main_thread():
         yield
         return
     state = loop._signals

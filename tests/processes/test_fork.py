@@ -285,6 +285,104 @@ def test_child_that_returns_into_the_loop_is_stopped(
     assert_succeeds(in_child(body))
 
 
+# How a child of a running loop may end, and its exit status.
+ENDINGS = {"exit": 5, "interrupt": -signal.SIGINT, "error": 1, "return": 0}
+# What else is under way at the fork; asyncio's child would take its events from the parent.
+PENDING = (
+    "sleep",
+    "timeout",
+    "generator",
+    "thread",
+    "receive",
+    "stream",
+    "watcher",
+    "child",
+    "file",
+)
+PROGRAM = """
+import asyncio, os, signal, socket, sys
+from ringloop import fs
+from tests import support
+
+async def generate():
+    try:
+        yield
+    finally:
+        await asyncio.sleep(0)
+
+async def wait(pending, sock, kept):
+    loop = asyncio.get_running_loop()
+    match pending:
+        case "sleep":
+            await asyncio.sleep(100)
+        case "timeout":
+            async with asyncio.timeout(100):
+                await loop.create_future()
+        case "generator":
+            kept.append(generate())
+            await anext(kept[-1])
+        case "thread":
+            await asyncio.to_thread(int)
+        case "receive":
+            await loop.sock_recv(sock, 1)
+        case "watcher":
+            loop.add_reader(sock, sock.recv, 1)
+        case "child":
+            process = await asyncio.create_subprocess_exec("sleep", "0.3")
+            await process.wait()
+        case "file":
+            async with fs.open("/dev/zero", "rb", buffering=0) as file:
+                while True:
+                    await file.read(1)
+
+async def main(ending, pending):
+    sock, peer = socket.socketpair()
+    sock.setblocking(False)
+    kept = []
+    task = asyncio.create_task(wait(pending, sock, kept))
+    await asyncio.sleep(0.02)
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        match ending:
+            case "exit":
+                sys.exit(5)
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "error":
+                raise ValueError("an error of the child's")
+        return
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # The parent's loop is as it was.
+    peer.send(b"x")
+    await asyncio.sleep(0.01)
+    if pending == "receive":
+        await asyncio.wait_for(task, 10)
+    task.cancel()
+    print(status)
+
+with asyncio.Runner(loop_factory=support.loop_factory(sys.argv[1])) as runner:
+    runner.run(main(*sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("pending", PENDING)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_child_of_a_running_loop_ends_with_its_own_status(
+    loop_name: str, ending: str, pending: str
+) -> None:
+    if loop_name == support.ORACLE and pending not in {"sleep", "timeout"}:
+        pytest.skip("asyncio's child takes events from its parent")
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, loop_name, ending, pending]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=support.PATIENCE_SECONDS, check=False
+    )
+    assert (done.stdout.split(), done.returncode) == ([str(ENDINGS[ending])], 0), done.stderr
+    said = {"interrupt": "KeyboardInterrupt", "error": "ValueError: an error of the child's"}
+    # Nothing but the exception that the child ends with.
+    assert done.stderr.splitlines()[-1:] == ([said[ending]] if ending in said else [])
+    assert "During handling" not in done.stderr
+
+
 def test_fork_in_executor_threads_next_to_the_loop(
     loop_factory: LoopFactory, loop: Any, run: Run
 ) -> None:

@@ -104,6 +104,11 @@ impl LoopCore {
         slf.get().look_for_clock(slf)
     }
 
+    /// Say whether the loop was made before a fork, and this is the child.
+    fn _is_inherited(&self) -> bool {
+        self.engine.is_of_another_process()
+    }
+
     /// Tell the kernel what the last callbacks left to tell, without waiting.
     fn _settle(&self) -> PyResult<()> {
         if self.engine.is_of_another_process() {

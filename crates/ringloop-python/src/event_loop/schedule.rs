@@ -262,13 +262,18 @@ fn schedule_timer(
 fn create_future<'py>(loop_: Loop<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
     let class = standard::FUTURES.get(intern!(py, "Future"))?;
-    if loop_.get().is_running_here() && !loop_.get().debug() {
+    if is_asyncios_running_loop(loop_.get()) && !loop_.get().debug() {
         // Without `loop=` it looks up the running loop, which is cheaper than a keyword dictionary.
         return class.call0();
     }
     let keywords = ffi::new_dict(py)?;
     keywords.set_item(intern!(py, "loop"), loop_)?;
     class.call((), Some(&keywords))
+}
+
+/// Whether futures without `loop=` are this loop's: to asyncio, a child of a fork has no running loop.
+fn is_asyncios_running_loop(core: &LoopCore) -> bool {
+    core.is_running_here() && !core.engine.is_of_another_process()
 }
 
 fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -285,7 +290,7 @@ fn create_task<'py>(loop_: Loop<'_, 'py>, args: Args<'_, 'py>) -> PyResult<Bound
         // A replaced method expects the arguments that this version of asyncio passes.
         return inherited_create_task(loop_, args);
     }
-    if args.keyword_count() == 0 && core.is_running_here() {
+    if args.keyword_count() == 0 && is_asyncios_running_loop(core) {
         return class.call1((coroutine,));
     }
     let keywords = ffi::new_dict(py)?;

@@ -52,17 +52,25 @@ struct Budget {
 impl LoopCore {
     /// Runs turns until `stop` or an exception that leaves the loop.
     pub(super) fn run(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
-        self.bind()?;
+        if !self.engine.is_of_another_process() {
+            self.bind()?;
+        }
         self.look_for_clock(loop_)?;
         self.meters.begins(clock::monotonic_ns());
         let ended = outward::as_running(loop_, || {
             loop {
-                let turned = self.turn(loop_);
+                let mut turned = self.turn(loop_);
+                if self.engine.is_of_another_process() {
+                    turned = self.turns_in_child(loop_, turned);
+                }
                 if turned.is_err() || self.is_stopping() {
                     break turned;
                 }
             }
         });
+        if self.engine.is_of_another_process() {
+            return ended;
+        }
         // Writes of the last pass must not wait for the next run.
         ended.and(self.flush(loop_)).and(self.engine.look())
     }
@@ -90,6 +98,37 @@ impl LoopCore {
         self.collect_timers(loop_, now_ns)?;
         let mut entered = Entered::new(&self.contexts);
         self.run_passes(loop_, &mut entered).and(entered.leave(py))
+    }
+
+    /// Turns after a fork, in the child, behind the one with the fork: run what is ready, so that a task
+    /// can end with its process. The kernel's side and the inbox, whose lock a thread of the parent
+    /// may have held, are left alone.
+    ///
+    /// # Errors
+    /// What leaves the loop; `RuntimeError` where it would wait.
+    #[cold]
+    fn turns_in_child(
+        &self,
+        loop_: &Bound<'_, LoopCore>,
+        mut turned: PyResult<()>,
+    ) -> PyResult<()> {
+        let py = loop_.py();
+        loop {
+            // Any other error is the engine's, which refuses to work here.
+            if turned.as_ref().is_err_and(|error| exceptions::leaves_the_loop(py, error)) {
+                return turned;
+            }
+            if self.is_stopping() {
+                return Ok(());
+            }
+            ffi::check_signals(py)?;
+            let count = self.ready.with(|ready| ready.len())?;
+            if count == 0 {
+                return self.engine.check_process();
+            }
+            let mut entered = Entered::new(&self.contexts);
+            turned = self.run_pass(loop_, count, &mut entered).and(entered.leave(py));
+        }
     }
 
     /// Runs what was ready before the wait, what the wait has brought, and more passes.
