@@ -185,7 +185,12 @@ async def against(soak: Soak, peer: Peer, name: str) -> None:
     """Run a peer against a server, until what it sent has been received."""
     is_forged = peer is noise_datagrams and name == "h3"
     with soak.expecting(FORGED if is_forged else WRITTEN_AFTER_RESET):
-        await in_thread(soak, peer, name)
+        try:
+            await in_thread(soak, peer, name)
+        except OSError:
+            # Where descriptors are short, what it has left is accepted when some are there again.
+            await asyncio.sleep(2)
+            raise
         # The server may have yet to accept the connection, to read what was sent and to meet the reset.
         for _ in range(5):
             await asyncio.sleep(0.01)

@@ -43,8 +43,10 @@ async def without_descriptors(soak: Soak) -> None:
         until = soak.loop.time() + SHORT_SECONDS
         while soak.loop.time() < until:
             try:
-                _, writer = await opened(soak, soak.rng.choice(("tcp", "unix", "tls")))
-                await closed(writer)
+                # Without a limit a handshake would wait for the server, which waits for a descriptor.
+                async with asyncio.timeout(SHORT_SECONDS / 3):
+                    _, writer = await opened(soak, soak.rng.choice(("tcp", "unix", "tls")))
+                    await closed(writer)
             except OSError:
                 refused += 1
             await asyncio.sleep(0.05)
