@@ -158,7 +158,8 @@ impl LoopCore {
 
     /// Reports that a handler's descriptor is about to be closed, unless already reported.
     pub(crate) fn release_socket(&self, token: Token, fd: RawFd) -> PyResult<()> {
-        if self.is_closed() {
+        // The parent still uses the one that a child of a fork closes its copy of.
+        if self.is_closed() || self.engine.is_of_another_process() {
             return Ok(());
         }
         let own = self.transport_fds.with(|fds| {

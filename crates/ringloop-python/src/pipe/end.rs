@@ -232,10 +232,12 @@ impl<T: Pipe> Endpoint for T {
     }
 
     fn close(this: This<'_, '_, T>) -> PyResult<()> {
+        base::leave_to_parent(this)?;
         Pipe::close(this)
     }
 
     fn force_close(this: This<'_, '_, T>, error: Option<Obj>) -> PyResult<()> {
+        base::leave_to_parent(this)?;
         this.discard();
         lose(this, error)
     }

@@ -233,6 +233,10 @@ fn close(this: Transport<'_, '_>) -> PyResult<()> {
             this.protocol.clear();
             return Ok(());
         }
+        if this.owner.core(this.py())?.get().engine.is_of_another_process() {
+            // A `close_notify` would end the parent's connection.
+            return with(this, |tls| lower::abort(tls, None));
+        }
         with(this, shutdown::start)
     })
 }

@@ -267,6 +267,15 @@ pub(crate) fn copy_extra<'py>(
     known.map_or_else(|| ffi::new_dict(py), PyDictMethods::copy)
 }
 
+/// In a child of a fork, which closes its copy of the descriptor alone: what is in flight and what was
+/// written are the parent's. Call before a transport is closed.
+pub(crate) fn leave_to_parent<T: Endpoint>(this: This<'_, '_, T>) -> PyResult<()> {
+    if this.base().core(this.py())?.get().engine.is_of_another_process() {
+        T::abandoned(this);
+    }
+    Ok(())
+}
+
 /// Schedules the result of a future that waits for a transport.
 pub(crate) fn wake_soon(loop_: &Bound<'_, LoopCore>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = loop_.py();

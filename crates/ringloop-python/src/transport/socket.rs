@@ -364,6 +364,7 @@ pub(crate) fn close<T: SocketTransport>(this: This<'_, '_, T>) -> PyResult<()> {
     if this.base().is_closing() {
         return Ok(());
     }
+    base::leave_to_parent(this)?;
     this.base().state.set(State::Closing);
     T::stop_reading(this)?;
     let sent = T::send_gathered(this);
@@ -381,6 +382,7 @@ pub(crate) fn force_close<T: SocketTransport>(
     if this.base().is_lost() {
         return Ok(());
     }
+    base::leave_to_parent(this)?;
     let discarded = T::discard(this);
     if !this.base().is_closing() {
         this.base().state.set(State::Closing);
