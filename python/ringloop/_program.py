@@ -76,8 +76,9 @@ def run_command(source: str, arguments: list[str]) -> None:
     def run() -> None:
         code = compile(source, "<string>", "exec", dont_inherit=True)
         if sys.version_info >= (3, 13):
-            # Tracebacks show its lines.
-            linecache._register_code(code, source, "<string>")  # type: ignore[attr-defined]
+            # Tracebacks show its lines, which 3.13.0 finds by the name.
+            of = code if hasattr(linecache, "_interactive_cache") else "<string>"
+            linecache._register_code(of, source, "<string>")  # type: ignore[attr-defined]
         exec(code, namespace)  # noqa: S102
 
     _told_as_its_own(run)

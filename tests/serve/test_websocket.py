@@ -206,12 +206,17 @@ def test_message_of_many_small_frames_takes_little_more_than_its_bytes(
 ) -> None:
     """`max_size` bounds its bytes, not its frames, which may be empty and never end."""
     count = 10_000
+    servers: list[_websocket.WebSocket] = []
+
+    async def kept(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        servers.append(receive.__self__)
+        await echo(scope, receive, send)
 
     async def main() -> None:
-        async with connected(certificates, echo) as client:
+        async with connected(certificates, kept) as client:
+            (server,) = servers
             client.frames.send_text(b"a", fin=False)
             await client.send()
-            (server,) = [found for found in gc.get_objects() if type(found) is _websocket.WebSocket]
             for _ in range(count):
                 client.frames.send_continuation(data, fin=False)
             await within(client.exchange.send(b"".join(client.frames.data_to_send())))

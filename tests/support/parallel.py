@@ -48,6 +48,7 @@ _CALLS = {
     "half_made": "catches the process's warnings",
     "dup2": "counts on the numbers of new descriptors",
     "fork": "forks",
+    "get_objects": "looks at all the process's objects",
     "waitpid": "waits for the process's children",
     "set_event_loop_policy": "sets the process's policy",
     "setrlimit": "limits the process's descriptors",
