@@ -30,7 +30,7 @@ def test_pieces_are_written_together_up_to_the_buffer(
 ) -> None:
     path = tmp_path / "f"
     path.touch()
-    most = (_buffer.OUT_BYTES if buffering < 0 else buffering) - 1
+    most = (_buffer.COLLECTED_BYTES if buffering < 0 else buffering) - 1
 
     async def main() -> None:
         sizes = set()
@@ -48,6 +48,23 @@ def test_pieces_are_written_together_up_to_the_buffer(
     run(main())
     expected = "".join(chr(ord("a") + number % 26) * PIECE_BYTES for number in range(PIECES))
     assert path.read_text() == expected
+
+
+@pytest.mark.parametrize("mode", ["wb", "w", "ab", "rb+"])
+@pytest.mark.parametrize("size", [1, 1000, PIECE_BYTES // 4])
+def test_small_pieces_fill_the_buffer_only(mode: str, size: int, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.touch()
+
+    async def main() -> None:
+        async with fs.open(path, mode) as file:
+            piece: Any = "x" * size if mode == "w" else b"x" * size
+            for _ in range(2 * PIECE_BYTES // size + 1):
+                await file.write(piece)
+            # A text keeps up to 8 KiB more.
+            assert path.stat().st_size > PIECE_BYTES
+
+    run(main())
 
 
 def test_piece_for_a_pipe_is_not_kept_for_more(run: Run) -> None:

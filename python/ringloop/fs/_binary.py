@@ -265,7 +265,7 @@ class BinaryFile(BufferedFile):
             await self._put_in_turn(lambda: self._put_checked(data))
         else:
             self._put(data)
-        if self._out_len >= self._out_max:
+        if self._flush_wanted:
             await self._drain()
         return len(data)
 

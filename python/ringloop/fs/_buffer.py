@@ -38,8 +38,9 @@ _Waiter = tuple["asyncio.Future[Any]", "Callable[[], Any] | None"]
 # size is copied in about 10 µs, and costs one operation.
 BUFFER_BYTES: Final = 64 * 1024
 
-# Bytes to be written to a file with positions: more, as buffered writes always go to another thread.
-OUT_BYTES: Final = 512 * 1024
+# Pieces of a buffer's size and more are collected up to this for a file with positions, as each write
+# goes to another thread. Smaller ones are not: their program would keep, and may lose, more of them.
+COLLECTED_BYTES: Final = 512 * 1024
 
 # Read by one operation from a file that does not tell its size.
 PIECE_BYTES: Final = 256 * 1024
@@ -115,7 +116,8 @@ class BufferedFile:
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             self._position = self._first_position(fd, status.st_mode)
-        self._out_max = OUT_BYTES if buffer_size is None and not self._stream else self._size
+        is_collected = buffer_size is None and not self._stream
+        self._collected_max = COLLECTED_BYTES if is_collected else self._size
         self._fd = fd
 
     def _first_position(self, fd: int, kind: int) -> int:
@@ -327,6 +329,8 @@ class BufferedFile:
             self._out.append(data)
             self._out_len += len(data)
             self._position += len(data)
+            most = self._size if len(data) < BUFFER_BYTES else self._collected_max
+            self._flush_wanted |= self._out_len >= most
 
     async def _drain(self) -> None:
         await self._to_the_end(self._locked_drain())

@@ -119,9 +119,9 @@ def open(  # noqa: A001
     """Open a file: `async with fs.open(path) as f`, or `f = await fs.open(path)`.
 
     The arguments are those of the built-in `open`. Returns a `TextFile`, or in binary mode a
-    `BinaryFile`. `buffering` is the size of the buffer in bytes (by default 64 KiB, 512 KiB for writes
-    to a file with positions), 0 for none in binary mode, 1 to flush at the end of each line in text
-    mode. `opener(path, flags)` is called in a thread of the pool.
+    `BinaryFile`. `buffering` is the size of the buffer in bytes (by default 64 KiB, and 512 KiB for
+    pieces of 64 KiB and more for a file with positions), 0 for none in binary mode, 1 to flush at the
+    end of each line in text mode. `opener(path, flags)` is called in a thread of the pool.
 
     When awaited, raises the same as `open`: `OSError` with errno and file name, and
     `TypeError` and `ValueError` for invalid arguments.

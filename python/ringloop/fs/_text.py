@@ -369,7 +369,7 @@ class TextFile:
             count = await file._put_in_turn(lambda: self._put_through(text))
         else:
             count = self._put(text)
-        if file._flush_wanted or file._out_len >= max(file._out_max, 1):
+        if file._flush_wanted:
             await file._drain()
         return count
 
