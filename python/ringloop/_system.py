@@ -80,26 +80,28 @@ def socket_with_flags(family: int, kind: int, proto: int = 0) -> socket.socket:
 new_socket = socket.socket if IS_LINUX else socket_with_flags
 
 
-def pread_by_seek(fd: int, size: int, offset: int) -> bytes:
-    """Read at an offset; the position stays the same. Not atomic with other moves of the position."""
+@contextlib.contextmanager
+def _positioned_at(fd: int, offset: int) -> Iterator[None]:
+    """Move the position for a moment. Not atomic with other moves of the position."""
     with _SEEKS[fd % len(_SEEKS)]:
         position = os.lseek(fd, 0, os.SEEK_CUR)
         os.lseek(fd, offset, os.SEEK_SET)
         try:
-            return os.read(fd, size)
+            yield
         finally:
             os.lseek(fd, position, os.SEEK_SET)
+
+
+def pread_by_seek(fd: int, size: int, offset: int) -> bytes:
+    """Read at an offset; the position stays the same."""
+    with _positioned_at(fd, offset):
+        return os.read(fd, size)
 
 
 def pwrite_by_seek(fd: int, data: Any, offset: int) -> int:
-    """Write at an offset, as `pread_by_seek` reads; at the end of a file opened to append."""
-    with _SEEKS[fd % len(_SEEKS)]:
-        position = os.lseek(fd, 0, os.SEEK_CUR)
-        os.lseek(fd, offset, os.SEEK_SET)
-        try:
-            return os.write(fd, data)
-        finally:
-            os.lseek(fd, position, os.SEEK_SET)
+    """Write at an offset, or at the end of a file opened to append; the position stays the same."""
+    with _positioned_at(fd, offset):
+        return os.write(fd, data)
 
 
 pread: Callable[[int, int, int], bytes] = getattr(os, "pread", pread_by_seek)

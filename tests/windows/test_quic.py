@@ -34,19 +34,27 @@ async def certificate() -> AsyncIterator[quic.CertificateFiles]:
         yield quic.make_certificate("localhost", directory=folder)
 
 
-@asynccontextmanager
-async def connected(
-    files: quic.CertificateFiles, host: str = HOST, **keywords: Any
-) -> AsyncIterator[quic.Connection]:
-    """Connect to a new server that returns the bytes of streams."""
-    server = await quic.serve(
+async def serving(
+    files: quic.CertificateFiles, host: str = HOST, *, handler: Any = None
+) -> quic.Server:
+    """Return a server on a new port, which returns the bytes of streams if it has no other handler."""
+    return await quic.serve(
         host=host,
         port=0,
-        stream_handler=echo,
+        handler=handler,
+        stream_handler=None if handler else echo,
         certificate=files.certificate,
         private_key=files.private_key,
         alpn=["echo"],
     )
+
+
+@asynccontextmanager
+async def connected(
+    files: quic.CertificateFiles, host: str = HOST, *, handler: Any = None, **keywords: Any
+) -> AsyncIterator[quic.Connection]:
+    """Connect to a new server."""
+    server = await serving(files, host, handler=handler)
     connecting = quic.connect(
         host,
         server.address[1],
@@ -104,27 +112,14 @@ class Quic(unittest.TestCase):
                 for data in await connection.receive_datagrams():
                     await connection.send_datagram(data)
 
-        async with certificate() as files:
-            server = await quic.serve(
-                host=HOST,
-                port=0,
-                handler=handler,
-                certificate=files.certificate,
-                private_key=files.private_key,
-                alpn=["echo"],
-            )
-            connecting = quic.connect(
-                HOST,
-                server.address[1],
-                server_name="localhost",
-                ca_file=files.ca_file,
-                alpn=["echo"],
-            )
-            async with server, connecting as connection:
-                for number in range(20):
-                    await connection.send_datagram(b"%d" % number)
-                    assert bytes(await connection.receive_datagram()) == b"%d" % number
-                connection.close()
+        async with (
+            certificate() as files,
+            connected(files, handler=handler) as connection,
+        ):
+            for number in range(20):
+                await connection.send_datagram(b"%d" % number)
+                assert bytes(await connection.receive_datagram()) == b"%d" % number
+            connection.close()
 
     @on_every_loop
     async def test_unknown_certificate_is_refused(self) -> None:
@@ -136,14 +131,7 @@ class Quic(unittest.TestCase):
     @on_every_loop
     async def test_connecting_to_no_server_fails(self) -> None:
         async with certificate() as files:
-            server = await quic.serve(
-                host=HOST,
-                port=0,
-                stream_handler=echo,
-                certificate=files.certificate,
-                private_key=files.private_key,
-                alpn=["echo"],
-            )
+            server = await serving(files)
             port = server.address[1]
             server.close()
             await server.wait_closed()
