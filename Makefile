@@ -353,6 +353,16 @@ bench-fs: check-tools ## compare asynchronous files with aiofiles, aiofile, ayaf
 		tools/make-venv .venv-bench-fs $$2 benches/fs-requirements.txt; \
 		.venv-bench-fs/bin/python benches/fs.py $(ARGS)
 
+# CPython 3.14t: with the GIL two threads do the work of one.
+.PHONY: bench-workers
+bench-workers: check-tools ## what two workers of run_workers serve, next to one and to two processes; ARGS="--help" shows the choices
+	@set -- $$(tools/pythons | grep '^3\.14t ' || true); \
+		[ $$# -gt 0 ] || { echo "bench-workers: needs CPython 3.14t, which make cpython builds" >&2; exit 1; }; \
+		tools/make-venv .venv-$$1 $$2; \
+		tools/develop .venv-$$1 --release; \
+		cargo build --quiet --release --manifest-path benches/loadgen/Cargo.toml --target-dir $(TARGET)/loadgen; \
+		.venv-$$1/bin/python benches/workers.py --loadgen $(TARGET)/loadgen/release/loadgen $(ARGS)
+
 # Serial round trips: on a busy machine the figures say nothing.
 .PHONY: bench-extension
 bench-extension: check-tools ## compare a Rust client on the loop's ring with pyo3-async-runtimes and tokio; ARGS="--rounds 3"
