@@ -314,6 +314,17 @@ def test_what_is_sent_behind_the_end_of_the_connection_is_dropped(both: Pair) ->
     both.server.send_data(stream_id, b"x", end_stream=True)
 
 
+def test_headers_behind_the_end_that_fill_the_table_are_dropped(both: Pair) -> None:
+    assert both.server is not None
+    stream_ids = [both.request(), both.request()]
+    both.ends.client.close(error_code=ErrorCode.H3_NO_ERROR)
+    assert both.end(at_server=True) == (ErrorCode.H3_NO_ERROR, "")
+    both.ends.now += 10
+    both.ends.server.handle_timer(both.ends.now)
+    for stream_id in stream_ids:
+        both.server.send_headers(stream_id, [*OK, (b"x-repeated", b"y" * 50)], end_stream=True)
+
+
 def test_pushes_are_refused(both: Pair) -> None:
     assert both.client is not None
     assert both.server is not None

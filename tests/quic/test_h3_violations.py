@@ -87,6 +87,31 @@ def test_stream_that_waits_is_paused(certificates: Certificates) -> None:
     ]
 
 
+def test_peer_that_gives_no_credit_for_answers_is_left(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringloop.quic.h3.connection._OWN_BYTES_MAX", 200)
+    both = pair(certificates, raw="client", max_stream_data=300)
+    client, server = both.ends.client, both.server
+    assert server is not None
+    client.send_stream_data(2, CONTROL)
+    client.send_stream_data(6, ENCODER)
+    # The server's decoder acknowledges each section on it, by one to three bytes.
+    client.pause_stream(11)
+    message = frame(FrameType.HEADERS, REFERRING) + frame(FrameType.HEADERS, b"\x02\0\x80")
+    # QUIC merges 16 KiB of such writes before they count as queued.
+    for first in range(0, 6000, 50):
+        for stream_id in range(4 * first, 4 * first + 200, 4):
+            client.send_stream_data(stream_id, message, end_stream=True)
+        for event in both.take(at_server=True):
+            if isinstance(event, HeadersReceived) and not event.stream_ended:
+                server.send_headers(event.stream_id, OK, end_stream=True)
+        if (end := both.end(at_server=False)) is not None:
+            break
+    assert end == (ErrorCode.H3_EXCESSIVE_LOAD, "no credit for the control and QPACK streams")
+    assert first > 2000
+
+
 def sends(stream_id: int, data: bytes, *, end_stream: bool = False) -> Any:
     def act(quic: QuicConnection) -> None:
         quic.send_stream_data(stream_id, data, end_stream)

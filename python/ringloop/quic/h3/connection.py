@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ringloop._native import h3 as _h3
 from ringloop.quic.buffer import encode_uint_var
-from ringloop.quic.errors import StreamClosedError
+from ringloop.quic.errors import ConnectionClosed, StreamClosedError
 from ringloop.quic.events import (
     DatagramFrameReceived,
     StopSendingReceived,
@@ -138,6 +138,8 @@ class FrameUnexpected(ProtocolError):  # noqa: N818 (aioquic's name)
 
 _STOPPED_MAX = 1024
 """Maximum number of streams with undelivered events."""
+_OWN_BYTES_MAX = 256 << 10
+"""Bytes for the control and QPACK streams that may wait for credit: a peer that gives none asks on."""
 _ENDS_CONNECTION = {ErrorCode.H3_MESSAGE_ERROR, ErrorCode.H3_EXCESSIVE_LOAD}
 """Stream errors of RFC 9114 that close the connection here: aioquic has no event for them."""
 
@@ -158,11 +160,12 @@ class H3Connection:
         self._sessions: dict[int, int] = {}
         self._unsent: tuple[str, int, Any, bool] | None = None
         control = quic._next_stream_id(is_unidirectional=True)
+        self._own = control, control + 4, control + 8
         self._core = _h3.Connection(
             is_client=self._is_client,
-            control=control,
-            encoder=control + 4,
-            decoder=control + 8,
+            control=self._own[0],
+            encoder=self._own[1],
+            decoder=self._own[2],
             datagrams=enable_webtransport or quic.configuration.max_datagram_frame_size is not None,
             webtransport=enable_webtransport,
         )
@@ -335,6 +338,8 @@ class H3Connection:
             if kind == "data":
                 with suppress(StreamClosedError):
                     self._quic._write(stream_id, what, end_stream, bounded=False)
+                if stream_id in self._own:
+                    self._check_credit(stream_id)
             elif kind == "reset":
                 self._quic.reset_stream(stream_id, what)
             elif kind == "stop":
@@ -342,6 +347,17 @@ class H3Connection:
             else:
                 self._quic.send_datagram_frame(what)
             self._unsent = None
+
+    def _check_credit(self, stream_id: int) -> None:
+        """Close the connection if too much waits on a stream of HTTP/3's own."""
+        try:
+            is_full = self._quic.get_send_buffer_size(stream_id) > _OWN_BYTES_MAX
+        except ConnectionClosed:
+            return  # an event reports it
+        if is_full and not self._is_done:
+            self._is_done = True
+            reason = "no credit for the control and QPACK streams"
+            self._quic.close(error_code=ErrorCode.H3_EXCESSIVE_LOAD, reason_phrase=reason)
 
     # `QuicConnection` calls these when the program ends a stream. The next call passes on the output.
 
