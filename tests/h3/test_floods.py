@@ -148,7 +148,7 @@ def test_client_that_vanishes_ends_its_requests(run: Run, certificates: Certific
 
     async def main() -> None:
         async with (
-            served(certificates, handler, idle_timeout=0.5) as server,
+            served(certificates, handler, idle_timeout=1.5) as server,
             relayed(server.address) as relay,
         ):
             opening = h3.open_client(

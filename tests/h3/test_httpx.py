@@ -223,7 +223,7 @@ def test_requests_that_cannot_be_sent(run: Run, certificates: Certificates, libr
             with pytest.raises(library.ConnectError):
                 await within(client.get(f"https://localhost:{CLOSED_PORT}/"))
             url = str(client.base_url)
-            transport = h3.HTTPTransport(ca_file=certificates.issue("other", "DNS:other")[0])
+            transport = h3.HTTPTransport(ca_file=certificates.issue("other-host", "DNS:other")[0])
             async with library.AsyncClient(transport=transport) as stranger:
                 with pytest.raises(library.ConnectError, match="certificate"):
                     await within(stranger.get(url))

@@ -172,7 +172,7 @@ def test_sessions_of_a_client_that_sends_no_settings_are_bounded(
 
     async def main() -> None:
         async with (
-            served(certificates, idle, accepts=held.accepts, idle_timeout=0.5) as server,
+            served(certificates, idle, accepts=held.accepts) as server,
             raw_client(certificates, server.address, NO_SETTINGS) as connection,
         ):
             capsules = frame(0, bytes(16 << 10))
@@ -338,7 +338,7 @@ def test_client_that_vanishes_in_a_session_ends_all_that_waits(
 
     async def main() -> None:
         async with (
-            served(certificates, handler, idle_timeout=0.5) as server,
+            served(certificates, handler, idle_timeout=1.5) as server,
             relayed(server.address) as relay,
         ):
             session = await within(
