@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from ringloop import h3
 from ringloop.h3._alt_svc import Alternative, parse
+from tests.h3.support import served
+from tests.support import within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.tls import Certificates
 
 DAY = 24 * 3600
 HERE = ("origin.example", 443)
@@ -106,3 +115,32 @@ def test_cache_is_bounded() -> None:
     assert len(cache.find(HERE)) == 8
     with pytest.raises(ValueError, match="origins_max is 0: give 1 or more"):
         h3.AltSvcCache(origins_max=0)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".", f"{'a' * 64}.example", "a" * 300, "[:::::]"])
+def test_alternative_that_is_no_host_is_passed_over(
+    run: Callable[[Any], Any], certificates: Certificates, host: str
+) -> None:
+    async def handler(request: h3.Request) -> None:
+        await request.respond(200, {"alt-svc": f'h3="{host}:443"'})
+
+    async def main() -> None:
+        async with (
+            served(certificates, handler) as server,
+            h3.Pool(ca_file=certificates.authority) as pool,
+        ):
+            origin = ("localhost", server.address[1])
+            url = f"https://localhost:{origin[1]}/"
+            response = await within(pool.request("GET", url))
+            assert await within(response.read()) == b""
+            assert pool.alternatives.find(origin) == [(host.strip("[]"), 443)]
+            client = pool._places[origin].client
+            assert client is not None
+            client.close()
+            # On another connection.
+            response = await within(pool.request("GET", url))
+            assert response.status == 200
+            assert pool._places[origin].client is not client
+            assert await within(response.read()) == b""
+
+    run(main())

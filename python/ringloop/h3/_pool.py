@@ -290,7 +290,8 @@ class Pool:
             try:
                 async with asyncio.timeout(_ALTERNATIVE_SECONDS):
                     client = await self._connect(place.origin, there)
-            except OSError:
+            except (OSError, UnicodeError):
+                # `getaddrinfo` cannot encode a name with an empty or a long label.
                 self.alternatives.mark_broken(there)
             else:
                 place.alternative = there
