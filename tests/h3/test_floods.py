@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ringloop import h3, quic
+from ringloop.quic.buffer import encode_uint_var
 from tests.h3.raw import GET, PLACE, POST, asked, closed, frame, headers, raw_client
 from tests.h3.support import echo, opened, served
 from tests.quic.support import relayed
@@ -129,6 +132,46 @@ def test_unread_bodies_are_bounded_by_streams_and_windows(
             may_read.set()
             await within(asyncio.gather(*sending))
             assert read == [KIB * KIB] * streams_max
+
+    run(main())
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_unread_datagrams_keep_no_memory_of_what_came_with_them(
+    run: Run, certificates: Certificates
+) -> None:
+    requests = 6
+    # More than are kept of a request, each counting 64 bytes more than its length.
+    datagrams = 4200
+    kept_bytes = requests * 256 * KIB
+    # Of no request.
+    dropped = encode_uint_var(50_000) + bytes(1100)
+
+    async def main() -> None:
+        async with (
+            served(certificates, idle) as server,
+            raw_client(certificates, server.address) as connection,
+        ):
+            streams = [await asked(connection, POST) for _ in range(requests)]
+
+            async def send(number: int) -> None:
+                for _ in range(datagrams):
+                    await connection.send_datagram(encode_uint_var(number) + b"x")
+                    await connection.send_datagram(dropped)
+                await within(connection.ping())
+
+            # What the sender and the engine need for this, they keep.
+            await send(60_000)
+            before = _resident_bytes()
+            for number in range(requests):
+                await send(number)
+            assert _resident_bytes() - before < 4 * kept_bytes < requests * datagrams * 1100 / 4
+            assert not connection.is_closed
+            del streams
 
     run(main())
 

@@ -78,8 +78,9 @@ impl Early {
         (self.streams.len(), self.datagrams.len(), self.bytes)
     }
 
-    /// Buffers a datagram, dropping the oldest ones if necessary.
-    pub(super) fn keep_datagram(&mut self, session: StreamId, data: Bytes) {
+    /// Buffers a copy of a datagram, dropping the oldest ones if necessary: a slice would keep the memory of all that
+    /// arrived with it.
+    pub(super) fn keep_datagram(&mut self, session: StreamId, data: &[u8]) {
         while self.datagrams.len() >= self.datagrams_max || self.bytes + data.len() > self.bytes_max
         {
             match self.datagrams.pop_front() {
@@ -88,6 +89,7 @@ impl Early {
             }
         }
         self.bytes += data.len();
+        let data = Bytes::copy_from_slice(data);
         self.datagrams.push_back(EarlyDatagram { session, data });
     }
 
@@ -158,11 +160,11 @@ mod tests {
         let mut early = early();
         assert_eq!(refuse(&mut early, stream(0, 2, 60), 0), []);
         assert_eq!(refuse(&mut early, stream(0, 6, 41), 0), [6]);
-        early.keep_datagram(StreamId(0), vec![1; 30].into());
-        early.keep_datagram(StreamId(0), vec![2; 30].into());
-        early.keep_datagram(StreamId(0), vec![3; 41].into());
+        early.keep_datagram(StreamId(0), &[1; 30]);
+        early.keep_datagram(StreamId(0), &[2; 30]);
+        early.keep_datagram(StreamId(0), &[3; 41]);
         assert_eq!(early.bytes, 60);
-        early.keep_datagram(StreamId(4), vec![4; 40].into());
+        early.keep_datagram(StreamId(4), &[4; 40]);
         assert_eq!(early.bytes, 100);
         assert_eq!(early.take(StreamId(0)).0.len(), 1);
         assert_eq!(early.take(StreamId(4)).1, [vec![4; 40]]);
@@ -173,7 +175,7 @@ mod tests {
     fn the_oldest_datagrams_are_dropped() {
         let mut early = early();
         for byte in 0..5 {
-            early.keep_datagram(StreamId(0), vec![byte].into());
+            early.keep_datagram(StreamId(0), &[byte]);
         }
         assert_eq!(early.take(StreamId(0)).1, [vec![3], vec![4]]);
     }

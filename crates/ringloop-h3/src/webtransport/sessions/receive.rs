@@ -296,11 +296,11 @@ impl Sessions {
         match state {
             Some(State::Open) => self.events.push_back(Event::Datagram { session: id, data }),
             Some(State::Ended { .. }) => {}
-            Some(State::Held(_) | State::Pending) => self.early.keep_datagram(id, data),
+            Some(State::Held(_) | State::Pending) => self.early.keep_datagram(id, &data),
             None if self.remembered.contains(&id) => {}
             // Its request has not arrived yet.
             None if self.role == Role::Server && Some(id) > self.last_request => {
-                self.early.keep_datagram(id, data);
+                self.early.keep_datagram(id, &data);
             }
             None => return Some(H3Event::Datagram { stream: id, data }),
         }

@@ -236,7 +236,7 @@ impl Driver {
             Event::Datagram { stream, data } => {
                 let stream = in_quic(stream);
                 if let Some(received) = self.exchanges.get(&stream) {
-                    lock(received).datagrams.push(data);
+                    lock(received).datagrams.push(&data);
                     woken.push(Wake::For(self.handle, Wait::StreamDatagram(stream)));
                 }
             }

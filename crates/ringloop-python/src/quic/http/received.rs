@@ -113,9 +113,10 @@ pub struct DatagramQueue {
 }
 
 impl DatagramQueue {
-    pub fn push(&mut self, datagram: Bytes) {
+    pub fn push(&mut self, datagram: &[u8]) {
         self.bytes += datagram.len() + H3_DATAGRAM_EACH_BYTES;
-        self.queue.push_back(datagram);
+        // A slice keeps all of the received batch in memory, and the peer chooses what else is in it.
+        self.queue.push_back(Bytes::copy_from_slice(datagram));
         while self.bytes > H3_DATAGRAM_BYTES {
             self.pop();
             self.dropped_count += 1;

@@ -100,7 +100,7 @@ impl Driver {
             Of::Datagram { session, data } => {
                 let id = in_quic(session);
                 hosted.update(handle, id, Wait::StreamDatagram(id), woken, |state| {
-                    state.datagrams.push(data);
+                    state.datagrams.push(&data);
                 });
             }
             Of::StreamsUnblocked { direction, .. } => {
