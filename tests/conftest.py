@@ -7,6 +7,7 @@ import itertools
 import logging
 import signal
 import sys
+import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -124,14 +125,17 @@ def tls_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the oracle once, as it has one engine only."""
-    items[:] = [item for item in items if not _is_repeated_oracle(item)]
+    """Run the oracle once, as it has one engine only, and each test on one loop if that is asked for."""
+    items[:] = [item for item in items if not _is_repeated(item)]
 
 
-def _is_repeated_oracle(item: pytest.Item) -> bool:
+def _is_repeated(item: pytest.Item) -> bool:
     arguments = getattr(getattr(item, "callspec", None), "params", {})
-    oracle = arguments.get("loop_name") == support.ORACLE
-    return oracle and arguments.get("tls_engine") == "bio"
+    loop = arguments.get("loop_name")
+    if support.ONE_LOOP and loop is not None:
+        name = item.nodeid.replace(loop, "").encode()
+        return bool(support.LOOPS[zlib.crc32(name) % len(support.LOOPS)] != loop)
+    return loop == support.ORACLE and arguments.get("tls_engine") == "bio"
 
 
 def pytest_collection_finish() -> None:

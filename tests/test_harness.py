@@ -184,6 +184,34 @@ def test_leftovers_of_a_failed_test_count_for_it(tmp_path: Path) -> None:
     assert "test_innocent" not in run.stdout
 
 
+@pytest.mark.parametrize("only", ["0", "1"])
+def test_one_loop_of_several_runs_a_test(only: str, tmp_path: Path) -> None:
+    source = """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(40))
+        def test_named(loop_name, number):
+            print(f"[{number} on {loop_name}]")
+
+        def test_without_a_loop():
+            pass
+    """
+    run = pytest_of_its_own(
+        textwrap.dedent(source),
+        tmp_path,
+        RINGLOOP_TEST_LOOPS="asyncio ringloop-epoll",
+        RINGLOOP_TEST_ONE_LOOP=only,
+        PYTEST_ADDOPTS="-s",
+    )
+    count = 41 if only == "1" else 81
+    assert f"{count} passed" in run.stdout, run.stdout + run.stderr
+    if only == "1":
+        for number in range(40):
+            assert run.stdout.count(f"[{number} on ") == 1
+        for loop in ("asyncio", "ringloop-epoll"):
+            assert run.stdout.count(f" on {loop}]") >= 10
+
+
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_fixtures_of_a_skipped_test_end(threads: str, tmp_path: Path) -> None:
     skipped = "import pytest\ndef test_skipped(loop):\n    pytest.skip('no reason')\n"
