@@ -61,7 +61,7 @@ pub struct ClientConfig {
     sessions: Arc<ClientSessions>,
     transport: Arc<proto::TransportConfig>,
     tokens: Arc<dyn proto::TokenStore>,
-    version: u32,
+    pub(crate) version: u32,
     pub(crate) kept: Kept,
     pub(crate) first_id: Option<proto::ConnectionId>,
     pub(crate) qlog: Option<Qlog>,

@@ -18,6 +18,7 @@ use crate::proto;
 use crate::proto::concluded::Agreed;
 use crate::proto::congestion::poll_transmit;
 use crate::proto::final_sizes::FinalSize;
+use crate::proto::unprotected::FirstPackets;
 use crate::proto::varint;
 use crate::qlog::Log;
 use bytes::Bytes;
@@ -46,6 +47,8 @@ pub(super) struct Live {
     pub(super) datagrams: Datagrams,
     pub(super) confirmation: Confirmation,
     pub(super) first_packet: FirstPacket,
+    /// Clients, until the handshake is complete.
+    pub(super) first_sent: Option<Box<FirstPackets>>,
     /// Deadline of the handshake.
     pub(super) handshake_deadline: Option<Instant>,
     pub(super) loss: Loss,
@@ -143,6 +146,7 @@ impl Live {
             }
             if matches!(event, Event::Connected(_)) {
                 self.confirmation = Confirmation::Pending;
+                self.first_sent = None;
             }
             let Event::Lost(_, error) = &event else {
                 return Some(event);
@@ -225,6 +229,14 @@ impl Live {
     /// A packet was received, or the connection is closed; whether it was unanswered before.
     pub(super) fn note_answered(&mut self) -> bool {
         std::mem::replace(&mut self.first_packet, FirstPacket::Received) == FirstPacket::Awaited
+    }
+
+    /// Whether to process a Retry or Version Negotiation packet. A server leaves them to the engine.
+    pub(super) fn heeds(&self, packet: &[u8]) -> bool {
+        match &self.first_sent {
+            Some(sent) => sent.are_answered_by(packet, &self.proto),
+            None => self.proto.side().is_server(),
+        }
     }
 
     /// Whether the handshake has timed out.

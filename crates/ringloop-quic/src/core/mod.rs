@@ -50,6 +50,7 @@ mod tuning;
 use crate::config::{ClientConfig, EndpointConfig, Kept, ServerConfig, Transport};
 use crate::error::{ConnectError, ConnectionError};
 use crate::limits::{MESSAGE_BYTES_MAX, RESPONSES_MAX};
+use crate::proto::unprotected::{self, FirstPackets};
 use crate::proto::{self, final_sizes, keys, varint, version};
 use crate::qlog::{self, Log, Qlog, Trace, VantagePoint};
 use crate::stats::EndpointStats;
@@ -235,6 +236,8 @@ impl Core {
         let handle = self.insert(now, (key, proto), &id, &config.kept, log);
         if let Some(live) = self.connections.get_mut(handle.0) {
             live.first_packet = FirstPacket::Awaited;
+            let version = config.version;
+            live.first_sent = Some(Box::new(FirstPackets { destination: id, version }));
             live.resets = resets;
             self.unanswered_count += 1;
         }
@@ -288,7 +291,9 @@ impl Core {
     /// Processes a received datagram.
     pub fn receive(&mut self, now: Instant, mut datagram: Datagram) {
         version::receive(&mut datagram.bytes);
-        let len = datagram.bytes.len();
+        let (len, is_unprotected) = unprotected::look(&datagram.bytes);
+        datagram.bytes.truncate(len);
+        let unprotected = is_unprotected.then(|| datagram.bytes.to_vec());
         let ecn = proto::EcnCodepoint::from_bits(datagram.ecn);
         let (source, local_ip) = (datagram.source, datagram.local_ip);
         let mut buf = std::mem::take(&mut self.spare);
@@ -301,7 +306,10 @@ impl Core {
             Some(proto::DatagramEvent::ConnectionEvent(key, event)) => {
                 // No slot: the engine panicked while creating it, out of memory.
                 let slot = self.by_key.get(key.0).copied().unwrap_or(u32::MAX);
-                if let Some(live) = self.connections.at_mut(slot) {
+                if let Some(live) = self.connections.at_mut(slot)
+                    && unprotected
+                        .is_none_or(|packet| contain::attempt(|| live.heeds(&packet)) == Ok(true))
+                {
                     live.log_now(now);
                     live.idle.note_heard(now);
                     self.unanswered_count -= usize::from(live.note_answered());
@@ -377,6 +385,7 @@ impl Core {
             datagrams: Datagrams::new(kept),
             confirmation: Confirmation::Incomplete,
             first_packet: FirstPacket::Received,
+            first_sent: None,
             migration: None,
             final_sizes: None,
             handshake_deadline: kept.handshake_timeout.and_then(|timeout| now.checked_add(timeout)),

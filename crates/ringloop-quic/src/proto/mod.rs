@@ -18,6 +18,7 @@ pub(crate) mod reset_at;
 pub(crate) mod session;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tamper;
+pub(crate) mod unprotected;
 pub(crate) mod version;
 pub(crate) mod worker;
 

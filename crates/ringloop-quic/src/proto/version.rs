@@ -57,7 +57,7 @@ pub(super) fn is_handshake(header: &[u8]) -> bool {
 }
 
 /// Length of a datagram's first packet; its type bits are those of version 1.
-fn packet_len(packet: &[u8]) -> Option<usize> {
+pub(super) fn packet_len(packet: &[u8]) -> Option<usize> {
     const INITIAL: u8 = 0x00;
     const RETRY: u8 = 0x30;
     let kind = packet[0] & TYPE_BITS;
