@@ -1,4 +1,4 @@
-//! Retry and Version Negotiation packets, which have no keys: those that must be ignored.
+//! Retry and Version Negotiation packets, which have no keys: which of them to ignore.
 //!
 //! A client's engine counts each of them as a packet from the server before it checks it, and accepts
 //! no Retry after the first: one damaged packet, which anybody can send who saw the client's, would
