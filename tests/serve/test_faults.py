@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -289,3 +290,37 @@ def test_streams_that_a_session_does_not_receive_stop_the_client(
             may_end.set()
 
     run(main())
+
+
+async def _answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Accept what is no plain request, and end."""
+    await receive()
+    messages = {"http": [START, END], "websocket": [ACCEPT], "webtransport": [ACCEPT_SESSION]}
+    for message in messages[scope["type"]]:
+        await send(message)
+
+
+@pytest.mark.parametrize("scope", ["http", "websocket", "webtransport"])
+def test_no_path_breaks_a_line_of_the_log(
+    run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture, scope: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = "/a%0Aforged%1B[2J%E2%80%A8b?c=%0Ad"
+
+    async def main() -> None:
+        async with served(certificates, _answer, lifespan="off") as server:
+            if scope == "webtransport":
+                async with await session_opened(certificates, server, path) as session:
+                    await within(session.wait_closed())
+                return
+            async with client_of(certificates, server) as client:
+                if scope == "http":
+                    response = await within(client.request("GET", path))
+                else:
+                    response = await websocket_opened(client, path=path.encode())
+                assert response.status == 200
+                response.cancel()
+
+    run(main())
+    (line,) = [text for record in caplog.records if "forged" in (text := record.getMessage())]
+    assert " /a%0Aforged%1B%5B2J%E2%80%A8b?c=%0Ad HTTP/3" in line

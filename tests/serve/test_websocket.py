@@ -54,13 +54,15 @@ class Client:
         return self.frames.close_rcvd
 
 
-async def opened(client: h3.Client, *headers: tuple[bytes, bytes]) -> h3.Response:
+async def opened(
+    client: h3.Client, *headers: tuple[bytes, bytes], path: bytes = b"/chat?room=1"
+) -> h3.Response:
     fields = [
         (b":method", b"CONNECT"),
         (b":protocol", b"websocket"),
         (b":scheme", b"https"),
         (b":authority", b"localhost"),
-        (b":path", b"/chat?room=1"),
+        (b":path", path),
         (b"sec-websocket-version", b"13"),
     ]
     response = await within(client.open([*fields, *headers]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from ringloop import h3
 from ringloop._native import h3 as _h3
@@ -20,7 +19,7 @@ from ringloop.serve._failures import (
     report,
     unexpected,
 )
-from ringloop.serve._scope import place
+from ringloop.serve._scope import place, target
 
 if TYPE_CHECKING:
     from ringloop.serve._settings import Application
@@ -179,12 +178,11 @@ class Request(_h3.AsgiRequest, h3.Request):
     def _log(self, status: int) -> None:
         """Write a line of the access log."""
         scope = self._asgi_scope
-        path, query = quote(scope["path"]), scope["query_string"]
         access.info(
             '%s - "%s %s HTTP/%s" %d',
             place(scope),
             scope["method"],
-            f"{path}?{query.decode('ascii', 'replace')}" if query else path,
+            target(scope),
             scope["http_version"],
             status,
         )

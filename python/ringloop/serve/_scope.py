@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["address", "place", "template"]
+__all__ = ["address", "place", "target", "template"]
 
 _SPEC_VERSION = "2.4"
 
@@ -45,6 +46,12 @@ def place(scope: dict[str, Any]) -> str:
     # A proxy's header may have replaced it.
     client = scope["client"]
     return f"{client[0]}:{client[1]}" if client else ""
+
+
+def target(scope: dict[str, Any]) -> str:
+    """Return path and query for the log: escaped, so that no client breaks its lines."""
+    path, query = quote(scope["path"]), scope["query_string"]
+    return f"{path}?{query.decode('ascii', 'replace')}" if query else path
 
 
 def address(of_socket: tuple[Any, ...]) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from ringloop.serve._failures import called, checked_headers, log, unexpected
-from ringloop.serve._scope import place
+from ringloop.serve._scope import place, target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -378,7 +378,7 @@ class WebSocket:
         log.info(
             '%s - "WebSocket %s HTTP/%s" %s',
             place(self._scope),
-            self._scope["path"],
+            target(self._scope),
             self._scope["http_version"],
             outcome,
         )

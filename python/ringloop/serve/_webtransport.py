@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ringloop import webtransport
 from ringloop.quic.errors import DatagramError, StreamError, StreamResetError
 from ringloop.serve._failures import called, checked_headers, log, unexpected
-from ringloop.serve._scope import place
+from ringloop.serve._scope import place, target
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -339,9 +339,8 @@ class WebTransport:
         return stream
 
     def _log(self, outcome: object) -> None:
-        log.info(
-            '%s - "WebTransport %s HTTP/3" %s', place(self._scope), self._scope["path"], outcome
-        )
+        where = place(self._scope), target(self._scope)
+        log.info('%s - "WebTransport %s HTTP/3" %s', *where, outcome)
 
 
 async def _acked(stream: Stream) -> None:
