@@ -20,12 +20,13 @@ disable_error_code = attr-defined
 ignore_missing_imports = True
 """
 # What stubtest cannot check: type variables, the names of unions and literals, and that decorated
-# functions are asynchronous (tests/quic/test_keywords.py has their signatures).
+# functions are asynchronous (tests/quic/test_keywords.py has their signatures); and a module of Windows.
 ALLOWED = r"""
 ringloop\..*\._?Ts?
 ringloop\._loop\.ProtocolT
 ringloop\._driver\.Driver
 ringloop\._writes\.Writes
+ringloop\._proactor
 ringloop\.profiling\.(Format|Mode)
 ringloop\.quic\._connection\.Policy
 ringloop\.quic\._connect\.open_connection

@@ -1,6 +1,7 @@
 """`Loop.close`: what a loop releases, in order.
 
-Called by: `Loop.close`. Never does: wait, for threads or for children.
+Called by: `Loop.close`. Never does: wait, for threads or for children; but on
+Windows until cancelled reads and writes of pipes have completed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ def close(loop: Loop) -> None:
         return
     if loop._debug:
         logger.debug("Close %r", loop)
+    # Of Windows, and only if there was a pipe or a child.
+    proactor = loop.__dict__.get("_proactor")
+    if proactor is not None:
+        proactor.close()
     try:
         # Not in the main thread they cannot be given back: a closed loop tells that.
         _signals.close(loop)

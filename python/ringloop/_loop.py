@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
     Ts = TypeVarTuple("Ts")
 
+# What makes the transports of pipes.
+_pipes: Any = _native
+if _system.IS_WINDOWS:
+    from ringloop import _proactor as _pipes
+
 
 class Loop(_native.LoopCore, base_events.BaseEventLoop):
     """An event loop on io_uring or epoll.
@@ -476,14 +481,12 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     def _make_read_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
     ) -> Any:
-        _system.require_unix("pipes")
-        return _native.make_read_pipe_transport(self, pipe, protocol, waiter, extra)
+        return _pipes.make_read_pipe_transport(self, pipe, protocol, waiter, extra)
 
     def _make_write_pipe_transport(
         self, pipe: Any, protocol: Any, waiter: Any = None, extra: Any = None
     ) -> Any:
-        _system.require_unix("pipes")
-        return _native.make_write_pipe_transport(self, pipe, protocol, waiter, extra)
+        return _pipes.make_write_pipe_transport(self, pipe, protocol, waiter, extra)
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> Any:
         return await _subprocess.make_transport(self, *args, **kwargs)
@@ -665,7 +668,13 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     _create_unix_connection = _unix.create_unix_connection
     _create_unix_server = _unix.create_unix_server
     _sock_sendfile_native = _unix._sock_sendfile_native
-    if not _system.IS_WINDOWS:
+    if _system.IS_WINDOWS:
+        # Made for the first pipe or child.
+        _proactor = functools.cached_property(_pipes.Proactor)
+        _make_duplex_pipe_transport = _pipes.ProactorLoop._make_duplex_pipe_transport
+        create_pipe_connection = _pipes.ProactorLoop.create_pipe_connection
+        start_serving_pipe = _pipes.ProactorLoop.start_serving_pipe
+    else:
         _sock_sendfile_update_filepos = _unix._sock_sendfile_update_filepos
         _sock_add_cancellation_callback = _unix._sock_add_cancellation_callback
     del _unix

@@ -1,5 +1,7 @@
 """Child processes: the standard library's transport, reaped through a pidfd that the loop polls.
 
+On Windows the system waits for the child's handle, and posts its end to the loop's completion port.
+
 The child is spawned by `subprocess.Popen` with every keyword of the CPython version (decision 4 says
 why not by anything faster). Its exit is detected by polling its pidfd: no thread, no SIGCHLD handler
 (that signal is the user's), no polling at intervals. If pidfd_open(2) is refused, a thread waits for the
@@ -10,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
-import subprocess
 import threading
 
 from ringloop import _system
@@ -50,7 +52,7 @@ class SubprocessTransport(_system.ChildTransport):  # type: ignore[misc]
         bufsize: int,
         **kwargs: Any,
     ) -> None:
-        self._proc = subprocess.Popen(  # noqa: S603 -- the command is the caller's
+        self._proc = _system.spawning.Popen(
             args,
             shell=shell,
             stdin=stdin,
@@ -113,7 +115,6 @@ async def make_transport(
     **kwargs: Any,
 ) -> Any:
     """Spawn a child and return its transport once the pipes are connected."""
-    _system.require_unix("child processes")
     waiter = loop.create_future()
     transport = SubprocessTransport(
         loop,
@@ -145,6 +146,12 @@ async def make_transport(
 
 
 def _watch(loop: Loop, transport: Any, process: Any) -> None:
+    if _system.IS_WINDOWS:
+        handle = int(process._handle)
+        waiting = loop._proactor.wait_for_handle(handle)
+        waiting.add_done_callback(functools.partial(_handle_signalled, loop, handle))
+        loop._children[handle] = transport, process
+        return
     try:
         pidfd = _system.pidfd_open(process.pid)
     except OSError as error:
@@ -170,6 +177,14 @@ def _ended(loop: Loop, pidfd: int) -> None:
     transport, process = loop._children.pop(pidfd)
     os.close(pidfd)
     _publish(loop, transport, process)
+
+
+def _handle_signalled(loop: Loop, handle: int, waiting: Any) -> None:
+    # Cancelled by the end of the loop.
+    if not waiting.cancelled():
+        waiting.result()
+        transport, process = loop._children.pop(handle)
+        transport._process_exited(process.poll())
 
 
 def _publish(loop: Loop, transport: Any, process: Any, delay: float = REAP_DELAY_MIN) -> None:
@@ -217,6 +232,10 @@ def _wait_in_thread(loop: Loop, transport: Any, process: Any) -> None:
 
 def close(loop: Loop) -> None:
     """Detach the children that are still running; they are not killed."""
+    if _system.IS_WINDOWS:
+        # The waits for them have ended with the loop's proactor.
+        loop._children.clear()
+        return
     for pidfd in list(loop._children):
         loop._remove_reader(pidfd)
         del loop._children[pidfd]

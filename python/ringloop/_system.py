@@ -1,7 +1,7 @@
 """Differences between systems: calls and flags of Linux, and their counterparts on macOS and Windows.
 
 Where the standard library has the name on Linux, it is that very object. Imports nothing of this
-package. What Windows lacks raises `NotImplementedError`, as on asyncio's `SelectorEventLoop` there.
+package. What Windows lacks raises `NotImplementedError`, as on asyncio's loops there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import errno
 import os
 import select
 import socket
+import subprocess
 import sys
 import threading
 from asyncio import base_events, base_subprocess
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
 IS_LINUX = sys.platform == "linux"
 IS_WINDOWS = sys.platform == "win32"
 
+# The module whose `Popen` makes a child; that of Windows has overlapped pipes.
+spawning: Any = subprocess
 # asyncio's loop, child's transport and policy of this system; the loop is for its methods alone. The
 # policy is None where asyncio has none.
 UnixLoop: Any
 ChildTransport: Any
 DefaultPolicy: Any
 if IS_WINDOWS:
-    from asyncio import windows_events
+    from asyncio import windows_events, windows_utils
+
+    spawning = windows_utils
 
     # Its Unix sockets raise, and it sends a file by reading it.
     UnixLoop = base_events.BaseEventLoop

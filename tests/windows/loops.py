@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ringloop
 
@@ -25,17 +25,34 @@ _FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
         for name in DRIVERS
     },
 }
+# Of children and pipes, which asyncio's selector loop does not have on Windows. There both names are the
+# same driver, and children start slowly.
+_WITH_PIPES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    **_FACTORIES,
+    "asyncio": getattr(asyncio, "ProactorEventLoop", asyncio.SelectorEventLoop),
+}
+if IS_WINDOWS:
+    del _WITH_PIPES["ringloop-auto"]
+
+Test: TypeAlias = "Callable[[Any], Coroutine[Any, Any, None]]"
+Case: TypeAlias = "Callable[[unittest.TestCase], None]"
 
 
-def on_every_loop(
-    test: Callable[[Any], Coroutine[Any, Any, None]],
-) -> Callable[[unittest.TestCase], None]:
-    """Run a test's coroutine on a new loop of each kind."""
-
+def _on_each_of(factories: dict[str, Callable[[], asyncio.AbstractEventLoop]], test: Test) -> Case:
     @functools.wraps(test)
     def on_each(case: unittest.TestCase) -> None:
-        for name, factory in _FACTORIES.items():
+        for name, factory in factories.items():
             with case.subTest(loop=name), asyncio.Runner(loop_factory=factory) as runner:
                 runner.run(asyncio.wait_for(test(case), PATIENCE_SECONDS))
 
     return on_each
+
+
+def on_every_loop(test: Test) -> Case:
+    """Run a test's coroutine on a new loop of each kind."""
+    return _on_each_of(_FACTORIES, test)
+
+
+def on_every_loop_with_pipes(test: Test) -> Case:
+    """Run it on loops that have children and pipes."""
+    return _on_each_of(_WITH_PIPES, test)

@@ -233,3 +233,90 @@ fn many_sockets_are_reported_in_few_waits() {
     }
     assert_eq!(wait(&selector, NOW), []);
 }
+
+/// What completes at the port for somebody else.
+#[cfg(windows)]
+mod others {
+    use super::*;
+    use std::ffi::c_void;
+    use std::thread;
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn PostQueuedCompletionStatus(
+            port: *mut c_void,
+            transferred: u32,
+            key: usize,
+            overlapped: *mut c_void,
+        ) -> i32;
+    }
+
+    /// Posts what an operation at this address would, which is never looked into.
+    fn post(port: i32, address: usize) {
+        // SAFETY: the port is open, and the address a number for it.
+        let done = unsafe {
+            PostQueuedCompletionStatus((port & !1) as isize as _, 0, 0, address as *mut c_void)
+        };
+        assert_ne!(done, 0);
+    }
+
+    #[test]
+    fn completions_of_others_make_the_port_readable_until_they_are_taken() {
+        let selector = Selector::new().unwrap();
+        let port = selector.completions();
+        assert_eq!(errno(selector.delete(port)), Some(libc::ENOENT));
+        selector.add(port, Interest::READ, 5, Trigger::Level).unwrap();
+        assert_eq!(
+            errno(selector.add(port, Interest::READ, 6, Trigger::Level)),
+            Some(libc::EEXIST)
+        );
+        assert_eq!(wait(&selector, NOW), []);
+        post(port, 8);
+        post(port, 16);
+        for _ in 0..3 {
+            assert_eq!(wait(&selector, LONG), ready(5, Interest::READ));
+        }
+        assert_eq!(selector.take_completions(), [8, 16]);
+        assert_eq!(selector.take_completions(), []);
+        assert_eq!(wait(&selector, NOW), []);
+        // One that comes while the port is not watched is kept.
+        selector.delete(port).unwrap();
+        post(port, 24);
+        assert_eq!(wait(&selector, NOW), []);
+        selector.add(port, Interest::READ, 7, Trigger::Level).unwrap();
+        assert_eq!(wait(&selector, LONG), ready(7, Interest::READ));
+        selector.modify(port, Interest::READ, 8, Trigger::Level).unwrap();
+        assert_eq!(wait(&selector, LONG), ready(8, Interest::READ));
+        assert_eq!(selector.take_completions(), [24]);
+    }
+
+    #[test]
+    fn completions_of_others_end_a_wait_and_come_beside_a_socket_s() {
+        let (selector, (ours, mut peer)) = (Selector::new().unwrap(), tcp_pair());
+        let port = selector.completions();
+        selector.add(port, Interest::READ, 1, Trigger::Level).unwrap();
+        selector.add(ours.as_raw_fd(), Interest::READ, 2, Trigger::Level).unwrap();
+        let thread = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            post(port, 8);
+        });
+        let start = Instant::now();
+        assert_eq!(wait(&selector, LONG), ready(1, Interest::READ));
+        assert!(start.elapsed() < PATIENCE);
+        thread.join().unwrap();
+        write_all(&mut peer, b"x");
+        let mut both = Vec::new();
+        while !both.contains(&2) {
+            both.extend(wait(&selector, LONG).iter().map(|ready| ready.data));
+        }
+        assert!(both.contains(&1));
+        assert_eq!(selector.take_completions(), [8]);
+    }
+
+    #[test]
+    fn port_of_another_selector_cannot_be_watched() {
+        let (selector, other) = (Selector::new().unwrap(), Selector::new().unwrap());
+        let refused = selector.add(other.completions(), Interest::READ, 1, Trigger::Level);
+        assert_eq!(errno(refused), Some(libc::EPERM));
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Called by: `ringloop.Loop`, the class on top.
 
+use ringloop::embed::Driver;
 use ringloop::embed::sys::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -115,6 +116,17 @@ impl LoopCore {
             return Ok(());
         }
         self.engine.look()
+    }
+
+    /// On Windows the handle of the engine's completion port, with the lowest bit set: a descriptor for
+    /// `_add_own_reader`. Elsewhere -1.
+    fn _completions(&self) -> PyResult<Fallible<RawFd>> {
+        self.engine.driver(|driver| driver.completions()).map(Fallible)
+    }
+
+    /// The addresses of the overlapped operations that have completed at it since the last call.
+    fn _take_completions(&self) -> PyResult<Fallible<Vec<usize>>> {
+        self.engine.driver(Driver::take_completions).map(Fallible)
     }
 
     /// Drops queues, watchers and engine; the loop is marked closed first.

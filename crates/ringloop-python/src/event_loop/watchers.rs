@@ -109,7 +109,11 @@ pub fn add<'py>(
     let call = Call { callback, context: current_context(py)? };
     let handle = handle::new(Handle::default(), loop_, call, args, 2)?.into_bound(py);
     // The kernel reports a wrong descriptor later; asyncio's callers expect it here.
-    check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
+    let is_port =
+        owner == Owner::Loop && fd == core.engine.driver(|driver| driver.completions())?;
+    if !is_port {
+        check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
+    }
     let handler = Handler { object: handle.clone().into(), behaviour };
     let watched = core.watch_by(handler, 0, poll_of(core, fd, direction, owner)?)?;
     let watch = watched.map_err(|refusal| error::from_io(&refusal))?;

@@ -243,6 +243,25 @@ impl Driver {
         }
     }
 
+    /// On Windows the completion port of the driver as a descriptor: overlapped operations on handles
+    /// that are associated with it, with the key 0, complete there. A poll of it for reading is ready while there
+    /// are completions to take. Elsewhere, and after a fork, -1.
+    pub fn completions(&self) -> RawFd {
+        match self {
+            Self::Readiness(driver) => driver.watches().completions(),
+            Self::Uring(_) | Self::Inherited(..) => -1,
+        }
+    }
+
+    /// The completions of such operations that waits have brought, in their order: the addresses of their
+    /// `OVERLAPPED`s.
+    pub fn take_completions(&mut self) -> Vec<usize> {
+        match self {
+            Self::Readiness(driver) => driver.watches().take_completions(),
+            Self::Uring(_) | Self::Inherited(..) => Vec::new(),
+        }
+    }
+
     /// Announces that `fd`, whose operations have all ended or been cancelled, is about to be
     /// closed other than by an operation. Otherwise the driver may mistake the next descriptor of
     /// that number for this one. Costs a system call if `fd` was waited for (readiness), or if an

@@ -100,6 +100,10 @@ impl ReadinessDriver {
         Ok(())
     }
 
+    pub(super) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
     pub(super) fn table(&self) -> &Table {
         &self.table
     }

@@ -270,6 +270,16 @@ impl Watches {
         self.selector.rearm(fd, interest);
     }
 
+    /// See [`crate::embed::Driver::completions`].
+    pub fn completions(&self) -> RawFd {
+        self.selector.completions()
+    }
+
+    /// See [`crate::embed::Driver::take_completions`].
+    pub fn take_completions(&self) -> Vec<usize> {
+        self.selector.take_completions()
+    }
+
     /// True if a try is known to block, or would overtake a waiting operation.
     pub fn is_blocked(&self, fd: RawFd, interest: Interest) -> bool {
         self.by_fd.get(fd).is_some_and(|watch| {

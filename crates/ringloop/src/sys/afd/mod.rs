@@ -1,4 +1,5 @@
-//! The driver beneath Winsock, AFD, and the completion port that its polls complete at.
+//! The driver beneath Winsock, AFD, and the completion port that its polls complete at. So may the operations
+//! of others, on handles that they have associated with it, whose memory is theirs.
 //!
 //! Owns: a port ([`Port`]), AFD's device ([`Device`]) and the memory of a poll ([`Poll`]). Called by: the
 //! selector and what wakes it. Knows nothing of registrations.
@@ -15,7 +16,7 @@
 //!   completion. A [`Poll`] holds it by a raw pointer, of which no reference is made: to move a `Box`, or to
 //!   borrow it, would claim memory that the system writes.
 
-use super::fd::{RawFd, socket_of};
+use super::fd::{RawFd, of_handle, socket_of};
 use super::interest::Interest;
 use super::libc;
 use std::ffi::c_void;
@@ -52,8 +53,10 @@ const AFD_POLL_LOCAL_CLOSE: u32 = 0x020;
 const AFD_POLL_ACCEPT: u32 = 0x080;
 const AFD_POLL_CONNECT_FAIL: u32 = 0x100;
 
-/// The key of a notification; polls have none.
+/// The key of a notification.
 const WAKE_KEY: usize = 1;
+/// The key of a poll's completion. Those of others have other keys, `_overlapped` of CPython 0.
+const POLL_KEY: usize = 2;
 
 /// A completion port.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub enum Completed {
     Wake,
     /// The poll at this address.
     Poll(usize),
+    /// An operation of somebody else, whose `OVERLAPPED` has this address; it is not looked into.
+    Other(usize),
 }
 
 impl Port {
@@ -85,6 +90,11 @@ impl Port {
 
     fn raw(&self) -> HANDLE {
         self.0.as_raw_handle()
+    }
+
+    /// Its descriptor, which stays this port's.
+    pub fn descriptor(&self) -> RawFd {
+        of_handle(self.raw())
     }
 
     /// Ends a wait, this one or the next.
@@ -116,7 +126,8 @@ impl Port {
             let entry = unsafe { entry.assume_init() };
             out.push(match entry.lpCompletionKey {
                 WAKE_KEY => Completed::Wake,
-                _ => Completed::Poll(entry.lpOverlapped as usize),
+                POLL_KEY => Completed::Poll(entry.lpOverlapped as usize),
+                _ => Completed::Other(entry.lpOverlapped as usize),
             });
         }
         Ok(())
@@ -171,7 +182,7 @@ impl Device {
         // SAFETY: Q2.
         let device = Self(unsafe { OwnedHandle::from_raw_handle(handle) });
         // SAFETY: no pointer is passed.
-        let joined = unsafe { CreateIoCompletionPort(device.raw(), port.raw(), 0, 0) };
+        let joined = unsafe { CreateIoCompletionPort(device.raw(), port.raw(), POLL_KEY, 0) };
         if joined.is_null() { Err(io::Error::last_os_error()) } else { Ok(device) }
     }
 

@@ -87,7 +87,8 @@ pub fn of_socket(socket: RawSocket) -> RawFd {
     fd
 }
 
-fn of_handle(handle: RawHandle) -> RawFd {
+/// The descriptor of the handle of an object that is no socket.
+pub fn of_handle(handle: RawHandle) -> RawFd {
     let fd = i32::try_from(handle as isize).unwrap_or(-1);
     assert!(is_socket(fd), "{handle:?} is no handle of an object");
     fd | OTHER

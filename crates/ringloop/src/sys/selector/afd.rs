@@ -13,6 +13,9 @@
 //!    └──────completion────────┘ (a deleted one's memory is freed)
 //! ```
 //!
+//! Operations of others complete at the port, too. The port's own descriptor is readable while there are such
+//! completions to take ([`Selector::take_completions`]); it can be registered with its own selector alone.
+//!
 //! # Invariants
 //! - **V1** The memory of a poll in flight is that of a [`Poll`] in `polls`, which neither drops nor touches
 //!   it, until its completion was dequeued; a selector that is dropped waits for these, or leaks them.
@@ -51,6 +54,9 @@ struct Registered {
     polls: HashMap<usize, (RawFd, Poll)>,
     /// Registrations that may have no poll in flight.
     idle: Vec<RawFd>,
+    /// Completions of others, until they are taken, and the word of the one who waits for them.
+    completions: Vec<usize>,
+    completions_data: Option<u64>,
     /// The event whose notifications come here, and its word.
     wake: Option<(Arc<super::super::event::Shared>, u64)>,
 }
@@ -127,8 +133,13 @@ impl Selector {
         trigger: Trigger,
     ) -> io::Result<()> {
         let mut registered = self.lock();
-        if registered.by_fd.contains_key(&fd) {
+        let is_port = fd == self.port.descriptor();
+        if registered.by_fd.contains_key(&fd) || is_port && registered.completions_data.is_some() {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        if is_port {
+            registered.completions_data = Some(data);
+            return Ok(());
         }
         if fd >= 0 && !is_socket(fd) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
@@ -152,6 +163,12 @@ impl Selector {
         trigger: Trigger,
     ) -> io::Result<()> {
         let mut registered = self.lock();
+        if let Some(known) = &mut registered.completions_data
+            && fd == self.port.descriptor()
+        {
+            *known = data;
+            return Ok(());
+        }
         let registration = registered.by_fd.get_mut(&fd).ok_or_else(absent)?;
         registration.interest = interest;
         registration.data = data;
@@ -180,6 +197,9 @@ impl Selector {
     /// `ENOENT` if it is not registered.
     pub fn delete(&self, fd: RawFd) -> io::Result<()> {
         let mut registered = self.lock();
+        if fd == self.port.descriptor() {
+            return registered.completions_data.take().map(drop).ok_or_else(absent);
+        }
         let registration = registered.by_fd.remove(&fd).ok_or_else(absent)?;
         if let State::InFlight(address, _) = registration.state
             && let Some((_, poll)) = registered.polls.get(&address)
@@ -200,8 +220,12 @@ impl Selector {
         loop {
             self.lock().submit_idle(&self.device, out);
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            // What failed is reported at once.
-            let left = if out.is_empty() { left } else { Some(Duration::ZERO) };
+            // What failed is reported at once, as is what was not taken.
+            let left = if out.is_empty() && self.lock().completions_ready().is_none() {
+                left
+            } else {
+                Some(Duration::ZERO)
+            };
             self.port.wait(left, &mut completed)?;
             let mut registered = self.lock();
             for completed in completed.drain(..) {
@@ -210,10 +234,21 @@ impl Selector {
             // A cancelled poll is no report, and may end a wait early by it: its registration polls anew.
             let has_idle = registered.has_idle();
             let is_over = left.is_some_and(|left| left.is_zero());
+            out.extend(registered.completions_ready());
             if !out.is_empty() || is_over && !has_idle {
                 return Ok(());
             }
         }
+    }
+
+    /// The port as a descriptor: handles may be associated with it, by any key but those of `sys::afd`.
+    pub fn completions(&self) -> RawFd {
+        self.port.descriptor()
+    }
+
+    /// The completions of others that waits have brought: the addresses of their `OVERLAPPED`s.
+    pub fn take_completions(&self) -> Vec<usize> {
+        mem::take(&mut self.lock().completions)
     }
 
     fn lock(&self) -> MutexGuard<'_, Registered> {
@@ -223,6 +258,12 @@ impl Selector {
 }
 
 impl Registered {
+    /// The report of others' completions, if there are some and somebody waits for them.
+    fn completions_ready(&self) -> Option<Ready> {
+        let data = self.completions_data.filter(|_| !self.completions.is_empty())?;
+        Some(Ready { data, interest: Interest::READ })
+    }
+
     fn has_idle(&self) -> bool {
         let needs = |fd| matches!(self.by_fd.get(fd), Some(it) if !it.armed().is_none());
         self.idle.iter().any(needs)
@@ -278,6 +319,10 @@ impl Registered {
     fn take(&mut self, completed: Completed, out: &mut Vec<Ready>) {
         let address = match completed {
             Completed::Poll(address) => address,
+            Completed::Other(address) => {
+                self.completions.push(address);
+                return;
+            }
             Completed::Wake => {
                 if let Some((shared, data)) = &self.wake {
                     shared.taken();

@@ -64,6 +64,16 @@ impl Selector {
     /// Nothing: the kernel itself knows the changes.
     #[inline(always)]
     pub fn rearm(&self, _fd: RawFd, _interest: Interest) {}
+
+    /// None: operations complete at no port.
+    pub fn completions(&self) -> RawFd {
+        -1
+    }
+
+    /// None.
+    pub fn take_completions(&self) -> Vec<usize> {
+        Vec::new()
+    }
 }
 
 /// Fails for a descriptor that is always ready, and so cannot be waited for. Costs one system call
