@@ -231,12 +231,10 @@ impl Live {
         std::mem::replace(&mut self.first_packet, FirstPacket::Received) == FirstPacket::Awaited
     }
 
-    /// Whether to process a Retry or Version Negotiation packet. A server leaves them to the engine.
+    /// Whether to process a Retry or Version Negotiation packet; a server never does.
     pub(super) fn heeds(&self, packet: &[u8]) -> bool {
-        match &self.first_sent {
-            Some(sent) => sent.are_answered_by(packet, &self.proto),
-            None => self.proto.side().is_server(),
-        }
+        let sent = self.first_sent.as_ref();
+        sent.is_some_and(|sent| sent.are_answered_by(packet, &self.proto))
     }
 
     /// Whether the handshake has timed out.

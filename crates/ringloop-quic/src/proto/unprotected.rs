@@ -3,7 +3,7 @@
 //! A client's engine counts each of them as a packet from the server before it checks it, and accepts
 //! no Retry after the first: one damaged packet, which anybody can send who saw the client's, would
 //! make it ignore the server's own. It also believes a Version Negotiation packet without a version,
-//! or with another server's id.
+//! or with another server's id. A server's engine closes the connection at a Retry.
 //!
 //! Owns: what a client's first packets said. Called by: `core`, for each datagram before the engine.
 
