@@ -136,8 +136,12 @@ class Children(unittest.TestCase):
             getattr(child, method)()
             status = await child.wait()
             assert status == (1 if IS_WINDOWS else -(15 if method == "terminate" else 9))
+            await child.communicate()
+            # Once the transport has noticed that the pipes have ended, too.
             with self.assertRaises(ProcessLookupError):
-                child.kill()
+                while True:
+                    child.kill()
+                    await asyncio.sleep(0.001)
 
     @on_every_loop_with_pipes
     async def test_child_that_closed_its_stdin_ends_the_writer(self) -> None:
