@@ -201,6 +201,7 @@ def test_one_loop_of_several_runs_a_test(only: str, tmp_path: Path) -> None:
         tmp_path,
         RINGLOOP_TEST_LOOPS="asyncio ringloop-epoll",
         RINGLOOP_TEST_ONE_LOOP=only,
+        RINGLOOP_TEST_THREADS="1",
         PYTEST_ADDOPTS="-s",
     )
     count = 41 if only == "1" else 81
