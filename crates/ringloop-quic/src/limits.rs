@@ -1,11 +1,11 @@
 //! Every limit of the crate, with unit and reason. Those of a connection are defaults of
 //! [`crate::config::Transport`].
 //!
-//! Unread data is counted by its own length, but keeps the memory of the GRO batch in which it
-//! arrived, at most 64 KiB: a peer that puts one short chunk into each batch makes every unread
-//! chunk cost that much. Honest peers fill their batches, and cost what is counted. An embedder
-//! that must bound memory by the byte against malicious peers passes the core each datagram in
-//! memory of its own ([`crate::core::Core::receive`]).
+//! Unread data is counted by its own length, but may keep the memory of the GRO batch in which it
+//! arrived, at most 64 KiB. The engine copies small chunks of streams once their packets are much
+//! longer than they are, whatever their batches; of datagrams [`DATAGRAMS_UNCOPIED_MAX`] and some
+//! more wait uncopied. An embedder that must bound memory by the byte against malicious peers passes
+//! the core each datagram in memory of its own ([`crate::core::Core::receive`]).
 
 use std::time::Duration;
 
@@ -91,6 +91,13 @@ pub const STREAMS_GROWTH: u64 = 4;
 
 /// Bytes of received datagrams that may be queued; beyond it the oldest are dropped.
 pub const DATAGRAM_RECEIVE_BUFFER: usize = 1 << 20;
+
+/// Received datagrams that may wait as parts of the batches they came in: more are copied. An
+/// application that takes them in each turn meets it rarely.
+pub const DATAGRAMS_UNCOPIED_MAX: u64 = 256;
+
+/// Packets between two looks at how many there are.
+pub const DATAGRAMS_UNCOPIED_PACKETS: u32 = 64;
 
 /// Bytes of datagrams that may be queued to be sent; beyond it [`crate::Policy`] applies.
 pub const DATAGRAM_SEND_BUFFER: usize = 256 << 10;

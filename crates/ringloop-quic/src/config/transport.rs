@@ -117,7 +117,7 @@ pub(crate) struct Kept {
     /// By direction: bidirectional, unidirectional.
     pub streams_max: [u64; 2],
     pub datagram_send_buffer: usize,
-    pub takes_datagrams: bool,
+    pub datagram_receive_buffer: Option<usize>,
     pub reset_stream_at: bool,
 }
 
@@ -132,7 +132,7 @@ impl From<&Transport> for Kept {
             send_window_min: transport.send_window_min,
             streams_max: [transport.bi_streams_max, transport.uni_streams_max],
             datagram_send_buffer: transport.datagram_send_buffer,
-            takes_datagrams: transport.datagram_receive_buffer.is_some(),
+            datagram_receive_buffer: transport.datagram_receive_buffer,
             reset_stream_at: transport.reset_stream_at,
         }
     }

@@ -1,14 +1,19 @@
-//! Queue of outgoing datagrams, and counts of dropped ones.
+//! Queue of outgoing datagrams, and counts of dropped ones; received ones that are not taken.
 //!
 //! The engine has a queue of its own, but nothing can be removed from it. So datagrams stay here,
 //! where they can expire and make room, and move on when a message is built: one message's bytes at
 //! a time, and [`EXPIRING_AHEAD_BYTES`] of those with a deadline. Both queues together hold
 //! `Transport::datagram_send_buffer`; each datagram, even an empty one, counts [`EACH_BYTES`] in
 //! addition to its length.
+//!
+//! Received datagrams wait in the engine, as parts of the GRO batches that they came in. Once many wait
+//! they are copied to a queue here, so that small ones do not keep the whole batches.
 
 use crate::config::Kept;
 use crate::error::DatagramError;
-use crate::limits::{EXPIRING_AHEAD_BYTES, MESSAGE_BYTES_MAX};
+use crate::limits::{
+    DATAGRAMS_UNCOPIED_MAX, DATAGRAMS_UNCOPIED_PACKETS, EXPIRING_AHEAD_BYTES, MESSAGE_BYTES_MAX,
+};
 use crate::proto;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -40,6 +45,18 @@ pub(super) struct Datagrams {
     pub(super) dropped_count: u64,
     pub(super) unread_count: u64,
     taken_count: u64,
+    received: Received,
+}
+
+/// Copies of received datagrams, older than what the engine has.
+struct Received {
+    copies: VecDeque<Bytes>,
+    copied_bytes: usize,
+    buffer_max: usize,
+    /// Packets since the last look at what the engine has.
+    packet_count: u32,
+    /// Datagrams that the engine has given away, or dropped until it was last empty.
+    left_engine_count: u64,
 }
 
 struct Waiting {
@@ -55,7 +72,7 @@ impl Datagrams {
     pub(super) fn new(kept: &Kept) -> Self {
         Self {
             buffer_max: kept.datagram_send_buffer,
-            is_enabled: kept.takes_datagrams,
+            is_enabled: kept.datagram_receive_buffer.is_some(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             refused_len: None,
@@ -64,6 +81,13 @@ impl Datagrams {
             dropped_count: 0,
             unread_count: 0,
             taken_count: 0,
+            received: Received {
+                copies: VecDeque::new(),
+                copied_bytes: 0,
+                buffer_max: kept.datagram_receive_buffer.unwrap_or(0),
+                packet_count: 0,
+                left_engine_count: 0,
+            },
         }
     }
 
@@ -196,14 +220,54 @@ impl Datagrams {
 
     /// Takes a received datagram.
     pub(super) fn receive(&mut self, proto: &mut proto::Connection) -> Option<Bytes> {
-        let taken = proto.datagrams().recv();
+        let received = &mut self.received;
+        let taken = received.pop_copy().or_else(|| received.take_from(proto));
         if taken.is_some() {
             self.taken_count += 1;
         } else {
-            // The queue is empty: received datagrams that were not taken were dropped to make room.
+            // The queues are empty: received datagrams that were not taken were dropped to make room.
             let come_count = proto.stats().frame_rx.datagram;
             self.unread_count = come_count - self.taken_count;
         }
         taken
+    }
+
+    /// A packet was received, perhaps with datagrams.
+    pub(super) fn note_packet(&mut self, proto: &mut proto::Connection) {
+        self.received.packet_count += 1;
+        if self.is_enabled && self.received.packet_count >= DATAGRAMS_UNCOPIED_PACKETS {
+            self.received.copy_many(proto);
+        }
+    }
+}
+
+impl Received {
+    fn pop_copy(&mut self) -> Option<Bytes> {
+        let first = self.copies.pop_front()?;
+        self.copied_bytes -= first.len() + EACH_BYTES;
+        Some(first)
+    }
+
+    fn take_from(&mut self, proto: &mut proto::Connection) -> Option<Bytes> {
+        let taken = proto.datagrams().recv();
+        self.left_engine_count += u64::from(taken.is_some());
+        taken
+    }
+
+    /// Copies what the engine has if that is much, and drops the oldest beyond the buffer.
+    fn copy_many(&mut self, proto: &mut proto::Connection) {
+        self.packet_count = 0;
+        let come_count = proto.stats().frame_rx.datagram;
+        if come_count - self.left_engine_count <= DATAGRAMS_UNCOPIED_MAX {
+            return;
+        }
+        while let Some(bytes) = self.take_from(proto) {
+            self.copied_bytes += bytes.len() + EACH_BYTES;
+            self.copies.push_back(Bytes::copy_from_slice(&bytes));
+        }
+        self.left_engine_count = come_count;
+        while self.copied_bytes > self.buffer_max {
+            self.pop_copy();
+        }
     }
 }

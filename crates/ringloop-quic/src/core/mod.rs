@@ -320,6 +320,7 @@ impl Core {
                     contain::step(&mut self.endpoint, live, |_, live| {
                         live.proto.handle_event(event);
                         live.settle_resets();
+                        live.datagrams.note_packet(&mut live.proto);
                     });
                     if let Some(sizes) = &mut live.final_sizes {
                         sizes.extend(final_sizes::take());
