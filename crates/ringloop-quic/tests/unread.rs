@@ -1,4 +1,4 @@
-//! Datagrams that nobody reads: what they keep of the batches that they came in.
+//! Unread datagrams: how many of the batches they came in they keep.
 #![allow(clippy::unwrap_used)]
 
 use ringloop_quic::config::{EndpointConfig, Transport};
@@ -138,7 +138,7 @@ fn oldest_beyond_the_buffer_are_dropped_and_counted() {
     let mut pair = Pair::new(&transport);
     pair.send(0..3000);
     let first = pair.read().unwrap();
-    // Each counts a few bytes besides its own four.
+    // Each counts more than its own four bytes.
     assert!((1000..2700).contains(&first), "{first}");
     for number in first + 1..3000 {
         assert_eq!(pair.read(), Some(number));
