@@ -68,7 +68,7 @@ class Place:
         """Return the text with free ports in place of those of the pages."""
 
         def free(found: re.Match[str]) -> str:
-            return self._ports.setdefault(found[0], str(free_port()))
+            return self._ports.setdefault(found[0], str(support.free_port()))
 
         return PORTS.sub(free, text)
 
@@ -120,16 +120,3 @@ class Place:
             status = child.wait(support.PATIENCE_SECONDS)
             assert status in {0, -signal.SIGTERM}, output.read_text()
             assert "Traceback" not in output.read_text()
-
-
-def free_port() -> int:
-    """Return a port that is free for TCP, and for UDP."""
-    while True:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as probe,
-            socket.socket(type=socket.SOCK_DGRAM) as other,
-        ):
-            port: int = probe.getsockname()[1]
-            with contextlib.suppress(OSError):
-                other.bind(("127.0.0.1", port))
-                return port

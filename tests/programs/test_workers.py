@@ -91,7 +91,7 @@ def start(interpreter: Interpreter, tmp_path: Path) -> Iterator[Callable[..., Ru
     running = []
 
     def start(body: str, count: int = 2, **arguments: Any) -> Running:
-        port = free_port()
+        port = support.free_port()
         given = "".join(f", {name}={value!r}" for name, value in arguments.items())
         text = f"{HEAD}\n{body}\n"
         text += f"if __name__ == '__main__':\n    sys.exit(ringloop.run_workers(main, {count}"
@@ -114,12 +114,6 @@ def start(interpreter: Interpreter, tmp_path: Path) -> Iterator[Callable[..., Ru
     for child in running:
         child.kill()
         child.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 MAIN = """

@@ -25,12 +25,6 @@ PAGE = (ROOT / "docs" / "workers.md").read_text()
 KINDS = ("thread", "process")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
 def running(command: list[str], port: int, interpreter: Interpreter) -> Iterator[None]:
     """Run a command; it must end by SIGTERM with status 0."""
@@ -61,7 +55,7 @@ def running(command: list[str], port: int, interpreter: Interpreter) -> Iterator
 
 
 def test_program_of_the_page(interpreter: Interpreter) -> None:
-    port = free_port()
+    port = support.free_port()
     (text,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     program = interpreter.program(text.replace("8000", str(port)), "app.py")
     command = next(line for line in PAGE.splitlines() if "--bind" in line).replace(
@@ -81,7 +75,7 @@ def test_program_of_the_page(interpreter: Interpreter) -> None:
 def test_uvicorn_on_several_loops(interpreter: Interpreter, kind: str, driver: str) -> None:
     support.usable_loop(f"ringloop-{driver}")
     interpreter.environment["RINGLOOP_DRIVER"] = driver
-    port = free_port()
+    port = support.free_port()
     command = [sys.executable, str(ROOT / "examples" / "workers.py"), "--workers", "3"]
     seen: set[tuple[str, str]] = set()
 

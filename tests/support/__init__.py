@@ -13,6 +13,8 @@ import functools
 import gc
 import logging
 import os
+import secrets
+import socket
 import tempfile
 import threading
 import time
@@ -161,6 +163,22 @@ class _Ticker:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             self.late_seconds()
+
+
+def free_port() -> int:
+    """Find a port of 127.0.0.1 that is free for TCP and UDP, for a server that is started later.
+
+    It is below those that the kernel chooses for others meanwhile.
+    """
+    while True:
+        at = ("127.0.0.1", 20_000 + secrets.randbelow(10_000))
+        with (
+            contextlib.suppress(OSError),
+            socket.create_server(at),
+            socket.socket(type=socket.SOCK_DGRAM) as other,
+        ):
+            other.bind(at)
+            return at[1]
 
 
 def resident_bytes() -> int:
