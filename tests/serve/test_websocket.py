@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,23 +181,82 @@ def test_closes_of_either_side(run: Run, certificates: Certificates) -> None:
     run(main())
 
 
+def sent(first: int, payload: bytes, *, length: bytes | None = None) -> bytes:
+    """A frame of a client, masked by zeros, whose first byte has the flags and the opcode."""
+    length = length or bytes([len(payload)])
+    return bytes([first, length[0] | 0x80, *length[1:]]) + bytes(4) + payload
+
+
+FIRST = sent(0x81, b"first")
+
+
+@pytest.mark.parametrize("behind", ["nothing", "frames", "close"])
+@pytest.mark.parametrize("cut", [False, True], ids=["one read", "byte by byte"])
 @pytest.mark.parametrize(
     ("data", "code"),
     [
         pytest.param(b"\x82\x01a", 1002, id="frame without mask"),
-        pytest.param(b"\x81\x81\0\0\0\0\xff", 1007, id="text that is no UTF-8"),
-        pytest.param(b"\x82\xff" + (1 << 20).to_bytes(8) + bytes(4), 1009, id="too long"),
+        pytest.param(sent(0xC1, b"a"), 1002, id="first reserved bit"),
+        pytest.param(sent(0xA1, b"a"), 1002, id="second reserved bit"),
+        pytest.param(sent(0x91, b"a"), 1002, id="third reserved bit"),
+        pytest.param(sent(0x83, b""), 1002, id="reserved opcode"),
+        pytest.param(sent(0x8B, b""), 1002, id="reserved control opcode"),
+        pytest.param(sent(0x09, b"a"), 1002, id="ping in pieces"),
+        pytest.param(sent(0x08, b"\x03\xe8"), 1002, id="close in pieces"),
+        pytest.param(sent(0x89, bytes(126), length=b"\x7e\0\x7e"), 1002, id="long ping"),
+        pytest.param(sent(0x80, b"a"), 1002, id="continuation of nothing"),
+        pytest.param(sent(0x01, b"a") + sent(0x81, b"b"), 1002, id="text within a text"),
+        pytest.param(sent(0x88, b"\x03"), 1002, id="half a close code"),
+        pytest.param(sent(0x88, b"\x03\xed"), 1002, id="close code that is never sent"),
+        pytest.param(sent(0x88, b"\x00\x63"), 1002, id="close code below 1000"),
+        pytest.param(sent(0x88, b"\x03\xe8\xff"), 1007, id="close reason that is no UTF-8"),
+        pytest.param(sent(0x81, b"\xff"), 1007, id="text that is no UTF-8"),
+        pytest.param(sent(0x01, b"a") + sent(0x80, b"\xe2\x82"), 1007, id="text that is cut off"),
+        pytest.param(sent(0x82, b"", length=b"\x7f" + (1 << 20).to_bytes(8)), 1009, id="too long"),
+        pytest.param(
+            sent(0x02, bytes(9)) + sent(0x80, b"", length=b"\x7e\x03\xe0"),
+            1009,
+            id="too long in all",
+        ),
     ],
 )
-def test_violations_are_closed_with_their_code(
-    run: Run, certificates: Certificates, data: bytes, code: int
+def test_violation_is_closed_with_its_code_and_nothing_behind_it_is_taken(
+    run: Run, certificates: Certificates, data: bytes, code: int, cut: bool, behind: str
 ) -> None:
+    told: list[dict[str, Any]] = []
+    follow = {
+        "nothing": b"",
+        "frames": sent(0x81, b"behind") + sent(0x89, b"ping") + sent(0x82, b"it"),
+        "close": sent(0x81, b"behind") + sent(0x88, b"\x03\xe8"),
+    }
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        while not told or told[-1]["type"] != "websocket.disconnect":
+            message = await receive()
+            if message["type"] != "websocket.connect":
+                told.append(message)
+
     async def main() -> None:
-        async with connected(certificates, echo, websocket_bytes_max=1000) as client:
-            await within(client.exchange.send(data))
-            closed = await client.closed()
+        async with connected(certificates, application, websocket_bytes_max=1000) as client:
+            wire = FIRST + data + follow[behind]
+            pieces = [wire[at : at + 1] for at in range(len(wire))] if cut else [wire]
+            # The server may be through with it before all of it is sent.
+            with suppress(quic.StreamStoppedError):
+                for piece in pieces:
+                    await within(client.exchange.send(piece))
+                    await asyncio.sleep(0)
+            while await client.receive():
+                pass
+            closed = client.frames.close_rcvd
             assert closed is not None
             assert closed.code == code
+            await wait_until(lambda: told and told[-1]["type"] == "websocket.disconnect")
+        assert [(message["type"], message.get("text")) for message in told] == [
+            ("websocket.receive", "first"),
+            ("websocket.disconnect", None),
+        ]
+        assert told[-1]["code"] == code
 
     run(main())
 

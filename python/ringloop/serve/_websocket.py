@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidHeader
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
-from websockets.frames import Frame, Opcode
+from websockets.frames import Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
@@ -24,6 +24,8 @@ from ringloop.serve._scope import place, target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from websockets.frames import Frame
 
     from ringloop.h3 import Request
     from ringloop.serve._settings import Application
@@ -45,7 +47,6 @@ _FORBIDDEN = 403
 
 _NORMAL = 1000
 _ABNORMAL = 1006
-_INVALID_DATA = 1007
 _FAILED = 1011
 _RESTART = 1012
 
@@ -72,6 +73,26 @@ def subprotocols(request: Request) -> list[str]:
     return [part for part in (part.strip() for part in ",".join(offered).split(",")) if part]
 
 
+class _Frames(ServerProtocol):
+    """The frames of a WebSocket; each is passed to `take` as soon as it is parsed.
+
+    An error of `take` fails the WebSocket there: what follows is neither parsed nor answered.
+    """
+
+    def __init__(self, take: Callable[[Frame], None], message_bytes_max: int) -> None:
+        deflate = ServerPerMessageDeflateFactory(
+            server_max_window_bits=12, client_max_window_bits=12
+        )
+        super().__init__(
+            state=State.OPEN, max_size=message_bytes_max, extensions=[deflate], logger=log
+        )
+        self._pass_on = take
+
+    def recv_frame(self, frame: Frame) -> None:
+        super().recv_frame(frame)
+        self._pass_on(frame)
+
+
 class WebSocket:
     """A WebSocket that an application accepts and uses.
 
@@ -82,14 +103,7 @@ class WebSocket:
     def __init__(self, request: Request, scope: dict[str, Any], message_bytes_max: int) -> None:
         self._request = request
         self._scope = scope
-        self._frames = ServerProtocol(
-            state=State.OPEN,
-            max_size=message_bytes_max,
-            extensions=[
-                ServerPerMessageDeflateFactory(server_max_window_bits=12, client_max_window_bits=12)
-            ],
-            logger=log,
-        )
+        self._frames = _Frames(self._take, message_bytes_max)
         self._phase = _Phase.CONNECTING
         self._is_announced = False
         # Of a denial's declared body.
@@ -205,9 +219,8 @@ class WebSocket:
                 if not data:
                     break
                 self._frames.receive_data(data)
-                for event in self._frames.events_received():
-                    if isinstance(event, Frame):
-                        self._take(event)
+                # Each was taken as it was parsed.
+                self._frames.events_received()
                 await self._write()
                 if self._frames.state is not State.OPEN and self._phase is _Phase.OPEN:
                     # Closed by the client's frame, or by ours after a violation.
@@ -242,6 +255,7 @@ class WebSocket:
                     await self._write()
 
     def _take(self, frame: Frame) -> None:
+        """Take a frame. UnicodeDecodeError, which closes with 1007: it ends a text that is no UTF-8."""
         if frame.opcode in {Opcode.TEXT, Opcode.BINARY}:
             self._is_text = frame.opcode is Opcode.TEXT
             self._parts = bytearray(frame.data)
@@ -252,11 +266,7 @@ class WebSocket:
         if not frame.fin or self._phase is not _Phase.OPEN:
             return
         data, self._parts = bytes(self._parts), bytearray()
-        try:
-            message = {"text": data.decode()} if self._is_text else {"bytes": data}
-        except UnicodeDecodeError:
-            self._frames.fail(_INVALID_DATA, "text is not valid UTF-8")
-            return
+        message = {"text": data.decode()} if self._is_text else {"bytes": data}
         self._messages.append({"type": "websocket.receive", **message})
         self._changed.set()
 
