@@ -221,21 +221,25 @@ soak: check-tools ## mixed load with faults on both drivers, every byte compared
 		.venv-soak-plot/bin/python tests/soak/plot.py target/soak/soak.json docs/reliability.svg)
 
 # KERNELS="6.1" instead of 5.10, 6.1, 6.12 and sid's; JOBS= kernels at a time; WRITE=1 updates docs/platforms.md. ENGINE=0 leaves
-# the engine's tests out, SERVICE="tcp udp" runs a part of the service check; ARGS="--help" for the rest.
+# the engine's tests out, SERVICE="tcp udp" runs a part of the service check; QUICK=1 is one kernel and half a minute;
+# IF_POSSIBLE=1 succeeds where no kernel can be emulated, and says so; ARGS="--help" for the rest.
 .PHONY: kernels
-kernels: venv ## a service and the engine's tests on Debian's kernels, emulated by qemu; KERNELS="6.1", ENGINE=0, WRITE=1
+kernels: venv ## a service and the engine's tests on Debian's kernels, emulated by qemu; KERNELS="6.1", ENGINE=0, QUICK=1, WRITE=1
 	@tools/develop $(VENV) $(TESTED)
 	@$(BIN)/python tools/kernels --jobs $(JOBS) $(if $(KERNELS),--kernels "$(KERNELS)") $(if $(SERVICE),--checks "$(SERVICE)") \
-		$(if $(filter 0,$(ENGINE)),--no-engine) $(if $(WRITE),--write) $(ARGS)
+		$(if $(filter 0,$(ENGINE)),--no-engine) $(if $(QUICK),--quick) $(if $(IF_POSSIBLE),--if-possible) \
+		$(if $(WRITE),--write) $(ARGS)
 
-# QUICK=1 is a part, and hardly optimises the wheel; TESTS="name" as cargo test takes them; WHEEL=1 builds the wheel for the
-# emulated CPython and tries it.
+# QUICK=1 is a part, and hardly optimises the wheel; CHECK=1 is two test programs, half a minute; TESTS="name" as cargo test takes
+# them; WHEEL=1 builds the wheel for the emulated CPython and tries it; IF_POSSIBLE=1 succeeds where nothing can be emulated,
+# and says so.
 # RINGLOOP_QEMU: a qemu-aarch64 that is there; else Debian's is unpacked into the cache folder, as is its CPython for arm64.
 .PHONY: aarch64
-aarch64: check-tools ## the engine's and the coroutines' tests for aarch64, built by zig, emulated by qemu; QUICK=1, WHEEL=1
+aarch64: check-tools ## the engine's and the coroutines' tests for aarch64, built by zig, emulated by qemu; CHECK=1, QUICK=1, WHEEL=1
 	@tools/make-venv .venv-wheels "$$(tools/pythons --default)" tools/wheels/requirements.txt
 	@$(if $(WHEEL),.venv-wheels/bin/python tools/wheels --targets aarch64 --versions 3.13 --out $(TARGET)/wheels/aarch64 $(if $(QUICK),--quick))
-	@.venv-wheels/bin/python -m tests.aarch64 $(if $(QUICK),--quick) $(if $(WHEEL),--wheel $(TARGET)/wheels/aarch64) $(TESTS)
+	@.venv-wheels/bin/python -m tests.aarch64 $(if $(CHECK),--check) $(if $(QUICK),--quick) $(if $(IF_POSSIBLE),--if-possible) \
+		$(if $(WHEEL),--wheel $(TARGET)/wheels/aarch64) $(TESTS)
 
 # TARGETS="aarch64-apple-darwin" and VERSIONS="3.13 3.14t" for others than both and 3.14. Nothing is compiled to code or linked.
 .PHONY: macos
