@@ -27,12 +27,12 @@ _FACTORIES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 # Of children and pipes, which asyncio's selector loop does not have on Windows. There both names are the
 # same driver, and children start slowly.
-_WITH_PIPES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+WITH_PIPES: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     **_FACTORIES,
     "asyncio": getattr(asyncio, "ProactorEventLoop", asyncio.SelectorEventLoop),
 }
 if IS_WINDOWS:
-    del _WITH_PIPES["ringloop-auto"]
+    del WITH_PIPES["ringloop-auto"]
 
 Test: TypeAlias = "Callable[[Any], Coroutine[Any, Any, None]]"
 Case: TypeAlias = "Callable[[unittest.TestCase], None]"
@@ -55,4 +55,4 @@ def on_every_loop(test: Test) -> Case:
 
 def on_every_loop_with_pipes(test: Test) -> Case:
     """Run it on loops that have children and pipes."""
-    return _on_each_of(_WITH_PIPES, test)
+    return _on_each_of(WITH_PIPES, test)

@@ -44,6 +44,7 @@ impl fmt::Display for RefusedCall {
             ),
             libc::ENFILE => f.write_str("raise fs.file-max or close some descriptors"),
             libc::ENOMEM => f.write_str("raise the memory limit"),
+            _ if !cfg!(target_os = "linux") => f.write_str("a policy of the system may deny it"),
             _ => write!(
                 f,
                 "allow {} in the seccomp profile or the other policy that denies it",

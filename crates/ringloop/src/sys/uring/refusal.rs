@@ -9,6 +9,7 @@
 //!   EPERM, EACCES    kernel.io_uring_disabled is 2,                 Disabled
 //!                      or 1 and the process is unprivileged
 //!   EPERM, EACCES    otherwise                                      Forbidden: seccomp or the like
+//!   ENOSYS           the system is not Linux                        NotLinux
 //!   ENOSYS           kernel.io_uring_disabled exists                Forbidden: a filter hides it
 //!   ENOSYS           otherwise                                      NoKernelSupport
 //!   EINVAL           at setup, also with the fewest flags           TooOld
@@ -45,6 +46,8 @@ pub enum Cause {
     Forbidden,
     /// The kernel was built without it, or is not Linux itself (gVisor).
     NoKernelSupport,
+    /// Another system, which has no ring: macOS or Windows.
+    NotLinux,
     /// The kernel has a ring, but lacks something that ours requires.
     TooOld {
         /// What is missing, by the kernel's name.
@@ -72,8 +75,12 @@ pub enum Cause {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cause == Cause::NotLinux {
+            return f.write_str("only Linux has io_uring");
+        }
         f.write_str("io_uring refused: ")?;
         match &self.cause {
+            Cause::NotLinux => Ok(()),
             Cause::Disabled { sysctl: 1 } => f.write_str(
                 "kernel.io_uring_disabled=1 keeps it from unprivileged processes; put the user into \
                  the group kernel.io_uring_group or set kernel.io_uring_disabled=0",
@@ -136,7 +143,7 @@ impl Refusal {
     pub fn errno(&self) -> i32 {
         match &self.cause {
             Cause::Disabled { .. } | Cause::Forbidden => libc::EPERM,
-            Cause::NoKernelSupport | Cause::TooOld { .. } => libc::ENOSYS,
+            Cause::NoKernelSupport | Cause::NotLinux | Cause::TooOld { .. } => libc::ENOSYS,
             Cause::NoMemory { .. } => libc::ENOMEM,
             Cause::NoDescriptors { limit: u64::MAX } => libc::ENFILE,
             Cause::NoDescriptors { .. } => libc::EMFILE,
@@ -173,6 +180,8 @@ pub(super) enum Step {
 /// The environment that explains an errno.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
+    /// Whether the system is Linux, or says so.
+    pub is_linux: bool,
     /// `kernel.io_uring_disabled`; absent before 6.6 and in kernels built without `io_uring`.
     pub disabled: Option<u8>,
     /// True if the thread has `CAP_SYS_ADMIN`, which `io_uring_disabled=1` exempts.
@@ -191,6 +200,7 @@ impl Facts {
             .and_then(|text| text.trim().parse().ok());
         let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         Self {
+            is_linux: cfg!(target_os = "linux"),
             disabled,
             privileged: has_sys_admin(&status),
             memlock: process::soft_limit(libc::RLIMIT_MEMLOCK),
@@ -217,6 +227,7 @@ pub(super) fn classify(step: Step, errno: i32, facts: &Facts) -> Refusal {
             Some(1) if step == Step::Setup && !facts.privileged => Cause::Disabled { sysctl: 1 },
             _ => Cause::Forbidden,
         },
+        libc::ENOSYS if !facts.is_linux => Cause::NotLinux,
         libc::ENOSYS if facts.disabled.is_some() => Cause::Forbidden,
         libc::ENOSYS => Cause::NoKernelSupport,
         libc::EINVAL if step == Step::Setup => {

@@ -37,7 +37,7 @@ impl Drop for Lowered {
 const CONFIG: Config = Config { entries: 8, cq_entries: 16, polling: None };
 
 fn facts() -> Facts {
-    Facts { disabled: None, privileged: false, memlock: 8 << 20, descriptors: 1024 }
+    Facts { is_linux: true, disabled: None, privileged: false, memlock: 8 << 20, descriptors: 1024 }
 }
 
 fn refused(kernel: &OldKernel) -> Refusal {
@@ -137,6 +137,16 @@ fn a_kernel_without_io_uring_is_named() {
     assert_says(&refusal, "no io_uring", "Linux 6.1 or later");
     let filtered = refused_setup(libc::ENOSYS, Facts { disabled: Some(0), ..facts() });
     assert_eq!(filtered.cause, Cause::Forbidden);
+}
+
+#[test]
+fn another_system_is_not_told_to_allow_or_upgrade_anything() {
+    // Under Wine the sysctl's file can be read.
+    for disabled in [None, Some(0), Some(2)] {
+        let refusal = refused_setup(libc::ENOSYS, Facts { is_linux: false, disabled, ..facts() });
+        assert_eq!(refusal.cause, Cause::NotLinux);
+        assert_eq!(refusal.to_string(), "only Linux has io_uring");
+    }
 }
 
 #[test]
