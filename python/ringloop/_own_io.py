@@ -23,7 +23,10 @@ def does_its_own_io(sock: Any) -> bool:
     if kind is socket.socket:
         return False
     plain = socket.socket
-    return any(getattr(kind, name, None) not in {None, getattr(plain, name)} for name in _METHODS)
+    # Not every system's sockets have `sendmsg`.
+    return any(
+        getattr(kind, name, None) not in {None, getattr(plain, name, None)} for name in _METHODS
+    )
 
 
 class _Described:

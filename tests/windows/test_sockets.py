@@ -174,6 +174,21 @@ def certificate(case: unittest.TestCase, folder: Path) -> str:
     return str(made)
 
 
+class Derived(socket.socket):
+    """A class that leaves every method as it is."""
+
+
+class Counting(socket.socket):
+    """A class that sees what it receives."""
+
+    received = 0
+
+    def recv(self, *arguments: Any) -> bytes:
+        data = super().recv(*arguments)
+        Counting.received += len(data)
+        return data
+
+
 class OwnSockets(unittest.TestCase):
     """`sock_*` and `add_reader`, on sockets of the program."""
 
@@ -203,6 +218,32 @@ class OwnSockets(unittest.TestCase):
                 assert received == PAYLOAD
                 client.shutdown(socket.SHUT_WR)
                 assert await loop.sock_recv(accepted, 100) == b""
+
+    @on_every_loop
+    async def test_sockets_of_a_class_of_the_programs_own_are_taken(self) -> None:
+        loop = asyncio.get_running_loop()
+        for kind in (Derived, Counting):
+            Counting.received = 0
+            with listener() as listening:
+                client = kind()
+                client.setblocking(False)
+                accepting = asyncio.ensure_future(loop.sock_accept(listening))
+                await loop.sock_connect(client, listening.getsockname())
+                accepted, _ = await accepting
+            with accepted:
+                reader, writer = await asyncio.open_connection(sock=client)
+                writer.write(b"hello")
+                assert await loop.sock_recv(accepted, 100) == b"hello"
+                await loop.sock_sendall(accepted, b"answer")
+                assert await reader.readexactly(6) == b"answer"
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+            assert Counting.received == (6 if kind is Counting else 0)
+        sent = Derived(type=socket.SOCK_DGRAM)
+        sent.bind((HOST, 0))
+        transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, sock=sent)
+        transport.close()
 
     @on_every_loop
     async def test_watchers_are_called_until_they_are_removed(self) -> None:
