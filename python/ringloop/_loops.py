@@ -41,7 +41,7 @@ def _offer() -> None:
 
     try:
         metrics.serve()
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:
         logging.getLogger("ringloop").warning("RINGLOOP_TOP: metrics are not offered: %s", error)
 
 

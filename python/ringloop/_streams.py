@@ -15,7 +15,7 @@ import os
 from asyncio import events, streams
 from types import FunctionType
 
-from ringloop import _native
+from ringloop import _native, _system
 from ringloop._loop import Loop
 
 TYPE_CHECKING = False
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 _VARIABLE = "RINGLOOP_FAST_STREAMS"
 _LIMIT: int = streams._DEFAULT_LIMIT  # type: ignore[attr-defined]
-# The names that `patch` replaces, in `asyncio` and in `asyncio.streams`.
-NAMES = ("open_connection", "start_server", "open_unix_connection", "start_unix_server")
+# The names that `patch` replaces, in `asyncio` and in `asyncio.streams`; Windows has the first two.
+NAMES = tuple(
+    name
+    for name in ("open_connection", "start_server", "open_unix_connection", "start_unix_server")
+    if hasattr(streams, name)
+)
 
 
 def _rebound(function: Any) -> Any:
@@ -64,6 +68,8 @@ def are_chosen() -> bool | None:
 
 def _function(name: str) -> Any:
     """Return the function to call in the running loop: the standard one on a loop that is not ours."""
+    if name not in _STANDARD:
+        _system.require_unix("Unix sockets")
     is_ours = isinstance(events.get_running_loop(), Loop)
     return (_FAST if is_ours and are_chosen() is not False else _STANDARD)[name]
 

@@ -67,6 +67,11 @@ class Commands(unittest.TestCase):
         assert "no such file" in done.stderr
 
     @unittest.skipUnless(IS_WINDOWS, "of Windows")
+    def test_top_is_refused_in_one_line(self) -> None:
+        done = command("top")
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done
+
+    @unittest.skipUnless(IS_WINDOWS, "of Windows")
     def test_workers_are_refused_in_one_line(self) -> None:
         done = command("run", "--workers", "2", "os:getcwd")
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ringloop import _output
+from ringloop import _output, _system
 from ringloop._commands import PROGRAM
 from ringloop.metrics import _serving
 from ringloop.metrics._snapshot import Histogram
@@ -73,8 +73,9 @@ def main(arguments: list[str]) -> int:
     """Show the loops of a process; return the exit status."""
     asked = _parser().parse_args(arguments)
     try:
+        _system.require_unix("metrics on a Unix socket")
         source = Source(_path_of(asked.pid)) if asked.path is None else Source(Path(asked.path))
-    except NotOffered as reason:
+    except (NotOffered, NotImplementedError) as reason:
         _output.tell(f"{PROGRAM} top: {reason}\n")
         return 1
     except OSError as error:

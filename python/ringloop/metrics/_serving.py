@@ -114,7 +114,11 @@ class _Bounded(socketserver.ThreadingMixIn):
         """Print nothing: disconnecting clients are normal."""
 
 
-class _UnixServer(_Bounded, socketserver.ThreadingUnixStreamServer):
+# On Windows there are none, and `serve` refuses.
+_UnixServers: Any = getattr(socketserver, "ThreadingUnixStreamServer", socketserver.TCPServer)
+
+
+class _UnixServer(_Bounded, _UnixServers):  # type: ignore[misc]
     request_queue_size = CLIENTS_MAX
 
 
@@ -224,8 +228,10 @@ def serve(path: str | os.PathLike[str] | None = None) -> Serving:
     Without a path, it is one that `top` finds by the process's id, in a folder that only this user may
     enter. The socket has mode 0600 and answers this user and root. `RINGLOOP_TOP=1` in the environment
     does this with the first loop that is made. The socket is removed by `close()`, or at the end of the
-    process. A second call returns the open server. OSError if the socket cannot be created.
+    process. A second call returns the open server. OSError if the socket cannot be created;
+    NotImplementedError on Windows, where `serve_http` works.
     """
+    _system.require_unix("metrics on a Unix socket")
     place = checked_folder() / f"{os.getpid()}.sock" if path is None else Path(path)
     known = _served.get(str(place))
     if known is not None and known.is_open():

@@ -45,9 +45,10 @@ _ASYNCIO_CALLBACK = events.Handle._run.__code__
 _ASYNCIO_TURN = base_events.BaseEventLoop._run_once.__code__
 # Where a loop that never sleeps yields the interpreter (`event_loop/give_way.rs`).
 _GIVES_WAY = "<ringloop>"
+# Each system has some of them.
+_SELECTOR_NAMES = ("EpollSelector", "KqueueSelector", "PollSelector", "SelectSelector")
 _SELECTORS = {
-    kind.select.__code__
-    for kind in (selectors.EpollSelector, selectors.PollSelector, selectors.SelectSelector)
+    getattr(selectors, name).select.__code__ for name in _SELECTOR_NAMES if hasattr(selectors, name)
 }
 
 
