@@ -259,6 +259,11 @@ windows: check-tools ## the engine and the package for Windows: clippy, and thei
 	@tools/check-tools clippy
 	@tools/windows $(TESTS)
 
+# MODULES="test_events test_streams" instead of all, which take a quarter of an hour.
+.PHONY: windows-cpython
+windows-cpython: venv ## CPython's own tests of asyncio for Windows, by Wine: on asyncio's proactor loop, then on ours
+	@CARGO_TARGET_DIR="$(abspath $(TARGET))/windows" CPYTHON=1 MODULES="$(MODULES)" PYTHON="$$PWD/$(BIN)/python" tools/windows-package
+
 .PHONY: loom
 loom: check-tools ## model-check the atomics (inbox, task state, idle workers, returned buffers)
 	@echo "== loom"

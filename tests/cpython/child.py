@@ -9,7 +9,6 @@ only what is tested is imported; the interpreter's own `test` package runs.
 from __future__ import annotations
 
 import asyncio
-import asyncio.unix_events
 import faulthandler
 import gc
 import importlib
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+IS_WINDOWS = sys.platform == "win32"
 # For the first run; `runner` allows more for repetitions.
 HANG_SECONDS = 30
 # The classes that choose a selector themselves; `LoopUnderTest` below replaces them.
@@ -35,11 +35,14 @@ REPLACED = {
     "ProactorEventLoopTests",
 }
 # What those classes test, by module; the rest of a module runs unchanged.
-MIXINS = {
+MIXINS: dict[str, str] = {
     "test_events": "EventLoopTestsMixin",
     "test_sendfile": "SendfileTestsBase",
     "test_sock_lowlevel": "BaseSockTestsMixin",
 }
+if IS_WINDOWS:
+    # There the proactor loop is the default one, and these classes make one each.
+    REPLACED, MIXINS = {"SelectEventLoopTests"}, {}
 
 
 def inject(loop_class: Any) -> None:
@@ -47,12 +50,15 @@ def inject(loop_class: Any) -> None:
 
     The class itself and not a subclass: checks of the exact type must see the tested class.
     """
-    for place in (asyncio, asyncio.unix_events):
-        place.SelectorEventLoop = loop_class  # type: ignore[attr-defined]
+    name = "windows_events" if IS_WINDOWS else "unix_events"
+    system: Any = importlib.import_module(f"asyncio.{name}")
+    kind = "ProactorEventLoop" if IS_WINDOWS else "SelectorEventLoop"
+    place: Any
+    for place in (asyncio, system):
+        setattr(place, kind, loop_class)
         if hasattr(place, "EventLoop"):
-            place.EventLoop = loop_class  # type: ignore[attr-defined]
-    unix: Any = asyncio.unix_events
-    policy = getattr(unix, "_DefaultEventLoopPolicy", None) or unix._UnixDefaultEventLoopPolicy
+            place.EventLoop = loop_class
+    policy: Any = getattr(system, "_DefaultEventLoopPolicy", None) or system.DefaultEventLoopPolicy
     policy._loop_factory = loop_class
 
 

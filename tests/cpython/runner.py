@@ -215,7 +215,7 @@ def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
                 )
                 output.seek(0)
                 said = output.read()
-            running = _collect(report, outcome)
+            running = collect(report, outcome)
             if child.returncode == 0:
                 return
             if running is None:
@@ -224,7 +224,7 @@ def _play(outcome: Outcome, left_out: list[str], hang_seconds: int) -> None:
     raise RuntimeError(f"{module} on {loop}: {RESTARTS_MAX} tests ended the process")
 
 
-def _collect(report: Path, outcome: Outcome) -> str | None:
+def collect(report: Path, outcome: Outcome) -> str | None:
     """Read the report; return the test that was running when it stopped."""
     running = None
     for line in report.read_text().splitlines():
