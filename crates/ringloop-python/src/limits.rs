@@ -229,6 +229,16 @@ pub const H3_PIECE_BYTES: usize = 64;
 /// Bytes of a piece of a body up to which it is copied: a slice would keep the whole received batch.
 pub const H3_COPIED_BYTES: usize = 512;
 
+/// Longer pieces that may wait uncopied, whatever else is in their batches: at most 1 MiB of those.
+pub const H3_UNCOPIED_PIECES: usize = 16;
+
+/// Bytes of a body side by side in a batch from which on further pieces are not copied: an eighth of a
+/// full batch, so that a body that is not read keeps a small multiple of its length.
+pub const H3_DENSE_BYTES: usize = 8 * 1024;
+
+/// Bytes between two pieces that are still side by side: the headers of a packet and of its frames.
+pub const H3_PIECE_GAP_BYTES: usize = 256;
+
 /// Interim responses kept for the application; servers send one or two.
 pub const H3_INTERIM_MAX: usize = 16;
 

@@ -11,8 +11,8 @@ use ringloop_h3::qpack::Field;
 use ringloop_quic::Bytes;
 
 use crate::limits::{
-    H3_BODY_BYTES, H3_COPIED_BYTES, H3_DATAGRAM_BYTES, H3_DATAGRAM_EACH_BYTES, H3_INTERIM_MAX,
-    H3_PIECE_BYTES,
+    H3_BODY_BYTES, H3_COPIED_BYTES, H3_DATAGRAM_BYTES, H3_DATAGRAM_EACH_BYTES, H3_DENSE_BYTES,
+    H3_INTERIM_MAX, H3_PIECE_BYTES, H3_PIECE_GAP_BYTES, H3_UNCOPIED_PIECES,
 };
 
 /// A field section.
@@ -99,8 +99,29 @@ pub struct Received {
     pub datagrams: DatagramQueue,
     body: VecDeque<Bytes>,
     body_bytes: usize,
+    dense: Dense,
     /// The stream is not read because the queue is full.
     is_paused: bool,
+}
+
+/// How much of the body lies side by side in the memory of the received batch, up to the last piece.
+#[derive(Debug, Default)]
+struct Dense {
+    /// Address behind the last piece.
+    end: usize,
+    bytes: usize,
+}
+
+impl Dense {
+    /// Counts a piece; returns the bytes of the body before it.
+    fn add(&mut self, piece: &[u8]) -> usize {
+        let start = piece.as_ptr().addr();
+        let gap = start.checked_sub(self.end);
+        let before = gap.filter(|gap| *gap <= H3_PIECE_GAP_BYTES).map_or(0, |_| self.bytes);
+        self.end = start + piece.len();
+        self.bytes = before + piece.len();
+        before
+    }
 }
 
 /// Datagrams that the application has not taken; beyond a limit the oldest are dropped.
@@ -158,12 +179,11 @@ impl Received {
 
     pub fn add_data(&mut self, data: Bytes) {
         self.body_bytes += data.len() + H3_PIECE_BYTES;
-        // A slice keeps all of the received batch in memory.
-        self.body.push_back(if data.len() <= H3_COPIED_BYTES {
-            Bytes::copy_from_slice(&data)
-        } else {
-            data
-        });
+        // A slice keeps all of the received batch in memory, and the peer chooses what else is in it.
+        let is_sparse = self.dense.add(&data) < H3_DENSE_BYTES;
+        let is_copied = data.len() <= H3_COPIED_BYTES
+            || is_sparse && self.body.len() >= H3_UNCOPIED_PIECES && data.len() < H3_DENSE_BYTES;
+        self.body.push_back(if is_copied { Bytes::copy_from_slice(&data) } else { data });
     }
 
     /// Bytes that may be read from the stream now; without room it is paused until
