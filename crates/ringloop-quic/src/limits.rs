@@ -127,6 +127,10 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of out-of-order handshake messages that may be buffered: a chain of a few certificates.
 pub const CRYPTO_BUFFER: usize = 32 << 10;
 
+/// Times that ids were issued in excess of those sent: once for the handshake, and for each retired one. A peer
+/// can retire the id of the handshake, that of a preferred address, and each that it was sent.
+pub const IDS_UNSENT_MAX: u64 = 8;
+
 /// Packets that belong to no connection (version negotiation, Retry, stateless reset, refusals)
 /// that may be queued; beyond it they are dropped, as a network would.
 pub const RESPONSES_MAX: usize = 256;

@@ -13,6 +13,7 @@ use super::tuning::Tuning;
 use crate::StreamId;
 use crate::config::Kept;
 use crate::error::ConnectionError;
+use crate::limits::IDS_UNSENT_MAX;
 use crate::message::Transmit;
 use crate::proto;
 use crate::proto::concluded::Agreed;
@@ -25,6 +26,9 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// RFC 9000 §20.1.
+const PROTOCOL_VIOLATION: u64 = 0xa;
 
 /// A connection with the core's state for it.
 pub(super) struct Live {
@@ -63,6 +67,8 @@ pub(super) struct Live {
     pub(super) amplification: Option<Box<AmplificationLimit>>,
     /// Set if the connection announced `RESET_STREAM_AT`.
     pub(super) resets: Option<Box<Resets>>,
+    /// How often the engine issued ids: for the handshake, and for each one that the peer retired.
+    pub(super) issues: u64,
 }
 
 /// Handshake state reported to the application.
@@ -237,6 +243,13 @@ impl Live {
         sent.is_some_and(|sent| sent.are_answered_by(packet, &self.proto))
     }
 
+    /// Whether the peer has retired ids that were never sent to it. The engine replaces each at once, and keeps all
+    /// that it cannot send yet.
+    pub(super) fn retires_unsent_ids(&self) -> bool {
+        let sent = self.proto.stats().frame_tx.new_connection_id;
+        self.issues > sent + IDS_UNSENT_MAX
+    }
+
     /// Whether the handshake has timed out.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.proto.is_handshaking() && self.handshake_deadline.is_some_and(|end| end <= now)
@@ -304,6 +317,18 @@ impl Live {
         } else {
             self.proto.close(now, varint(code), reason);
         }
+    }
+
+    /// Ends it because of a violation that the engine does not look for. The engine closes with codes of
+    /// applications only: the peer reads 0 and the reason.
+    pub(super) fn fail(&mut self, now: Instant, reason: &'static str) {
+        if self.loss == Loss::None {
+            let reason = reason.to_owned();
+            let error = ConnectionError::Transport { code: PROTOCOL_VIOLATION, reason };
+            self.loss = Loss::Unreported(Box::new(error));
+        }
+        self.closing = None;
+        self.proto.close(now, varint(0), Bytes::from_static(reason.as_bytes()));
     }
 
     /// Nothing else is left to send: closes it if that is pending; whether it did.

@@ -395,6 +395,7 @@ impl Core {
             is_broken: false,
             amplification: None,
             resets: None,
+            issues: 0,
         });
         let handle = self.connections.insert(live);
         if self.by_key.len() <= key.0 {
@@ -517,6 +518,9 @@ impl Core {
         buf: &mut Vec<u8>,
     ) -> Next {
         Self::exchange(endpoint, live);
+        if live.retires_unsent_ids() && !live.proto.is_closed() {
+            live.fail(now, "it retired connection ids that were not sent to it");
+        }
         live.flush(None);
         live.datagrams.feed(&mut live.proto, now);
         let fitting = MESSAGE_BYTES_MAX / usize::from(live.proto.current_mtu()).max(1);
@@ -547,6 +551,7 @@ impl Core {
                 ids.before(&event);
             }
             if let Some(answer) = endpoint.handle_event(live.key, event) {
+                live.issues += 1;
                 live.proto.handle_event(answer);
             }
             if let Some(ids) = &mut live.ids {

@@ -36,8 +36,13 @@ fn new_id(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
 
 /// Makes an end send these frames in one packet, and the other receive it.
 pub(super) fn send(net: &mut Net, from: usize, frames: &[u8]) {
+    send_short(net, from, frames, PACKET_LEN);
+}
+
+/// The same in a packet with space for `len` bytes of frames.
+fn send_short(net: &mut Net, from: usize, frames: &[u8], len: usize) {
     // A packet that is long enough; its contents are replaced.
-    let filling = Bytes::from(vec![0; PACKET_LEN]);
+    let filling = Bytes::from(vec![0; len]);
     net.connection(from).unwrap().send_datagram(filling, true).unwrap();
     tamper::set_frames(Some(frames));
     let mut wire = VecDeque::new();
@@ -122,6 +127,13 @@ fn stream_limit_violations_close_with_the_rfc_code() {
         ("one that the server has not opened", &[&stream(1, 0, b"x", false)], STREAM_STATE),
         ("credit for one on which only the client sends", &[&frame(0x11, &[2, 9])], STREAM_STATE),
         ("a stop of one", &[&frame(0x05, &[2, 9])], STREAM_STATE),
+        ("a stop of one that the server has not opened", &[&frame(0x05, &[1, 9])], STREAM_STATE),
+        ("credit for one that it has not opened", &[&frame(0x11, &[1, 9])], STREAM_STATE),
+        ("a reset of one that it has not opened", &[&frame(0x04, &[1, 0, 0])], STREAM_STATE),
+        ("a reset of one on which only it sends", &[&frame(0x04, &[3, 0, 0])], STREAM_STATE),
+        ("a lack of credit on such a stream", &[&frame(0x15, &[3, 9])], STREAM_STATE),
+        ("credit for a stream past the limit", &[&frame(0x11, &[STREAMS * 4, 9])], STREAM_LIMIT),
+        ("another end in an empty frame", &[&ended, &stream(0, 1, b"", true)], FINAL_SIZE),
     ]);
 }
 
@@ -129,6 +141,9 @@ fn stream_limit_violations_close_with_the_rfc_code() {
 fn other_violations_close_with_the_rfc_code() {
     check(&[
         ("more streams than there are numbers", &[&frame(0x12, &[(1 << 60) + 1])], FRAME_ENCODING),
+        ("more unidirectional ones", &[&frame(0x13, &[(1 << 60) + 1])], FRAME_ENCODING),
+        ("a lack of more than there are", &[&frame(0x16, &[(1 << 60) + 1])], FRAME_ENCODING),
+        ("a lack of more unidirectional ones", &[&frame(0x17, &[(1 << 60) + 1])], FRAME_ENCODING),
         ("an unknown frame type", &[&[0x40, 0x21]], FRAME_ENCODING),
         ("a frame that is longer than its packet", &[&frame(0x0e, &[0, 0, 9999])], FRAME_ENCODING),
         ("an id that retires later ones", &[&new_id(1, 2)], FRAME_ENCODING),
@@ -221,6 +236,37 @@ fn path_challenge_flood_is_answered_within_received_bytes() {
 }
 
 #[test]
+fn flood_of_addresses_is_answered_within_received_bytes() {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    let (mut received_len, mut sent_len) = (0, 0);
+    let mut wire = VecDeque::new();
+    for n in 0..6000u32 {
+        // Only packets with more than probes move a connection.
+        net.connection(CLIENT).unwrap().ping();
+        net.sent(CLIENT, &mut wire);
+        let ip = (0x7f00_0000 + n / 7).to_be_bytes();
+        let source = SocketAddr::from((ip, 1000 + n as u16 % 7));
+        for (_, bytes) in wire.drain(..) {
+            received_len += bytes.len();
+            net.ends[SERVER].receive(net.now, source, &bytes);
+        }
+        net.sent(SERVER, &mut wire);
+        let server = net.ends[SERVER].address;
+        for (_, bytes) in wire.drain(..) {
+            sent_len += bytes.len();
+            net.ends[CLIENT].receive(net.now, server, &bytes);
+        }
+        net.now += Duration::from_micros(10);
+    }
+    assert_eq!((verdict(&mut net, SERVER), verdict(&mut net, CLIENT)), (None, None));
+    assert!(sent_len <= 3 * received_len, "{sent_len} bytes for {received_len}");
+    assert!(received_len > 6000 * 20, "the client was stopped: {received_len} bytes");
+    net.end();
+}
+
+#[test]
 fn sparse_chunks_do_not_pin_their_packets() {
     let mut net = Net::new();
     net.connect();
@@ -240,4 +286,53 @@ fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The client retires ids, `each` in a packet, of a server that may send nothing; how the server ends the
+/// connection, and how many packets that took.
+fn retired_by(each: u64) -> (Option<u64>, u64) {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    let mut connection = net.connection(SERVER).unwrap();
+    let stream = connection.open(Direction::Uni).unwrap();
+    connection.write(stream, &vec![0; 100_000]).unwrap();
+    net.sent(SERVER, &mut VecDeque::new());
+    for packet in 0..90 {
+        // It uses that of the handshake.
+        let first = 1 + packet * each;
+        let frames: Vec<u8> = (first..first + each).flat_map(|id| frame(0x19, &[id])).collect();
+        send_short(&mut net, CLIENT, &frames, 100);
+        net.sent(SERVER, &mut VecDeque::new());
+        if let Some(code) = verdict(&mut net, SERVER) {
+            net.end();
+            return (Some(code), packet);
+        }
+    }
+    net.end();
+    (None, 90)
+}
+
+#[test]
+fn retirement_of_ids_that_were_not_sent_closes_the_connection() {
+    for each in [1, 2, 4] {
+        let (code, packets) = retired_by(each);
+        assert_eq!(code, Some(VIOLATION), "{each} in a packet");
+        assert!(packets * each < 30, "{packets} packets of {each}");
+    }
+}
+
+#[test]
+fn retirement_of_each_id_that_was_sent_is_allowed() {
+    let mut net = Net::new();
+    net.connect();
+    net.run(|_| {});
+    for move_count in 0..200 {
+        // The client retires the id that it used.
+        assert!(net.connection(CLIENT).unwrap().local_address_changed());
+        net.run(|_| {});
+        assert_eq!(verdict(&mut net, SERVER), None, "after {move_count} moves");
+        assert_eq!(net.ends[SERVER].core.connection_count(), 1, "after {move_count} moves");
+    }
+    net.end();
 }
