@@ -39,6 +39,10 @@ pub(crate) const ROOM_MAX: usize = 32;
 /// Bytes that may be delivered reliably: less than 64, so that the size is one byte on the wire.
 pub(crate) const RELIABLE_MAX: usize = 63;
 
+/// Packets with the first bytes of a stream that are remembered: more than probes (RFC 9002 §6.2.4) can be in
+/// flight. Older ones are lost, or the peer acknowledges what it likes.
+const COPIES_MAX: u8 = 64;
+
 /// A reset that the peer sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -64,7 +68,7 @@ struct State {
     arrived: Vec<u64>,
     /// Streams of ours whose first bytes a reset will deliver.
     heads: HashMap<u64, Head>,
-    /// Packets in flight that carry such bytes that are not acknowledged.
+    /// Packets that carry such bytes that are not acknowledged, by rising number.
     packets: Vec<Carried>,
     /// Streams whose reset is in flight, and their reliable size.
     resetting: HashMap<u64, u8>,
@@ -75,6 +79,8 @@ struct State {
 struct Head {
     len: u8,
     acknowledged: u64,
+    /// How many of the packets carry some of it.
+    copies: u8,
 }
 
 impl Head {
@@ -179,7 +185,7 @@ impl Shared {
 
     /// A reset of this stream will deliver its first `len` bytes, at most [`RELIABLE_MAX`].
     pub(crate) fn keep_head(&self, stream: u64, len: u8) {
-        self.state().heads.insert(stream, Head { len, acknowledged: 0 });
+        self.state().heads.insert(stream, Head { len, acknowledged: 0, copies: 0 });
     }
 
     /// How many of the stream's first bytes a reset delivers, and whether they are acknowledged.
@@ -275,15 +281,16 @@ impl State {
 
     fn on_acknowledged(&mut self, numbers: &RangeInclusive<u64>) {
         let Self { packets, heads, .. } = self;
+        let from = packets.partition_point(|carried| carried.number < *numbers.start());
+        let to = packets.partition_point(|carried| carried.number <= *numbers.end());
         let mut is_complete = false;
-        packets.retain(|carried| {
-            let is_acknowledged = numbers.contains(&carried.number);
-            if is_acknowledged && let Some(head) = heads.get_mut(&carried.stream) {
-                head.acknowledged |= carried.bits;
+        for Carried { stream, bits, .. } in packets.drain(from..to) {
+            if let Some(head) = heads.get_mut(&stream) {
+                head.acknowledged |= bits;
+                head.copies = head.copies.saturating_sub(1);
                 is_complete |= head.is_acknowledged();
             }
-            !is_acknowledged
-        });
+        }
         if is_complete {
             packets.retain(|carried| {
                 heads.get(&carried.stream).is_some_and(|head| !head.is_acknowledged())
@@ -300,12 +307,20 @@ impl State {
         while let Some((frame, place)) = frames::next(payload, at) {
             at = place.end;
             if let Frame::Stream { stream, offset, len, .. } = frame
-                && let Some(head) = self.heads.get(&stream)
+                && let Some(head) = self.heads.get_mut(&stream)
             {
                 let bits = head.bits(offset, len) & !head.acknowledged;
-                if bits != 0 {
-                    self.packets.push(Carried { number, stream, bits });
+                if bits == 0 {
+                    continue;
                 }
+                if head.copies < COPIES_MAX {
+                    head.copies += 1;
+                } else if let Some(oldest) =
+                    self.packets.iter().position(|old| old.stream == stream)
+                {
+                    self.packets.remove(oldest);
+                }
+                self.packets.push(Carried { number, stream, bits });
             }
         }
     }
@@ -383,7 +398,7 @@ fn replace(frame: &mut [u8], new: &[u8]) {
 pub(crate) fn fuzzed(data: &[u8]) {
     let mut state = State::default();
     state.packets.push(Carried { number: 5, stream: 2, bits: 1 });
-    state.heads.insert(2, Head { len: 9, acknowledged: 0 });
+    state.heads.insert(2, Head { len: 9, acknowledged: 0, copies: 1 });
     state.note_heads(6, data);
     let mut payload = data.to_vec();
     state.on_opened(Side::Server, &mut payload);

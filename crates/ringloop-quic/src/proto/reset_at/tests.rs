@@ -154,8 +154,30 @@ fn head_is_acknowledged_once_all_its_bytes_are() {
 }
 
 #[test]
+fn copies_of_heads_that_are_never_acknowledged_are_bounded() {
+    let shared = Shared::new(Side::Client);
+    let streams = [2, 6, 10];
+    for stream in streams {
+        shared.keep_head(stream, 2);
+    }
+    let mut state = shared.state();
+    let frames = streams.map(|stream| [0x0a, stream as u8, 0x02, 1, 2]).concat();
+    for number in 0..10_000 {
+        state.note_heads(number, &frames);
+    }
+    assert_eq!(state.packets.len(), 3 * usize::from(COPIES_MAX));
+    // The acknowledged number was never noted.
+    opened(&mut state, &[0x02, 0x67, 0x10, 0x00, 0x00, 0x00]);
+    assert!(!state.heads[&2].is_acknowledged());
+    // 9999, and 9990: 0x270f with its prefix, a gap of 7.
+    opened(&mut state, &[0x02, 0x67, 0x0f, 0x00, 0x01, 0x00, 0x07, 0x00]);
+    assert!(streams.iter().all(|stream| state.heads[stream].is_acknowledged()));
+    assert!(state.packets.is_empty());
+}
+
+#[test]
 fn longest_head_has_a_bit_for_each_byte() {
-    let head = Head { len: RELIABLE_MAX as u8, acknowledged: 0 };
+    let head = Head { len: RELIABLE_MAX as u8, acknowledged: 0, copies: 0 };
     assert_eq!(head.bits(0, u64::MAX), u64::MAX >> 1);
     assert_eq!(head.bits(62, 9), 1 << 62);
     assert_eq!(head.bits(63, 9), 0);
