@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from ringloop import h3, quic
 from ringloop.quic.buffer import encode_uint_var
 from tests.h3.raw import GET, PLACE, POST, asked, closed, frame, headers, raw_client
-from tests.h3.support import echo, opened, served
+from tests.h3.support import echo, opened, resident_bytes, served
 from tests.quic.support import relayed
 from tests.support import wait_until, within
 
@@ -137,14 +134,6 @@ def test_unread_bodies_are_bounded_by_streams_and_windows(
     run(main())
 
 
-def _resident_bytes() -> int:
-    # What an earlier test has freed would be used first. Not every C library has it.
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def test_unread_datagrams_keep_no_memory_of_what_came_with_them(
     run: Run, certificates: Certificates
 ) -> None:
@@ -170,10 +159,10 @@ def test_unread_datagrams_keep_no_memory_of_what_came_with_them(
 
             # What the sender and the engine need for this, they keep.
             await send(60_000)
-            before = _resident_bytes()
+            before = resident_bytes()
             for number in range(requests):
                 await send(number)
-            assert _resident_bytes() - before < 4 * kept_bytes < requests * datagrams * 1100 / 4
+            assert resident_bytes() - before < 4 * kept_bytes < requests * datagrams * 1100 / 4
             assert not connection.is_closed
             del streams
 
@@ -209,10 +198,10 @@ def test_unread_bodies_keep_no_memory_of_what_came_with_them(
 
             # What the sender and the engine need for this, they keep.
             await send(0)
-            before = _resident_bytes()
+            before = resident_bytes()
             for number in range(1, requests):
                 await send(number)
-            grown = _resident_bytes() - before
+            grown = resident_bytes() - before
             assert grown < 4 * kept_bytes < requests * pieces * 20 * 1100 / 4
             assert not connection.is_closed
 

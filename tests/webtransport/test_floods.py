@@ -12,7 +12,8 @@ from ringloop import h3, quic, webtransport
 from ringloop._native import h3 as _h3
 from ringloop.quic.buffer import encode_uint_var
 from ringloop.webtransport import Session, SessionLimits
-from tests.h3.raw import CONNECT, NO_SETTINGS, asked, closed, frame, raw_client
+from tests.h3.raw import CONNECT, GET, NO_SETTINGS, asked, closed, frame, raw_client
+from tests.h3.support import resident_bytes
 from tests.quic.support import relayed
 from tests.support import wait_until, within
 from tests.webtransport.support import both, served
@@ -268,6 +269,47 @@ def test_streams_of_sessions_that_never_come_are_bounded(
             await within(connection.ping())
             assert early(server)[1] <= EARLY_MAX
             assert not connection.is_closed
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["streams", "datagrams"])
+def test_what_waits_for_a_session_keeps_no_memory_of_what_came_with_it(
+    run: Run, certificates: Certificates, kind: str
+) -> None:
+    rounds = 2 * EARLY_MAX
+
+    async def main() -> None:
+        async with (
+            served(certificates, idle, max_streams_bidi=2 * rounds) as server,
+            raw_client(certificates, server.address) as connection,
+        ):
+            # An answered request: its datagrams are dropped.
+            stream = await asked(connection, GET, end=True)
+            assert (await within(stream.read())).startswith(b"\x01")
+            streams = []
+
+            async def send(session_id: int | None) -> None:
+                length = connection.max_datagram_size
+                assert length is not None
+                for _ in range(rounds):
+                    # Each fills a packet: a batch has 40, and what waits.
+                    for _ in range(40):
+                        await connection.send_datagram(b"\0" + bytes(length - 1))
+                    if session_id is not None and kind == "datagrams":
+                        await connection.send_datagram(encode_uint_var(session_id // 4) + b"x")
+                    elif session_id is not None:
+                        stream = await within(connection.open_stream())
+                        stream.write(encode_uint_var(0x41) + encode_uint_var(session_id) + b"x")
+                        streams.append(stream)
+                    await within(connection.ping())
+
+            # What both ends need for this, they keep.
+            await send(None)
+            before = resident_bytes()
+            await send(8000)
+            assert early(server)[kind == "datagrams"] == EARLY_MAX
+            assert resident_bytes() - before < 1 << 20 < EARLY_MAX * 40 * 1100 / 2
 
     run(main())
 

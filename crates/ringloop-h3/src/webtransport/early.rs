@@ -44,7 +44,8 @@ impl Early {
         }
     }
 
-    /// Buffers a stream; returns the streams evicted for it.
+    /// Buffers a stream, and a copy of its data: a slice would keep the memory of all that arrived with it. Returns the
+    /// streams evicted for it.
     ///
     /// Evicts the oldest streams whose session has not been requested first: the request may never arrive.
     pub(super) fn keep_stream(
@@ -65,7 +66,8 @@ impl Early {
             }
         }
         self.bytes += new.data.len();
-        self.streams.push_back(new);
+        let data = Bytes::copy_from_slice(&new.data);
+        self.streams.push_back(EarlyStream { data, ..new });
         refused
     }
 
@@ -78,8 +80,7 @@ impl Early {
         (self.streams.len(), self.datagrams.len(), self.bytes)
     }
 
-    /// Buffers a copy of a datagram, dropping the oldest ones if necessary: a slice would keep the memory of all that
-    /// arrived with it.
+    /// Buffers a copy of a datagram, too, dropping the oldest ones if necessary.
     pub(super) fn keep_datagram(&mut self, session: StreamId, data: &[u8]) {
         while self.datagrams.len() >= self.datagrams_max || self.bytes + data.len() > self.bytes_max
         {
@@ -169,6 +170,23 @@ mod tests {
         assert_eq!(early.take(StreamId(0)).0.len(), 1);
         assert_eq!(early.take(StreamId(4)).1, [vec![4; 40]]);
         assert_eq!(early.bytes, 0);
+    }
+
+    #[test]
+    fn what_waits_keeps_no_memory_of_what_came_with_it() {
+        let mut early = early();
+        for len in [0, 10] {
+            let batch = Bytes::from(vec![7; 64 << 10]);
+            let (stream, data) = (StreamId(2), batch.slice(100..100 + len));
+            let new = EarlyStream { session: StreamId(0), stream, data, fin: false };
+            assert_eq!(refuse(&mut early, new, 0), []);
+            early.keep_datagram(StreamId(0), &batch.slice(200..200 + len));
+            assert!(batch.is_unique());
+        }
+        let (streams, datagrams) = early.take(StreamId(0));
+        let streams: Vec<Bytes> = streams.into_iter().map(|early| early.data).collect();
+        assert_eq!(streams, [vec![], vec![7; 10]]);
+        assert_eq!(datagrams, streams);
     }
 
     #[test]
