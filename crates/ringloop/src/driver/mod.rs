@@ -22,6 +22,7 @@ mod readiness;
 mod results;
 mod table;
 mod uring;
+mod watches;
 mod working;
 
 pub(crate) use blocking_pool::{BlockingPool, Call, RoomWaiter};

@@ -1,6 +1,6 @@
 //! The readiness driver: the same operations without a ring.
 //!
-//! Owns: the table of operations, the receive pools, and when an operation is tried; [`watches`]
+//! Owns: the table of operations, the receive pools, and when an operation is tried; [`Watches`]
 //! has the selector and the operations that wait for each descriptor. Called by: `Driver`. Blocks only in
 //! `wait`.
 //!
@@ -18,11 +18,11 @@ mod attempt;
 mod pool;
 pub(super) mod receive;
 mod tries;
-mod watches;
 
 use super::blocking_pool::BlockingPool;
 use super::completion::{Event, Sink};
 use super::table::{Full, Phase, Slot, Table, flag};
+use super::watches::Watches;
 use super::working::Working;
 use crate::buf::PoolKind;
 use crate::deadlines::Deadlines;
@@ -42,7 +42,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use watches::Watches;
 
 pub(super) use attempt::attempt;
 
