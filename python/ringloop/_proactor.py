@@ -43,7 +43,7 @@ class Proactor(_events.IocpProactor):  # type: ignore[misc]
         self._reader = port
         self._completed: deque[int] = deque()
         self.set_loop(loop)
-        loop._add_own_reader(port, self._hand_out)
+        loop._add_reader(port, self._hand_out)
 
     def _poll(self, timeout: float | None = None) -> None:
         # Called by `close` alone, until all that was cancelled has completed.

@@ -70,7 +70,7 @@ def _open(loop: Loop) -> int:
 def _watch(loop: Loop) -> None:
     state = loop._signals
     if not state.watched and state.reader is not None:
-        loop._add_own_reader(state.reader.fileno(), _read, loop)
+        loop._add_reader(state.reader.fileno(), _read, loop)
         state.watched = True
 
 

@@ -39,10 +39,6 @@ pub const LOOK_CALLBACKS_MAX: usize = 64;
 /// callbacks; the rest stay in the completion queue.
 pub const EVENTS_PER_TURN: usize = 4096;
 
-/// Removed watchers whose epoll sets may wait for the next turn to be closed; those added after them do
-/// without. A thirtieth of the usual limit of 1,024 descriptors.
-pub const UNWATCHED_MAX: u32 = 32;
-
 /// Number of timers below which cancelled ones are not swept (asyncio's
 /// `_MIN_SCHEDULED_TIMER_HANDLES`).
 pub const TIMERS_SWEEP_MIN: usize = 100;

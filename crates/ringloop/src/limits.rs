@@ -24,6 +24,10 @@ pub const HELD_BUFFERS_MAX: usize = POOL_BUFFERS as usize / 2;
 /// CPUs copy slowly (docs/decisions/0022).
 pub const POOL_BUFFER_BYTES: u32 = 16 * 1024 + 256;
 
+/// How long a ring keeps the file of a brief poll open, whatever its owner does, before an epoll set
+/// watches the descriptor. Most answers of a peer come sooner, and need no system call of the set's.
+pub const BRIEF_POLL_MS: u64 = 10;
+
 /// Receives in a row that fill their pool buffer before a sequence switches to large buffers.
 pub const FULL_RECEIVES_MAX: u32 = 2;
 

@@ -8,8 +8,8 @@ use ringloop::Choice;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::limits;
 use ringloop::embed::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, PollBorrowed, Read, Recv, RecvMsg, RecvMsgMulti,
-    RecvMulti, Request, Send, SendMsg, Timeout, Write,
+    Accept, Cancel, Close, Connect, Nop, Poll, PollBorrowed, PollMode, Read, Recv, RecvMsg,
+    RecvMsgMulti, RecvMulti, Request, Send, SendMsg, Timeout, Write,
 };
 use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::datagram::Control;
@@ -113,8 +113,8 @@ fn poll(world: &World, level: bool) -> Request {
 }
 
 fn poll_borrowed(world: &World, level: bool) -> Request {
-    // The ring's form on both: it owns a descriptor.
-    let poll = PollBorrowed::new(world.listener.as_raw_fd(), Interest::READ, Kind::Uring, level);
+    let mode = if level { PollMode::Level } else { PollMode::Edge };
+    let poll = PollBorrowed { fd: world.listener.as_raw_fd(), interest: Interest::READ, mode };
     Request::PollBorrowed(poll)
 }
 

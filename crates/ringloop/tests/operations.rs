@@ -3,7 +3,7 @@
 
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{
-    Accept, Cancel, Close, Connect, Nop, Poll, PollBorrowed, RecvMsg, RecvMulti, Request,
+    Accept, Cancel, Close, Connect, Nop, Poll, PollBorrowed, PollMode, RecvMsg, RecvMulti, Request,
     SendDatagram, SendMsg, Timeout, Write,
 };
 use ringloop::embed::sys::address::SockAddr;
@@ -190,6 +190,10 @@ fn multi_accept_yields_every_connection_until_it_is_cancelled() {
     });
 }
 
+fn borrowed(listener: &TcpListener, mode: PollMode) -> PollBorrowed {
+    PollBorrowed { fd: listener.as_raw_fd(), interest: Interest::READ, mode }
+}
+
 #[test]
 fn listener_poll_takes_no_connection_and_keeps_no_listener() {
     on_both(|bed| {
@@ -197,7 +201,7 @@ fn listener_poll_takes_no_connection_and_keeps_no_listener() {
         let address = listener.local_addr().unwrap();
         let mut other = Bed::new(bed.kind().to_string().parse().unwrap());
         let watch = |bed: &mut Bed| {
-            let poll = PollBorrowed::new(listener.as_raw_fd(), Interest::READ, bed.kind(), true);
+            let poll = borrowed(&listener, PollMode::Level);
             bed.submit(Request::PollBorrowed(poll)).1
         };
         let tokens = [watch(bed), watch(&mut other)];
@@ -231,7 +235,7 @@ fn listener_poll_reports_each_connection_that_comes_to_an_empty_backlog() {
     on_both(|bed| {
         let listener = listener();
         listener.set_nonblocking(true).unwrap();
-        let poll = PollBorrowed::new(listener.as_raw_fd(), Interest::READ, bed.kind(), false);
+        let poll = borrowed(&listener, PollMode::Edge);
         let (_, token) = bed.submit(Request::PollBorrowed(poll));
         for _ in 0..3 {
             let clients = [connect_to(&listener), connect_to(&listener)];
@@ -249,7 +253,7 @@ fn listener_poll_reports_each_connection_that_comes_to_an_empty_backlog() {
         let _waiting = connect_to(&listener);
         bed.expect(token);
         // Another poll reports the rest.
-        let poll = PollBorrowed::new(listener.as_raw_fd(), Interest::READ, bed.kind(), false);
+        let poll = borrowed(&listener, PollMode::Edge);
         let (_, again) = bed.submit(Request::PollBorrowed(poll));
         assert_eq!(bed.expect(again).result, IN);
     });

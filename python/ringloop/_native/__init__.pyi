@@ -224,9 +224,6 @@ class LoopCore:
     def _add_child_reader(
         self, fd: Any, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts
     ) -> asyncio.Handle: ...
-    def _add_own_reader(
-        self, fd: Any, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts
-    ) -> asyncio.Handle: ...
     def _add_writer(
         self, fd: Any, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts
     ) -> asyncio.Handle: ...

@@ -44,8 +44,6 @@ pub struct LoopCore {
     /// Descriptors that belong to transports.
     pub(super) transport_fds: Confined<HashMap<RawFd, Token>>,
     pub(super) watchers: Confined<Watchers>,
-    /// Watchers removed since the last turn whose polls have not ended.
-    pub(super) unwatched: AtomicU32,
     /// Receive buffers of datagrams; created by the first endpoint that receives.
     pub(crate) datagrams: Confined<Option<Batch>>,
     /// Headers of outgoing datagrams.

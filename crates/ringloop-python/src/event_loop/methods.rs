@@ -119,7 +119,7 @@ impl LoopCore {
     }
 
     /// On Windows the handle of the engine's completion port, with the lowest bit set: a descriptor for
-    /// `_add_own_reader`. Elsewhere -1.
+    /// `_add_reader`. Elsewhere -1.
     fn _completions(&self) -> PyResult<Fallible<RawFd>> {
         self.engine.driver(|driver| driver.completions()).map(Fallible)
     }

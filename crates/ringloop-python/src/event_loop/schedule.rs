@@ -19,7 +19,7 @@ use super::standard;
 use super::threadsafe::ThreadSafeHandle;
 use super::timers;
 use super::watched::Direction;
-use super::watchers::{self, Owner};
+use super::watchers;
 use crate::ffi::{
     self, Args, Class, IntoObject as _, Obj, Payload as _, Raise as _, imported, install_methods,
     intern, method,
@@ -42,10 +42,9 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         method!(Target, is_running() => |loop_| loop_.get().is_running(), "Say whether the loop runs."),
         method!(Target, is_closed() => |loop_| loop_.get().is_closed(), "Say whether the loop was closed."),
         method!(Target, get_debug() => |loop_| loop_.get().debug(), "Say whether debug mode is on."),
-        method!(Target, _add_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER, Owner::Application), "Watch for data; returns the handle."),
-        method!(Target, _add_own_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER, Owner::Loop), "As _add_reader, for a descriptor that is closed only after _remove_reader."),
-        method!(Target, _add_child_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::CHILD, Owner::Loop), "As _add_reader, behind what others bring in the same wait."),
-        method!(Target, _add_writer("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Write, &watchers::WATCHER, Owner::Application), "Watch for room; returns the handle."),
+        method!(Target, _add_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::WATCHER), "Watch for data; returns the handle."),
+        method!(Target, _add_child_reader("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Read, &watchers::CHILD), "As _add_reader, behind what others bring in the same wait."),
+        method!(Target, _add_writer("fd, callback, *args") => |loop_, args| watchers::add(loop_, args, Direction::Write, &watchers::WATCHER), "Watch for room; returns the handle."),
         method!(Target, _remove_reader("fd") => |loop_, args| watchers::remove(loop_, args, Direction::Read), "Stop watching for data."),
         method!(Target, _remove_writer("fd") => |loop_, args| watchers::remove(loop_, args, Direction::Write), "Stop watching for room."),
     ];

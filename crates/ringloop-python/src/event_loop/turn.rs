@@ -89,7 +89,6 @@ impl LoopCore {
         self.turns.add(1);
         self.flush(loop_)?;
         let now_ns = self.park(loop_)?;
-        self.unwatched.store(0, Relaxed);
         if self.owes() {
             self.pay(loop_)?;
         }

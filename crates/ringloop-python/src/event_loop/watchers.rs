@@ -5,25 +5,22 @@
 
 use ringloop::embed::sys::fd::RawFd;
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
+use ringloop::embed::Sink;
 use ringloop::embed::op;
 use ringloop::embed::sys::{file, selector};
-use ringloop::embed::{Kind, Sink};
 
 use super::callback::{Call, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
 use super::handlers::{Behaviour, Completed, Handler, Watch};
-use super::host::poll;
 use super::ready::Ready;
 use super::watched::Direction;
 use crate::error;
 use crate::ffi::{self, Args, Obj, Payload as _, Raise as _, intern};
-use crate::limits;
 
 impl LoopCore {
     /// Continues with a ring of this thread; only watchers can be moved.
@@ -39,17 +36,6 @@ impl LoopCore {
         self.resubmit()
     }
 
-    /// Stops a watcher's poll. If that does not end it at once (before the first turn, in other threads,
-    /// or after thousands in one callback), its epoll set stays open until the next turn: many sets
-    /// would exhaust the descriptors.
-    fn unwatch_counted(&self, watch: Watch) -> PyResult<Option<Handler>> {
-        let handler = self.unwatch(watch)?;
-        if !self.engine.is_of_another_process() && !self.engine.has_ended(watch.key)? {
-            self.unwatched.fetch_add(1, Relaxed);
-        }
-        Ok(handler)
-    }
-
     /// Submits every poll again, to a new engine.
     fn resubmit(&self) -> PyResult<()> {
         let all = self.watchers.with(|watchers| {
@@ -57,9 +43,7 @@ impl LoopCore {
             tokens.collect::<Vec<_>>()
         })?;
         for ((fd, direction), token) in all {
-            let poll = poll_of(self, fd, direction, Owner::Application)?;
-            let sink = Sink::Handler(token);
-            let key = self.submit(poll, sink)?;
+            let key = self.submit(poll_of(fd, direction), Sink::Handler(token))?;
             let watch = Watch { token, key };
             self.watchers.with(|watchers| watchers.polls.insert((fd, direction), watch))?;
         }
@@ -67,28 +51,9 @@ impl LoopCore {
     }
 }
 
-/// Who closes a watched descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// The application, perhaps without removing its watcher first: the ring must not keep the file
-    /// open, whose peer waits for the end.
-    Application,
-    /// This package, which removes the watcher first. Costs no other descriptor.
-    Loop,
-}
-
-fn poll_of(
-    core: &LoopCore,
-    fd: RawFd,
-    direction: Direction,
-    owner: Owner,
-) -> PyResult<op::Request> {
-    let (kind, interest) = (core.engine.kind()?, direction.interest());
-    let is_bare = owner == Owner::Loop || core.unwatched.load(Relaxed) > limits::UNWATCHED_MAX;
-    if kind == Kind::Epoll || is_bare {
-        return Ok(poll(fd, interest));
-    }
-    Ok(op::Request::PollBorrowed(op::PollBorrowed::new(fd, interest, kind, true)))
+fn poll_of(fd: RawFd, direction: Direction) -> op::Request {
+    let poll = op::PollBorrowed { fd, interest: direction.interest(), mode: op::PollMode::Level };
+    op::Request::PollBorrowed(poll)
 }
 
 /// Watches `args[0]`, a descriptor, and calls `args[1]` with the rest; returns the handle.
@@ -97,7 +62,6 @@ pub fn add<'py>(
     args: Args<'_, 'py>,
     direction: Direction,
     behaviour: &'static Behaviour,
-    owner: Owner,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = loop_.py();
     let core = loop_.get();
@@ -109,20 +73,18 @@ pub fn add<'py>(
     let call = Call { callback, context: current_context(py)? };
     let handle = handle::new(Handle::default(), loop_, call, args, 2)?.into_bound(py);
     // The kernel reports a wrong descriptor later; asyncio's callers expect it here.
-    let is_port =
-        owner == Owner::Loop && fd == core.engine.driver(|driver| driver.completions())?;
-    if !is_port {
+    if fd != core.engine.driver(|driver| driver.completions())? {
         check_watchable(fd, direction).map_err(|error| error::from_io(&error))?;
     }
     let handler = Handler { object: handle.clone().into(), behaviour };
-    let watched = core.watch_by(handler, 0, poll_of(core, fd, direction, owner)?)?;
+    let watched = core.watch_by(handler, 0, poll_of(fd, direction))?;
     let watch = watched.map_err(|refusal| error::from_io(&refusal))?;
     let object = (!object.is_instance_of::<PyInt>()).then(|| Obj::from_borrowed(object));
     let (old, left) = core.watchers.with(|watchers| watchers.add(fd, direction, watch, object))?;
     drop(left);
     // Polled anew all the same: the old one may be of a file that was closed, whose number this is.
     if let Some(old) = old {
-        cancel(py, core.unwatch_counted(old)?)?;
+        cancel(py, core.unwatch(old)?)?;
     }
     Ok(handle)
 }
@@ -159,7 +121,7 @@ pub fn remove(
         return Ok(false);
     };
     // The caller may close the descriptor next.
-    let old = core.unwatch_counted(watch)?;
+    let old = core.unwatch(watch)?;
     drop(object);
     cancel(loop_.py(), old)?;
     Ok(true)

@@ -1,19 +1,16 @@
 //! `sock_connect`, once the address is resolved, and `sock_accept`.
 
-use ringloop::embed::sys::fd::RawFd;
 use ringloop::embed::sys::libc;
 
 use pyo3::exceptions::{PyOSError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use ringloop::embed::Kind;
-use ringloop::embed::op::{PollBorrowed, Request};
+use ringloop::embed::op::PollMode;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::socket;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::event_loop::poll;
 use crate::ffi::{
     self, Argument, IntoObject as _, Obj, Raise as _, Visited, Visitor, imported, intern,
 };
@@ -89,8 +86,8 @@ impl Work for Connect {
         Err(PyOSError::raise_with(&arguments))
     }
 
-    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
-        poll(fd, Interest::WRITE)
+    fn interest(&self) -> Interest {
+        Interest::WRITE
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {
@@ -116,8 +113,8 @@ impl Work for Accept {
         Ok(accepted)
     }
 
-    fn poll(&self, fd: RawFd, kind: Kind) -> Request {
-        Request::PollBorrowed(PollBorrowed::new(fd, Interest::READ, kind, true))
+    fn mode(&self) -> PollMode {
+        PollMode::Level
     }
 
     fn visit(&self, _visitor: &mut dyn Visitor) -> Visited {

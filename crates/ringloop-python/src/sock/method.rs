@@ -4,16 +4,12 @@
 //! The methods know every family's form of an address, and take ownership of a control message's
 //! descriptors in the call that received them.
 
-use ringloop::embed::sys::fd::RawFd;
-
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use ringloop::embed::Kind;
-use ringloop::embed::op::Request;
+use ringloop::embed::op::PollMode;
 use ringloop::embed::sys::interest::Interest;
 
 use super::operation::{self, Loop, Work};
-use crate::event_loop::poll;
 use crate::ffi::{self, Argument, Obj, Visited, Visitor};
 
 /// A method, and its arguments as a tuple.
@@ -63,8 +59,12 @@ impl Work for Method {
         operation::call_socket(socket, name, arguments.clone())
     }
 
-    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
-        poll(fd, self.interest)
+    fn interest(&self) -> Interest {
+        self.interest
+    }
+
+    fn mode(&self) -> PollMode {
+        PollMode::Level
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) -> Visited {

@@ -12,12 +12,12 @@ use std::ffi::CStr;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
-use ringloop::embed::op::Request;
+use ringloop::embed::Event;
+use ringloop::embed::op::{PollBorrowed, PollMode, Request};
 use ringloop::embed::sys::interest::Interest;
-use ringloop::embed::{Event, Kind};
 
 use crate::error;
-use crate::event_loop::{Completes, Handler, LoopCore, Watch, poll};
+use crate::event_loop::{Completes, Handler, LoopCore, Watch};
 use crate::ffi::{
     self, Argument, Definition, Fallible, Obj, ObjCell, Payload, Raise as _, This, Visited,
     Visitor, imported, intern, members, payload,
@@ -30,9 +30,14 @@ pub(super) type Loop<'a, 'py> = Borrowed<'a, 'py, LoopCore>;
 pub(super) trait Work: 'static {
     /// Continues; `None` if the call would block.
     fn attempt(&self, socket: &Bound<'_, PyAny>) -> PyResult<Option<Obj>>;
-    /// The poll to wait for.
-    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
-        poll(fd, Interest::READ)
+    /// The direction to wait for.
+    fn interest(&self) -> Interest {
+        Interest::READ
+    }
+    /// How to wait. A socket whose address is to be free as soon as it is closed is not polled
+    /// briefly: a listener, or one that receives datagrams.
+    fn mode(&self) -> PollMode {
+        PollMode::Brief
     }
     /// The operation has ended: returns what its caller may not change or resize meanwhile. An
     /// exception keeps the operation, through its traceback.
@@ -49,6 +54,9 @@ pub struct Operation {
     /// Resolved when the socket is ready.
     future: ObjCell,
     armed: Cell<Option<Watch>>,
+    /// The application closed the socket under the operation. As on asyncio, whose selector does not
+    /// report that, only a cancel ends it.
+    closed: Cell<bool>,
 }
 
 type Operation_<'a, 'py> = This<'a, 'py, Operation>;
@@ -102,6 +110,7 @@ pub(super) fn suspend(
         work: Box::new(work),
         future: ObjCell::new(None),
         armed: Cell::new(None),
+        closed: Cell::new(false),
     };
     Operation::native().instantiate(py, operation).map(Obj::from)
 }
@@ -148,17 +157,28 @@ fn wait(this: Operation_<'_, '_>) -> PyResult<Obj> {
     disarm(this)?;
     let future: Obj = loop_.call_method0(intern!(py, "create_future"))?.into();
     drop(this.future.replace(Some(future.clone_ref(py))));
-    // Level-triggered: the application may close the socket as soon as this ends, so no
+    if this.closed.get() {
+        return Ok(future);
+    }
+    // The application may close the socket while this waits, and as soon as it ends: no
     // registration may be left.
-    let poll = this.work.poll(this.fd, core.engine.kind()?);
-    let watched = core.watch_by(Handler::of(this), 0, poll)?;
+    let (interest, mode) = (this.work.interest(), this.work.mode());
+    let poll = PollBorrowed { fd: this.fd, interest, mode };
+    let watched = core.watch_by(Handler::of(this), 0, Request::PollBorrowed(poll))?;
     this.armed.set(Some(watched.map_err(|refusal| error::from_io(&refusal))?));
     Ok(future)
 }
 
 fn attempt(this: Operation_<'_, '_>) -> PyResult<Obj> {
     let socket = this.socket.get_or_none(this.py());
-    let result = this.work.attempt(&socket)?;
+    let result = match this.work.attempt(&socket) {
+        Err(_) if fileno(&socket).is_ok_and(|fd| fd < 0) => {
+            // Woken by the next file of that number.
+            this.closed.set(true);
+            None
+        }
+        result => result?,
+    };
     Ok(result.unwrap_or_else(|| Obj::from_borrowed(this.object())))
 }
 

@@ -1,17 +1,13 @@
 //! `sock_sendall`.
 
-use ringloop::embed::sys::fd::RawFd;
 use std::cell::Cell;
 
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
-use ringloop::embed::Kind;
-use ringloop::embed::op::Request;
 use ringloop::embed::sys::interest::Interest;
 
 use super::operation::{self, Loop, Work};
 use crate::error;
-use crate::event_loop::poll;
 use crate::ffi::{self, Argument, Obj, ObjCell, Visited, Visitor, intern};
 
 /// Bytes to send completely.
@@ -60,8 +56,8 @@ impl Work for SendAll {
         }
     }
 
-    fn poll(&self, fd: RawFd, _kind: Kind) -> Request {
-        poll(fd, Interest::WRITE)
+    fn interest(&self) -> Interest {
+        Interest::WRITE
     }
 
     fn release(&self) {

@@ -20,7 +20,7 @@ use std::io;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
-use ringloop::embed::op::{PollBorrowed, Request};
+use ringloop::embed::op::{PollBorrowed, PollMode, Request};
 use ringloop::embed::sys::address::SockAddr;
 use ringloop::embed::sys::interest::Interest;
 use ringloop::embed::sys::{file, path, socket};
@@ -146,9 +146,9 @@ fn poll(this: Listener_<'_, '_>) -> PyResult<io::Result<()>> {
 }
 
 fn arm(this: Listener_<'_, '_>, core: &LoopCore) -> PyResult<io::Result<()>> {
-    let (fd, kind) = (this.socket.fd(this.py()), core.engine.kind()?);
-    let poll = PollBorrowed::new(fd, Interest::READ, kind, false);
-    let poll = Request::PollBorrowed(poll);
+    let fd = this.socket.fd(this.py());
+    let poll =
+        Request::PollBorrowed(PollBorrowed { fd, interest: Interest::READ, mode: PollMode::Edge });
     let sink = Sink::Handler(this.token.get());
     Ok(core.submit_poll(poll, sink)?.map(|key| this.armed.set(Some(key))))
 }

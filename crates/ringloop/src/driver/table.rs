@@ -77,6 +77,8 @@ pub(super) mod flag {
     pub const WAS_STOPPED: u8 = 1 << 4;
     /// Its system call, made once per result, cannot block: the descriptor is non-blocking.
     pub const NONBLOCKING: u8 = 1 << 5;
+    /// It waits in the ring driver's set of borrowed descriptors; the ring does not have it.
+    pub const IN_SET: u8 = 1 << 6;
 }
 
 /// One operation, in two cache lines: a thousand connections have a thousand of them. A message of

@@ -1,7 +1,8 @@
 //! The ring driver: operations as submission entries, results as completions.
 //!
-//! Owns: the ring, its provided buffers, and operations that wait for room or for a re-arm. Called
-//! by: `Driver`. Makes no data system call of its own; only `enter`.
+//! Owns: the ring, its provided buffers, the set of borrowed descriptors, and operations that wait
+//! for room or for a re-arm. Called by: `Driver`. Makes no data system call of its own; only `enter`,
+//! and those of the set (`borrowed`).
 //!
 //! # Invariants
 //! 1. An entry is pushed only with its request in the slot, so its pointers outlive the operation.
@@ -16,6 +17,8 @@
 //! 5. A completion's buffers are claimed once, as it is popped, and for the pool that its
 //!    operation's entry named.
 
+mod borrowed;
+mod borrowed_set;
 mod bundle;
 mod cancel;
 mod completions;
@@ -25,6 +28,7 @@ mod number;
 mod registered;
 mod release;
 
+use self::borrowed_set::BorrowedSet;
 use self::late::LateLookups;
 use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
@@ -86,6 +90,8 @@ pub struct UringDriver {
     late: LateLookups,
     /// Registered files and buffers; empty unless used.
     registered: Registered,
+    /// Polls of descriptors that others may close.
+    borrowed: BorrowedSet,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
 }
@@ -131,6 +137,7 @@ impl UringDriver {
             may_have_begun: false,
             late: LateLookups::default(),
             registered: Registered::default(),
+            borrowed: BorrowedSet::new(),
             synthetic: VecDeque::new(),
         })
     }
@@ -175,7 +182,7 @@ impl UringDriver {
         {
             self.unsubmitted.push(fd);
             push_operation(&mut self.ring, slot, key);
-        } else if !may_arm || !self.arm(key) {
+        } else if !(self.begin_borrowed(key) || may_arm && self.arm(key)) {
             self.backlog.push_back(Entry::Operation(key));
         }
         key
@@ -250,12 +257,17 @@ impl UringDriver {
             || self.ring.needs_enter()
             || !self.synthetic.is_empty()
             || !self.rearm_later.is_empty()
+            || self.borrowed.needs_poll()
+            || self.borrowed.has_ready()
             || self.retry_at_ns != 0
             || !self.backlog.is_empty()
             || self.pools.can_resume_starved()
     }
 
-    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    pub(super) fn wait(&mut self, mut timeout: Option<Duration>) -> io::Result<()> {
+        if self.borrowed.has_brief() {
+            timeout = self.move_brief(timeout);
+        }
         self.prepare_to_wait();
         let look_only = timeout == Some(Duration::ZERO);
         if self.has_events() || look_only {
@@ -265,7 +277,8 @@ impl UringDriver {
             }
             return self.enter(0, Some(Duration::ZERO));
         }
-        if self.wake_armed && self.backlog.is_empty() && self.retry_at_ns == 0 {
+        let is_armed = self.wake_armed && !self.borrowed.needs_poll();
+        if is_armed && self.backlog.is_empty() && self.retry_at_ns == 0 {
             return self.enter(1, timeout);
         }
         // An operation could not be queued, and may be what would end the wait.
@@ -275,7 +288,7 @@ impl UringDriver {
 
     /// See [`super::Driver::has_events`].
     pub(super) fn has_events(&self) -> bool {
-        self.ring.ready() > 0 || !self.synthetic.is_empty()
+        self.ring.ready() > 0 || !self.synthetic.is_empty() || self.borrowed.has_ready()
     }
 
     fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
@@ -329,6 +342,9 @@ impl UringDriver {
         if !self.wake_armed && self.retry_at_ns == 0 {
             self.arm_wake();
         }
+        if self.borrowed.needs_poll() && self.retry_at_ns == 0 {
+            self.poll_set();
+        }
         if self.may_have_begun {
             self.cancel_late();
         }
@@ -374,7 +390,8 @@ impl UringDriver {
             Some(slot) if slot.phase == Phase::Unarmed && !slot.is(flag::PAUSED) => {}
             _ => return,
         }
-        if !self.backlog.is_empty() || !self.arm(key) {
+        let is_armed = self.watch_borrowed(key) || self.backlog.is_empty() && self.arm(key);
+        if !is_armed {
             self.backlog.push_back(Entry::Operation(key));
         }
     }

@@ -1,7 +1,7 @@
 //! Operations by the descriptor they wait for, and its registration with the selector.
 //!
 //! Owns: the selector, and a [`Watch`] for each descriptor that was waited for. Called by:
-//! the driver. Neither tries nor settles an operation.
+//! the readiness driver, and the ring driver for descriptors that others may close. Neither tries nor settles an operation.
 //!
 //! A descriptor stays registered, level-triggered, after its operation has ended: another one
 //! usually follows, and a connection costs one `epoll_ctl`. An event without a waiting operation
@@ -14,7 +14,7 @@
 
 use crate::op::Key;
 use crate::sys::event::EventFd;
-use crate::sys::fd::RawFd;
+use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::interest::Interest;
 use crate::sys::libc;
 use crate::sys::refused::RefusedCall;
@@ -130,15 +130,27 @@ pub struct Watches {
     selector: Selector,
     by_fd: Table,
     ready: Vec<Ready>,
-    _wake: Arc<EventFd>,
+    _wake: Option<Arc<EventFd>>,
 }
 
 impl Watches {
-    /// Creates a selector that `wake` interrupts.
-    pub fn new(wake: Arc<EventFd>) -> io::Result<Self> {
+    /// Creates a selector.
+    pub fn new() -> io::Result<Self> {
         let selector = Selector::new().map_err(RefusedCall::name(Selector::CREATE))?;
-        selector.add_wake(&wake, WAKE_DATA).map_err(RefusedCall::name(Selector::REGISTER))?;
-        Ok(Self { selector, by_fd: Table::default(), ready: Vec::new(), _wake: wake })
+        Ok(Self { selector, by_fd: Table::default(), ready: Vec::new(), _wake: None })
+    }
+
+    /// Creates a selector that `wake` interrupts.
+    pub fn woken_by(wake: Arc<EventFd>) -> io::Result<Self> {
+        let watches = Self::new()?;
+        let added = watches.selector.add_wake(&wake, WAKE_DATA);
+        added.map_err(RefusedCall::name(Selector::REGISTER))?;
+        Ok(Self { _wake: Some(wake), ..watches })
+    }
+
+    /// The selector's descriptor, ready for reading while a watched one is ready.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.selector.as_raw_fd()
     }
 
     /// Waits for events, and appends the operations that can go on to `runnable`.

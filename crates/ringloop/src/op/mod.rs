@@ -53,7 +53,7 @@ pub use open::Open;
 pub use operation::{Completable, Ended};
 pub(crate) use operation::{NO_FD, Need, Operation, Shape, raw_of, result_of};
 pub use poll::{Poll, PollMulti};
-pub use poll_borrowed::PollBorrowed;
+pub use poll_borrowed::{PollBorrowed, PollMode};
 pub use read::{Read, ReadFixed};
 pub use recv::{Peek, Recv, RecvMulti, RecvPooled};
 pub use recvmsg::RecvMsg;

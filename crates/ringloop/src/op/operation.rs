@@ -141,11 +141,6 @@ pub(crate) trait Operation {
         false
     }
 
-    /// Ring form of [`Shape::Level`]: true if what a completion reported is not, or no longer, so.
-    fn is_stale(&self) -> bool {
-        false
-    }
-
     /// True if the driver may re-arm it by its descriptor's number.
     fn rearms(&self) -> bool {
         true

@@ -171,10 +171,6 @@ impl Operation for Request {
         each!(self, op => op.goes_on(result))
     }
 
-    fn is_stale(&self) -> bool {
-        each!(self, op => op.is_stale())
-    }
-
     fn rearms(&self) -> bool {
         each!(self, op => op.rearms())
     }

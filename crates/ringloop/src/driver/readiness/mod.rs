@@ -78,7 +78,7 @@ impl ReadinessDriver {
     pub(super) fn new(wake: Arc<EventFd>, pool: BlockingPool) -> io::Result<Self> {
         Ok(Self {
             generation: Generation::current(),
-            watches: Watches::new(wake)?,
+            watches: Watches::woken_by(wake)?,
             table: Table::new(),
             pools: [Pool::new(PoolKind::Streams)?, Pool::new(PoolKind::Datagrams)?],
             runnable: VecDeque::new(),

@@ -5,7 +5,7 @@
 use super::number::KIND_CANCEL;
 use super::{Entry, UringDriver, push_operation};
 use crate::driver::table::{Phase, Slot, flag};
-use crate::op::{Key, Need, Operation, Request, Shape};
+use crate::op::{Key, Need, Operation, Shape};
 use crate::sys::fd::RawFd;
 use crate::sys::libc;
 use crate::sys::uring::abi::{self, Sqe};
@@ -73,16 +73,13 @@ impl UringDriver {
         if !self.has_ended(key) && self.bound.is_some() {
             drop(self.enter(0, Some(Duration::ZERO)));
         }
-        if self.has_ended(key)
-            && let Some(slot) = self.table.slot(key)
-            && let Some(Request::PollBorrowed(poll)) = slot.request_mut()
-        {
-            poll.close_set();
-        }
     }
 
-    /// Cancels an operation that the kernel does not have: it ends at once.
+    /// Cancels an operation that the ring does not have: it ends at once.
     pub(super) fn cancel_unarmed(&mut self, key: Key) -> bool {
+        if self.unwatch_borrowed(key) {
+            return true;
+        }
         match self.table.slot(key) {
             Some(slot) if matches!(slot.phase, Phase::Queued | Phase::Unarmed) => {
                 self.settle(key, -libc::ECANCELED);
@@ -96,6 +93,7 @@ impl UringDriver {
     /// their owner has neither awaited nor dropped. A queued cancel by descriptor is replaced by
     /// cancels of its operations.
     pub(super) fn drop_named(&mut self, fd: RawFd) {
+        self.unwatch_all_borrowed(fd);
         let queued = self.backlog.iter().flat_map(|entry| match entry {
             Entry::Operation(key) => std::slice::from_ref(key),
             Entry::Link(keys) => keys,
@@ -171,6 +169,14 @@ impl UringDriver {
             return;
         }
         slot.set(flag::PAUSED);
+        self.stop(key);
+    }
+
+    /// Has the ring end an operation, which is then re-armed.
+    pub(super) fn stop(&mut self, key: Key) {
+        let Some(slot) = self.table.slot(key) else {
+            return;
+        };
         if slot.phase == Phase::Armed && !slot.is(flag::CANCELLED) {
             slot.set(flag::WAS_STOPPED);
             if !self.backlog.is_empty() || !self.push_cancel(key) {

@@ -5,7 +5,7 @@
 //!
 //! Byte path: from `sys::uring::Ring::pop` to `driver::table::Table::complete`.
 
-use super::number::{KIND_CANCEL, KIND_OP, KIND_WAKE};
+use super::number::{KIND_CANCEL, KIND_OP, KIND_SET, KIND_WAKE};
 use super::{UringDriver, claim};
 use crate::buf::PoolKind;
 use crate::driver::completion::Event;
@@ -25,6 +25,9 @@ impl UringDriver {
                 }
                 continue;
             }
+            if let Some(event) = self.next_borrowed() {
+                return Some(event);
+            }
             let Some(cqe) = self.ring.pop() else {
                 self.late.tidy(&mut self.table);
                 return None;
@@ -41,6 +44,7 @@ impl UringDriver {
                         self.retry_later();
                     }
                 }
+                KIND_SET => self.set_polled(cqe.res),
                 // A cancel that found nothing: its target had completed.
                 _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
             }
@@ -164,10 +168,6 @@ impl UringDriver {
             return self.deliver(key, cqe.res, false, buffer);
         }
         slot.phase = Phase::Unarmed;
-        if shape == Shape::Level && slot.request().is_some_and(Operation::is_stale) {
-            self.rearm_later.push(key);
-            return None;
-        }
         match shape {
             Shape::MultiBuffer(kind) | Shape::OnceBuffer(kind) if cqe.res == -libc::ENOBUFS => {
                 self.pools.starve(kind, key);

@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(super) const KIND_OP: u64 = 0;
 pub(super) const KIND_CANCEL: u64 = 1;
 pub(super) const KIND_WAKE: u64 = 2;
+pub(super) const KIND_SET: u64 = 3;
 
 /// Most descriptors that an entry names.
 pub(super) const DESCRIPTORS_MAX: usize = 2;

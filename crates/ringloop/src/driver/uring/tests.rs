@@ -1,6 +1,7 @@
 //! The ring driver when the kernel runs out of memory. `Ring::takes_at_most` simulates it: the
 //! kernel sees fewer entries than there are, and acts as it does when it stops by itself.
 
+mod borrowed;
 mod refused;
 mod resend;
 

@@ -291,7 +291,8 @@ mod tests {
         selector.add(reader.as_raw_fd(), Interest::NONE, 5, Trigger::Level).unwrap();
         assert_eq!(wait(&selector, NOW), []);
         drop(writer);
-        assert_eq!(wait(&selector, NOW), [Ready { data: 5, interest: Interest::BOTH }]);
+        // A child of another test may have a copy for a moment.
+        assert_eq!(wait(&selector, Some(LONG)), [Ready { data: 5, interest: Interest::BOTH }]);
         selector.delete(reader.as_raw_fd()).unwrap();
         assert_eq!(wait(&selector, NOW), []);
     }

@@ -5,9 +5,9 @@ use super::{begin, driver, stop};
 use crate::driver::Token;
 use crate::driver::completion::{Event, Sink};
 use crate::driver::table::Phase;
-use crate::driver::uring::number::{KIND_CANCEL, KIND_WAKE};
+use crate::driver::uring::number::{KIND_CANCEL, KIND_SET, KIND_WAKE};
 use crate::driver::uring::{RETRY_AFTER, UringDriver};
-use crate::op::{Poll, PollMulti, Request};
+use crate::op::{Poll, PollBorrowed, PollMode, PollMulti, Request};
 use crate::sys::interest::Interest;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io::Write;
@@ -82,21 +82,45 @@ fn refused_poll_can_be_cancelled_and_forgotten() {
     }
 }
 
-#[test]
-fn wake_without_memory_is_armed_again_and_no_notification_is_lost() {
-    let mut driver = driver();
+/// Ends the driver's own poll of this kind as if the kernel had no memory for it.
+fn stop_own_poll(driver: &mut UringDriver, kind: u64, is_armed: impl Fn(&UringDriver) -> bool) {
     let cancel = Sqe {
         opcode: abi::IORING_OP_ASYNC_CANCEL,
-        addr: KIND_WAKE << 56,
+        addr: kind << 56,
         user_data: KIND_CANCEL << 56,
         ..Sqe::default()
     };
     assert!(driver.push(cancel));
     driver.wait(Some(Duration::ZERO)).unwrap();
-    while driver.wake_armed {
+    while is_armed(driver) {
         assert!(driver.next_event().is_none());
         driver.wait(Some(Duration::from_millis(1))).unwrap();
     }
+}
+
+#[test]
+fn set_of_borrowed_descriptors_without_memory_is_polled_again_and_no_event_is_lost() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let mut driver = driver();
+    let poll =
+        PollBorrowed { fd: near.as_raw_fd(), interest: Interest::READ, mode: PollMode::Level };
+    driver.submit_as(Request::PollBorrowed(poll), Sink::Handler(Token(1)), 0);
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    assert!(!driver.borrowed.needs_poll());
+    stop_own_poll(&mut driver, KIND_SET, |driver| !driver.borrowed.needs_poll());
+    // It comes while nothing would hear it.
+    far.write_all(b"x").unwrap();
+    let begun = Instant::now();
+    driver.wait(None).unwrap();
+    let completion = event(&mut driver).completion;
+    assert!(completion.result > 0 && completion.more, "{completion:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn wake_without_memory_is_armed_again_and_no_notification_is_lost() {
+    let mut driver = driver();
+    stop_own_poll(&mut driver, KIND_WAKE, |driver| driver.wake_armed);
     // It comes while nothing would hear it.
     driver.wake.notify();
     let begun = Instant::now();
