@@ -23,7 +23,7 @@ CPYTHONS ?= 3.14 3.14t
 # 2 to 4. ONE_LOOP=1: each test on one of the drivers, chosen by its name, in half the time; CI does so.
 ONE_LOOP ?=
 THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 4 ? 4 : n)))
-# How many of the other interpreters are tested at a time, and by how many processes each (the default one: 4).
+# How many of the other interpreters are tested at a time, and by how many processes each (the default one: 6).
 JOBS ?= 2
 WORKERS ?=
 # Extra arguments: make test-python PYTEST="-k timers -x", make test-rust CARGO_TEST="op::recv"
@@ -106,7 +106,7 @@ TEST_PYTHON = BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) ONE
 
 .PHONY: test-python
 test-python: check-tools ## the package on both drivers, on the default CPython; PYTHON=python3.13 on another
-	@$(call TEST_PYTHON,$(or $(WORKERS),4)) < <(tools/test-python --default)
+	@$(call TEST_PYTHON,$(or $(WORKERS),6)) < <(tools/test-python --default)
 
 .PHONY: test-others
 test-others: check-tools ## the package on every other CPython found, JOBS= at a time; PYTHONS="PATH ..." instead of a search
