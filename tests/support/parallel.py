@@ -64,6 +64,7 @@ OF_ONE_THREAD = {
     "loop.test_debug_mode": "reads the process's log",
     "processes.test_fork": "forks",
     "regressions.test_number_of_a_closed_socket": "counts on the numbers of new descriptors",
+    "sock.test_closed": "counts on the numbers of new descriptors",
     "regressions.test_closed_while_watched": "counts what the process owns",
     "regressions.test_refused_polls": "each test refuses the calls of a thread of its own",
     "tcp.test_differential_server": "compares when the peer sees the end, which other threads delay",

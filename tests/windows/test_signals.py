@@ -44,17 +44,23 @@ class Signals(unittest.TestCase):
         for number in set(NUMBERS):
             self.addCleanup(signal.signal, number, signal.getsignal(number))
 
-    def raise_soon(self, number: int) -> threading.Thread:
-        """Start a thread that raises the signal once the main thread has had time to wait."""
+    def raiser(self, number: int) -> Callable[[], None]:
+        """Return what has a thread raise the signal once the main thread has had time to wait.
+
+        The thread runs already: starting one may take the main thread as long on a busy machine.
+        """
+        begun = threading.Event()
 
         def raise_it() -> None:
+            begun.wait()
             time.sleep(0.1)
             raise_signal(number)
 
         thread = threading.Thread(target=raise_it)
         thread.start()
         self.addCleanup(thread.join)
-        return thread
+        self.addCleanup(begun.set)
+        return begun.set
 
     def on_each_loop(self, test: Callable[[Any], None]) -> None:
         """Call `test` with a new loop of each kind, and close it."""
@@ -77,7 +83,7 @@ class Signals(unittest.TestCase):
                 loop.call_soon_threadsafe(done.set_result, came)
 
             signal.signal(number, handle)
-            self.raise_soon(number)
+            self.raiser(number)()
             async with asyncio.timeout(PROMPT_SECONDS):
                 assert await done == (number, threading.main_thread())
 
@@ -89,7 +95,7 @@ class Signals(unittest.TestCase):
             for number in NUMBERS:
                 signal.signal(number, stop)
                 waiting = loop.create_task(asyncio.sleep(PATIENCE_SECONDS))
-                loop.call_soon(self.raise_soon, number)
+                loop.call_soon(self.raiser(number))
                 start = time.monotonic()
                 with self.assertRaises(StopError):
                     loop.run_forever()
@@ -115,7 +121,7 @@ class Signals(unittest.TestCase):
 
             end = time.monotonic() + PROMPT_SECONDS
             loop.call_soon(work)
-            self.raise_soon(signal.SIGINT)
+            self.raiser(signal.SIGINT)()
             loop.run_forever()
             assert got == [signal.SIGINT]
 
@@ -124,7 +130,7 @@ class Signals(unittest.TestCase):
     def test_interrupt_ends_run_forever_and_the_loop_runs_again(self) -> None:
         def test(loop: asyncio.AbstractEventLoop) -> None:
             for _ in range(3):
-                loop.call_soon(self.raise_soon, signal.SIGINT)
+                loop.call_soon(self.raiser(signal.SIGINT))
                 start = time.monotonic()
                 with self.assertRaises(KeyboardInterrupt):
                     loop.run_forever()
@@ -138,14 +144,14 @@ class Signals(unittest.TestCase):
             cancelled = list[str]()
 
             async def main(*, stays: bool, cancelled: list[str] = cancelled) -> None:
-                self.raise_soon(signal.SIGINT)
+                self.raiser(signal.SIGINT)()
                 try:
                     await asyncio.sleep(PATIENCE_SECONDS)
                 except asyncio.CancelledError:
                     cancelled.append("first")
                     if not stays:
                         raise
-                self.raise_soon(signal.SIGINT)
+                self.raiser(signal.SIGINT)()
                 await asyncio.sleep(PATIENCE_SECONDS)
 
             for stays in (False, True):
@@ -167,7 +173,7 @@ class Signals(unittest.TestCase):
             before = signal.set_wakeup_fd(-1)
             other = threading.Thread(target=loop.run_until_complete, args=[asyncio.sleep(0.3)])
             other.start()
-            self.raise_soon(signal.SIGINT)
+            self.raiser(signal.SIGINT)()
             while not got:
                 time.sleep(0.01)
             other.join()
