@@ -86,8 +86,8 @@ fn loom_watched_change_and_end_are_seen() {
     check(|| {
         let (sender, mut receiver) = latest::channel::<_, AnyThread>(0);
         let sending = thread::spawn(move || {
-            drop(sender.send(1));
-            drop(sender.send(2));
+            assert!(sender.send(1).is_ok());
+            assert!(sender.send(2).is_ok());
         });
         poll_and_drop(receiver.changed());
         let last = block_on(async {
