@@ -78,11 +78,8 @@ endif
 
 # --- tests ------------------------------------------------------------------------------------------------
 
-# The extension is built beside the Rust tests, most of which wait.
 .PHONY: test
-test: check-tools ## Rust and Python tests, on both drivers, on the default CPython
-	@printf '%s\n' test-rust build-python | xargs --max-procs=2 -I{} $(MAKE) --no-print-directory {}
-	@$(MAKE) --no-print-directory test-python
+test: test-rust test-python ## Rust and Python tests, on both drivers, on the default CPython
 
 # One after the other; the last two install packages and other implementations of QUIC.
 .PHONY: test-all
@@ -106,10 +103,6 @@ test-ring: check-tools ## QUIC with cryptography by ring
 
 TEST_PYTHON = BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) ONE_LOOP=$(ONE_LOOP) WORKERS=$(1) \
 	xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {}
-
-.PHONY: build-python
-build-python: check-tools
-	@BUILD_ONLY=1 $(call TEST_PYTHON) < <(tools/test-python --default)
 
 .PHONY: test-python
 test-python: check-tools ## the package on both drivers, on the default CPython; PYTHON=python3.13 on another
