@@ -68,7 +68,7 @@ def whole() -> dict[str, tuple[str, ...]]:
 
 
 def programs(package: str) -> Iterator[str]:
-    """Options for its test programs, without those that need a feature."""
+    """Options for its test programs; some need a feature, and do not run."""
     folder = CHECKOUT / "crates" / package
     targets = tomllib.loads((folder / "Cargo.toml").read_text()).get("test", [])
     left_out = {target["name"] for target in targets if "required-features" in target}
