@@ -54,6 +54,9 @@ BY_REASON: dict[str, tuple[str, ...]] = {
     "qemu makes no read that may not wait (RWF_NOWAIT)": (
         "bulk_read_of_what_is_in_memory_is_done",
     ),
+    "the child of a process with several threads hung under qemu in one of two runs": (
+        "forked_child_fails_at_its_first_wait_and_the_parent",
+    ),
     "a child is waited for without a poll there": ("child_can_be_waited_for_again",),
     "expects that tasks have begun after a millisecond": ("datagrams_that_do_not_come_leave",),
     "qemu does not know the option for a program that chooses a socket (SO_ATTACH_REUSEPORT_CBPF)": (
