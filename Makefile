@@ -8,6 +8,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
+# Images of containers set it; then every worker compiles every test, and rewrites its assertions.
+unexport PYTHONDONTWRITEBYTECODE
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
