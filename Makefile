@@ -22,7 +22,7 @@ BYTES_OTHERS ?= 67108864
 # What `make cpython` builds; a t at the end is a free-threaded one.
 CPYTHONS ?= 3.14 3.14t
 # In how many threads at once, each with loops of its own, a free-threaded CPython runs each test: as many as there are processors,
-# 2 to 4. ONE_LOOP=1: each test on one of the drivers, chosen by its name, in half the time; CI does so.
+# 2 to 4. ONE_LOOP=1: there and on 3.14, each test on one of the drivers, chosen by its name, in less time; CI does so.
 ONE_LOOP ?=
 THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 4 ? 4 : n)))
 # How many of the other interpreters are tested at a time, and by how many processes each (the default one: 6).

@@ -184,33 +184,38 @@ def test_leftovers_of_a_failed_test_count_for_it(tmp_path: Path) -> None:
     assert "test_innocent" not in run.stdout
 
 
-@pytest.mark.parametrize("only", ["0", "1"])
-def test_one_loop_of_several_runs_a_test(only: str, tmp_path: Path) -> None:
+def test_two_runs_on_one_driver_each_are_one_on_both(tmp_path: Path) -> None:
+    every, *halves = (names_with_one_loop(only, tmp_path) for only in ("", "1", "2"))
+    assert len(every) == 3 * 40 + 1
+    of_both = {name for name in every if "ringloop-" not in name}
+    assert len(of_both) == 40 + 1
+    assert halves[0] & halves[1] == of_both
+    assert halves[0] | halves[1] == every
+    for half in halves:
+        for driver in ("ringloop-uring", "ringloop-epoll"):
+            assert sum(driver in name for name in half) >= 5
+
+
+def names_with_one_loop(only: str, folder: Path) -> set[str]:
     source = """
         import pytest
 
         @pytest.mark.parametrize("number", range(40))
         def test_named(loop_name, number):
-            print(f"[{number} on {loop_name}]")
+            pass
 
         def test_without_a_loop():
             pass
     """
     run = pytest_of_its_own(
         textwrap.dedent(source),
-        tmp_path,
-        RINGLOOP_TEST_LOOPS="asyncio ringloop-epoll",
+        folder,
+        RINGLOOP_TEST_LOOPS="asyncio ringloop-uring ringloop-epoll",
         RINGLOOP_TEST_ONE_LOOP=only,
-        RINGLOOP_TEST_THREADS="1",
-        PYTEST_ADDOPTS="-s",
+        PYTEST_ADDOPTS="--collect-only",
     )
-    count = 41 if only == "1" else 81
-    assert f"{count} passed" in run.stdout, run.stdout + run.stderr
-    if only == "1":
-        for number in range(40):
-            assert run.stdout.count(f"[{number} on ") == 1
-        for loop in ("asyncio", "ringloop-epoll"):
-            assert run.stdout.count(f" on {loop}]") >= 10
+    assert run.returncode == 0, run.stdout + run.stderr
+    return {line for line in run.stdout.splitlines() if "::" in line}
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
