@@ -2,6 +2,9 @@
 
 Used by `conftest.py` and by the tests; contains nothing specific to one topic. It never sleeps a
 fixed time: every wait names its condition and fails when that does not become true.
+
+Programs that the tests start import this module too: pytest, which takes longer to import than ringloop,
+is imported only where a test is skipped or fails.
 """
 
 from __future__ import annotations
@@ -22,10 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pytest
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator
+    from typing import NoReturn
 
     LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -48,6 +50,20 @@ _POLL_SECONDS = 0.002
 # How long to wait for a condition. Only failures wait that long: on a machine that tests several
 # interpreters at once a thread, a child or a whole process may not run for seconds.
 PATIENCE_SECONDS = 40.0
+
+
+def fail(message: str) -> NoReturn:
+    """Fail the test."""
+    import pytest
+
+    pytest.fail(message)
+
+
+def skip(reason: str) -> NoReturn:
+    """Skip the test."""
+    import pytest
+
+    pytest.skip(reason)
 
 
 def loop_factory(name: str) -> LoopFactory:
@@ -80,7 +96,7 @@ def refusal(name: str) -> str | None:
 def usable_loop(name: str) -> str:
     """Return `name`, or skip the test with the reason."""
     if reason := refusal(name):
-        pytest.skip(reason)
+        skip(reason)
     return name
 
 
@@ -91,7 +107,7 @@ async def wait_until(
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not come within {timeout} s")
+            fail(f"{what} did not come within {timeout} s")
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -102,7 +118,7 @@ def wait_until_blocking(
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not come within {timeout} s")
+            fail(f"{what} did not come within {timeout} s")
         time.sleep(_POLL_SECONDS)
 
 
@@ -125,6 +141,8 @@ async def while_scheduled(attempt: Callable[[], Awaitable[None]], stall_seconds:
     For guarantees that hold only while the machine lets the process run, such as preventing a peer's
     timeout.
     """
+    import pytest
+
     failure: BaseException | None = None
     for _ in range(20):
         ticker = _Ticker()
@@ -303,7 +321,7 @@ class LeakCheck:
         deadline = time.monotonic() + timeout
         while leaks := self.leaks():
             if time.monotonic() > deadline:
-                pytest.fail("leaked by this test: " + "; ".join(leaks))
+                fail("leaked by this test: " + "; ".join(leaks))
             time.sleep(_POLL_SECONDS)
 
 

@@ -15,8 +15,6 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests import support
 from tests.support.tcp import Peer, Recorder, socket_pair
 
@@ -39,7 +37,7 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("openssl") is None:
-            pytest.skip("no `openssl` command to make certificates with")
+            support.skip("no `openssl` command to make certificates with")
         self.folder = folder
         self._lock = threading.Lock()
         self._alternatives: dict[str, str] = {}
