@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import support
 from tests.cpython import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
 
 _totals: dict[str, Counter[str]] = {}
 
@@ -25,22 +22,19 @@ def leak_check() -> None:
 
 @pytest.fixture(scope="session")
 def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], runner.Outcome]]:
-    """Wait for the outcome of (module, loop); the first use starts all selected ones."""
+    """Wait for the outcome of (module, loop); without xdist the first use starts all selected ones."""
     # In the order of the tests: none waits for modules of later tests.
     asked: list[Any] = [
         (item.callspec.params["module"], item.callspec.params["loop_name"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and "outcome_of" in item.fixturenames
     ]
-    with ThreadPoolExecutor(runner.WORKERS) as pool:
-        started: dict[tuple[str, str], Future[runner.Outcome]] = {
-            (module, loop): pool.submit(runner.run_module, module, loop)
-            for module, loop in asked
-            if support.refusal(loop.partition("+")[0]) is None
-        }
+    # A worker of xdist has the tests of all workers in its session, and there are several already.
+    ahead = not hasattr(request.config, "workerinput")
+    with runner.outcomes(asked if ahead else []) as outcome_of_module:
 
         def wait(module: str, loop: str) -> runner.Outcome:
-            outcome = started[module, loop].result()
+            outcome = outcome_of_module(module, loop)
             _totals.setdefault(loop, Counter()).update(outcome.counts)
             return outcome
 

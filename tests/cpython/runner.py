@@ -7,6 +7,7 @@ runs.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -25,7 +26,7 @@ from tests.cpython.child import HANG_SECONDS
 from tests.cpython.expected import DIFFERENCES, Difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
 # All of test_asyncio except the modules that test another loop's own classes (test_selector_events,
@@ -173,6 +174,24 @@ def run_module(module: str, loop: str) -> Outcome:
         with support.alone_on_this_machine("cpython-again"):
             _play_again(outcome, left_out)
     return outcome.judge()
+
+
+@contextlib.contextmanager
+def outcomes(ahead: Iterable[tuple[str, str]]) -> Iterator[Callable[[str, str], Outcome]]:
+    """Yield a function that runs a module on a loop; the modules of `ahead` start at once."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        started: dict[tuple[str, str], Future[Outcome]] = {
+            (module, loop): pool.submit(run_module, module, loop)
+            for module, loop in ahead
+            if support.refusal(loop.partition("+")[0]) is None
+        }
+
+        def outcome_of(module: str, loop: str) -> Outcome:
+            if future := started.get((module, loop)):
+                return future.result()
+            return run_module(module, loop)
+
+        yield outcome_of
 
 
 def _play_again(outcome: Outcome, left_out: list[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import support
 from tests.cpython import runner
 from tests.cpython.expected import Difference
 
@@ -90,3 +91,20 @@ def test_module_runs_without_changes_by_pytest(
     runner.run_module("test.test_asyncio.test_x", "ringloop-uring")
     assert given == [runner.ENVIRONMENT | {"RINGLOOP_DRIVER": "uring"}]
     assert "RINGLOOP_NOT_AT_THE_START" not in given[0]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_only_modules_that_are_started_ahead_run_without_a_test(
+    ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def run_module(module: str, loop: str) -> runner.Outcome:
+        ran.append(module)
+        return runner.Outcome(module, loop)
+
+    monkeypatch.setattr(runner, "run_module", run_module)
+    asked = [("first", support.ORACLE), ("second", support.ORACLE)]
+    with runner.outcomes(asked if ahead else []) as outcome_of:
+        assert outcome_of("second", support.ORACLE).module == "second"
+    assert sorted(ran) == (["first", "second"] if ahead else ["second"])
