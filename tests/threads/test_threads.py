@@ -18,7 +18,6 @@ from tests import support
 from tests.support.tcp import (
     Echo,
     Factory,
-    Peer,
     Recorder,
     ask,
     closed,
@@ -95,34 +94,6 @@ def test_loop_that_ran_in_a_thread_is_closed_in_another(loop_factory: LoopFactor
     other.run_until_complete(asyncio.sleep(0.001))
     in_thread(other.close)
     assert other.is_closed()
-
-
-def test_open_connections_do_not_move_between_rings(
-    loop_name: str, loop_factory: LoopFactory
-) -> None:
-    """On asyncio and on epoll they do; the kernel ties a ring to its thread, as the error says."""
-    loop: Any = loop_factory()
-    ours, theirs = socket_pair()
-    peer, protocol = Peer(theirs), Recorder()
-    transport: Any
-    transport, _ = loop.run_until_complete(loop.create_connection(lambda: protocol, sock=ours))
-
-    async def exchange() -> bytes:
-        transport.write(b"there")
-        return await peer.receive(5)
-
-    if loop_name == "ringloop-uring":
-        with pytest.raises(RuntimeError, match=r'another thread: .* driver="epoll"'):
-            in_thread(lambda: loop.run_until_complete(asyncio.sleep(0)))
-        assert not loop.is_running()
-    else:
-        assert in_thread(lambda: loop.run_until_complete(exchange())) == b"there"
-    # In the first thread it keeps working in either case.
-    assert loop.run_until_complete(exchange()) == b"there"
-    transport.abort()
-    loop.run_until_complete(closed(transport))
-    loop.close()
-    peer.close()
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")

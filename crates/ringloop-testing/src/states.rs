@@ -108,7 +108,11 @@ pub fn give_up(mut bed: Bed, key: Key, end: End) -> Option<Bed> {
 }
 
 /// Runs every case in every state on every driver.
-pub fn at_every_state<W>(cases: &[Case<W>], end: End, run: fn(Choice, &Case<W>, State, End)) {
+pub fn at_every_state<W>(
+    cases: &'static [Case<W>],
+    end: End,
+    run: fn(Choice, &'static Case<W>, State, End),
+) {
     let _alone = alone();
     for choice in drivers() {
         for case in cases {

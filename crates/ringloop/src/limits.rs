@@ -127,6 +127,10 @@ pub const SEND_VECTOR_MAX: usize = 1024;
 /// message.
 pub const DRAIN_TIMEOUT_MS: u64 = 1000;
 
+/// How long a driver that leaves its thread waits for the ring to give back what it has. With what
+/// it has then it stays bound.
+pub const UNBIND_TIMEOUT_MS: u64 = 100;
+
 /// Most pool threads of a loop: for calls that wait for a disk or a name server, not for the CPU.
 pub const BLOCKING_THREADS: usize = 32;
 

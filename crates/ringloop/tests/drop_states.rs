@@ -190,7 +190,7 @@ fn close(world: &mut World) -> Request {
     Request::Close(Close { fd })
 }
 
-const CASES: [Case<World>; 19] = [
+static CASES: [Case<World>; 19] = [
     Case::new("nop", |_| Request::Nop(Nop), nothing),
     Case::new("poll once", |world| poll(world, false), write_to_ours),
     Case::new("poll level", |world| poll(world, true), write_to_ours),
@@ -302,6 +302,55 @@ fn forget_after_cancel_ends_the_operation_silently() {
 #[test]
 fn drop_of_the_driver_at_every_state_gives_everything_back() {
     at_every_state(&CASES, End::DropDriver, run);
+}
+
+/// A bed moved to another thread, with what its operations need.
+struct Moved<T>(T);
+
+// SAFETY: each test moves its bed as a whole; no reference to it stays behind.
+unsafe impl<T> std::marker::Send for Moved<T> {}
+
+/// The driver leaves its thread with an operation in `state`, which completes in another one.
+fn move_on(choice: Choice, case: &'static Case<World>, state: State, _: End) {
+    let mut world = World::new();
+    let mut bed = Bed::new(choice);
+    let (_, token) = reach(&mut bed, &mut world, case, state);
+    bed.engine.driver_mut().unbind();
+    let moved = Moved((bed, world));
+    let elsewhere = move || {
+        let Moved((mut bed, mut world)) = { moved };
+        if let Err(error) = bed.engine.bind() {
+            // What cannot begin again stays with its thread.
+            let stays = ["connect", "timeout", "timeout that is due", "close"];
+            assert!(bed.kind() == Kind::Uring && stays.contains(&case.name), "{error}");
+            assert!(error.to_string().contains("or use the epoll driver"), "{error}");
+            return Moved((bed, world));
+        }
+        let never_ends = matches!(case.name, "connect" | "timeout");
+        if !never_ends && state != State::Taken {
+            if matches!(state, State::Queued | State::InFlight) {
+                (case.trigger)(&mut world);
+            }
+            let mut completion = bed.expect(token);
+            assert!(completion.result >= 0, "{}", completion.result);
+            let bytes = bed.take_bytes(&mut completion);
+            assert!(bytes.is_empty() || bytes.ends_with(b"lost!"), "{bytes:?}");
+            if matches!(case.name, "accept" | "accept multi") {
+                file::close(completion.result).unwrap();
+            }
+        }
+        bed.engine.driver_mut().unbind();
+        Moved((bed, world))
+    };
+    let Moved((bed, world)) = std::thread::spawn(elsewhere).join().unwrap();
+    // In the first thread again.
+    drop(bed);
+    case.assert_released(&world.foreign);
+}
+
+#[test]
+fn operation_in_every_state_continues_in_another_thread() {
+    at_every_state(&CASES, End::Cancel, move_on);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn kill_child(world: &mut World) {
     world.child.kill().unwrap();
 }
 
-const CASES: [Case<World>; 6] = [
+static CASES: [Case<World>; 6] = [
     Case::new("poll multi", poll_multi, write_to_ours),
     Case::new("peek", peek, write_to_ours).with_foreign(),
     Case::new("send zc", send_zc, World::drain_peer).with_foreign(),

@@ -197,9 +197,20 @@ impl EngineCell {
     }
 
     /// Binds the engine to the calling thread.
+    ///
+    /// # Errors
+    /// `RuntimeError` where it is bound to another, with operations that cannot be moved.
     pub fn bind(&self) -> PyResult<()> {
-        self.with(Engine::bind)?.map_err(|error| error::from_io(&error))?;
+        self.with(Engine::bind)?.map_err(|error| match error.raw_os_error() {
+            Some(_) => error::from_io(&error),
+            None => PyRuntimeError::raise(error.to_string()),
+        })?;
         Ok(self.thread_id.with(|id| *id = Some(thread::current().id()))?)
+    }
+
+    /// Leaves the calling thread, so that another one may run the loop.
+    pub fn unbind(&self) -> PyResult<()> {
+        self.with(|engine| engine.driver_mut().unbind())
     }
 
     /// Whether the engine is a ring that another thread has used: the kernel ties a ring to the

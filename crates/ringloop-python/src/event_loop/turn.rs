@@ -72,15 +72,14 @@ impl LoopCore {
             return ended;
         }
         // Writes of the last pass must not wait for the next run.
-        ended.and(self.flush(loop_)).and(self.engine.look())
+        let ended = ended.and(self.flush(loop_)).and(self.engine.look());
+        // Another thread may run it next.
+        ended.and(self.engine.unbind())
     }
 
     /// Binds the loop to the calling thread.
     fn bind(&self) -> PyResult<()> {
         self.engine.check_futures_thread()?;
-        if self.engine.is_tied_to_another_thread()? {
-            self.replace_engine()?;
-        }
         self.engine.bind()
     }
 

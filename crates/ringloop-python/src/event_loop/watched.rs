@@ -38,10 +38,6 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    pub fn len(&self) -> usize {
-        self.polls.len()
-    }
-
     pub fn has(&self, fd: RawFd) -> bool {
         [Direction::Read, Direction::Write]
             .iter()

@@ -6,50 +6,20 @@
 use ringloop::embed::sys::fd::RawFd;
 use std::io;
 
-use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
-use ringloop::embed::Sink;
 use ringloop::embed::op;
 use ringloop::embed::sys::{file, selector};
 
 use super::callback::{Call, current_context};
 use super::core::LoopCore;
 use super::handle::{self, Handle};
-use super::handlers::{Behaviour, Completed, Handler, Watch};
+use super::handlers::{Behaviour, Completed, Handler};
 use super::ready::Ready;
 use super::watched::Direction;
 use crate::error;
 use crate::ffi::{self, Args, Obj, Payload as _, Raise as _, intern};
-
-impl LoopCore {
-    /// Continues with a ring of this thread; only watchers can be moved.
-    pub(super) fn replace_engine(&self) -> PyResult<()> {
-        let watched = self.watchers.with(|watchers| watchers.len())?;
-        if self.handlers.with(|handlers| handlers.len())? > watched {
-            return Err(PyRuntimeError::raise(
-                "this loop has connections on the io_uring of another thread: \
-                 run it there, or use driver=\"epoll\"",
-            ));
-        }
-        self.engine.open(Some("uring"))?;
-        self.resubmit()
-    }
-
-    /// Submits every poll again, to a new engine.
-    fn resubmit(&self) -> PyResult<()> {
-        let all = self.watchers.with(|watchers| {
-            let tokens = watchers.polls.iter().map(|(&place, watch)| (place, watch.token));
-            tokens.collect::<Vec<_>>()
-        })?;
-        for ((fd, direction), token) in all {
-            let key = self.submit(poll_of(fd, direction), Sink::Handler(token))?;
-            let watch = Watch { token, key };
-            self.watchers.with(|watchers| watchers.polls.insert((fd, direction), watch))?;
-        }
-        Ok(())
-    }
-}
 
 fn poll_of(fd: RawFd, direction: Direction) -> op::Request {
     let poll = op::PollBorrowed { fd, interest: direction.interest(), mode: op::PollMode::Level };

@@ -20,7 +20,10 @@ pub(crate) enum PoolKind {
 }
 
 impl PoolKind {
-    pub(crate) const COUNT: usize = 5;
+    /// In the order of their numbers.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Streams, Self::Datagrams, Self::Bundles, Self::Pieces, Self::Singles];
+    pub(crate) const COUNT: usize = Self::ALL.len();
 
     /// The name of its buffer group.
     pub(crate) const fn group(self) -> u16 {

@@ -67,10 +67,18 @@ impl Driver {
         }
     }
 
-    /// Binds the driver to the calling thread, the only one that may use it from now on. A ring
-    /// stays with the first thread that bound it: binding it on another one is an error.
+    /// Binds the driver to the calling thread, the only one that may use it from now on. Another
+    /// thread's ring is replaced, once the driver has [left](Self::unbind) it.
     pub fn bind(&mut self) -> io::Result<()> {
         each!(self, driver => driver.bind(), Err(inherited()))
+    }
+
+    /// Ends the use of the driver by the calling thread, so that another one may bind it. What the
+    /// ring has begins again when it is bound, except what cannot: with that it stays bound.
+    pub fn unbind(&mut self) {
+        if let Self::Uring(driver) = self {
+            driver.unbind();
+        }
     }
 
     /// Submits a request. It reaches the kernel in the next [`Driver::wait`] at the latest.

@@ -37,6 +37,19 @@ struct Pool {
 }
 
 impl Pool {
+    fn open(ring: &Ring, kind: PoolKind) -> io::Result<Self> {
+        let (group, count, len) = (kind.group(), kind.buffer_count(), kind.buffer_len());
+        let is_shared = kind == PoolKind::Pieces;
+        let flags = if is_shared { abi::IOU_PBUF_RING_INC } else { 0 };
+        let ring = BufferRing::register(ring, group, count, len, flags)?;
+        Ok(Self {
+            ring: ManuallyDrop::new(ring),
+            is_shared,
+            starved: VecDeque::new(),
+            may_be_untaken: false,
+        })
+    }
+
     /// How many receives could go on.
     fn room(&self) -> usize {
         match self.ring.offered_count() {
@@ -70,18 +83,27 @@ impl ProvidedPools {
     pub fn open(&mut self, ring: &Ring, kind: PoolKind) -> io::Result<()> {
         let pool = &mut self.pools[kind as usize];
         if pool.is_none() {
-            let (group, count, len) = (kind.group(), kind.buffer_count(), kind.buffer_len());
-            let is_shared = kind == PoolKind::Pieces;
-            let flags = if is_shared { abi::IOU_PBUF_RING_INC } else { 0 };
-            let ring = BufferRing::register(ring, group, count, len, flags)?;
-            *pool = Some(Pool {
-                ring: ManuallyDrop::new(ring),
-                is_shared,
-                starved: VecDeque::new(),
-                may_be_untaken: false,
-            });
+            *pool = Some(Pool::open(ring, kind)?);
         }
         Ok(())
+    }
+
+    /// Provides new buffers to another ring, for each pool that is open. Returns the old ones, to be
+    /// freed. Receives that wait for a buffer still do.
+    pub fn reopen(&mut self, ring: &Ring) -> io::Result<Self> {
+        let mut new = Self::default();
+        for (kind, pool) in PoolKind::ALL.into_iter().zip(&self.pools) {
+            if pool.is_some() {
+                new.open(ring, kind)?;
+            }
+        }
+        for (new, old) in new.pools.iter_mut().zip(&mut self.pools) {
+            if let (Some(new), Some(old)) = (new, old) {
+                new.starved = std::mem::take(&mut old.starved);
+                new.may_be_untaken = old.may_be_untaken;
+            }
+        }
+        Ok(std::mem::replace(self, new))
     }
 
     /// Claims the buffer that a completion names.

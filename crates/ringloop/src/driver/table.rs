@@ -73,7 +73,8 @@ pub(super) mod flag {
     /// As many completions wait for the future as its shape allows: it is not re-armed until they
     /// are taken.
     pub const PAUSED: u8 = 1 << 3;
-    /// It has been cancelled for a pause at least once: a result of `ECANCELED` may come from that.
+    /// It has been cancelled to begin again later, at least once: a result of `ECANCELED` may come
+    /// from that.
     pub const WAS_STOPPED: u8 = 1 << 4;
     /// Its system call, made once per result, cannot block: the descriptor is non-blocking.
     pub const NONBLOCKING: u8 = 1 << 5;
@@ -435,6 +436,11 @@ impl Table {
             let key = Key { index: index as u32, generation: slot.generation };
             (key, slot)
         })
+    }
+
+    /// The operations that the ring has.
+    pub fn on_ring(&self) -> impl Iterator<Item = (Key, &Slot)> {
+        self.live().filter(|(_, slot)| slot.phase == Phase::Armed && !slot.is(flag::IN_SET))
     }
 
     /// The keys of all operations, for a driver that closes.

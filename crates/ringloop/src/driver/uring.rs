@@ -17,6 +17,7 @@
 //! 5. A completion's buffers are claimed once, as it is popped, and for the pool that its
 //!    operation's entry named.
 
+mod binding;
 mod borrowed;
 mod borrowed_set;
 mod bundle;
@@ -32,7 +33,7 @@ use self::borrowed_set::BorrowedSet;
 use self::late::LateLookups;
 use self::number::{DESCRIPTORS_MAX, DRAIN_STEP, KIND_WAKE};
 use self::registered::Registered;
-use super::completion::Sink;
+use super::completion::{Event, Sink};
 use super::provided::ProvidedPools;
 use super::table::{Phase, Slot, Table, flag};
 use crate::buf::PoolKind;
@@ -67,8 +68,12 @@ pub struct UringDriver {
     generation: Generation,
     wake: Arc<EventFd>,
     wake_armed: bool,
-    /// The thread that the ring is bound to.
+    /// How the ring is set up.
+    config: Config,
+    /// The thread that uses the driver.
     bound: Option<ThreadId>,
+    /// The thread that entered the ring first, the only one that can.
+    ring_thread: Option<ThreadId>,
     /// Operations (and cancels of them) that found the submission queue full, or that came before
     /// the ring was bound, in order.
     backlog: VecDeque<Entry>,
@@ -94,6 +99,8 @@ pub struct UringDriver {
     borrowed: BorrowedSet,
     /// Results made here, not by the kernel: cancels of operations that were not armed.
     synthetic: VecDeque<(Key, i32)>,
+    /// Completions taken as the driver left its thread.
+    early: VecDeque<Event>,
 }
 
 /// An entry of the backlog.
@@ -126,7 +133,9 @@ impl UringDriver {
             generation: Generation::current(),
             wake,
             wake_armed: false,
+            config: *config,
             bound: None,
+            ring_thread: None,
             backlog: VecDeque::new(),
             unsubmitted: Vec::new(),
             rearm_later: Vec::new(),
@@ -139,24 +148,8 @@ impl UringDriver {
             registered: Registered::default(),
             borrowed: BorrowedSet::new(),
             synthetic: VecDeque::new(),
+            early: VecDeque::new(),
         })
-    }
-
-    pub(super) fn bind(&mut self) -> io::Result<()> {
-        let here = thread::current().id();
-        match self.bound {
-            Some(owner) if owner == here => Ok(()),
-            // Every later system call would fail with `EEXIST`, far from its cause.
-            Some(_) => Err(io::Error::other(
-                "this io_uring belongs to the thread that bound it first; \
-                 make a new engine on this thread, or use the epoll driver",
-            )),
-            None => {
-                self.ring.enable()?;
-                self.bound = Some(here);
-                Ok(())
-            }
-        }
     }
 
     pub(super) fn features(&self) -> Features {
@@ -256,6 +249,7 @@ impl UringDriver {
             || self.ring.ready() > 0
             || self.ring.needs_enter()
             || !self.synthetic.is_empty()
+            || !self.early.is_empty()
             || !self.rearm_later.is_empty()
             || self.borrowed.needs_poll()
             || self.borrowed.has_ready()
@@ -288,7 +282,10 @@ impl UringDriver {
 
     /// See [`super::Driver::has_events`].
     pub(super) fn has_events(&self) -> bool {
-        self.ring.ready() > 0 || !self.synthetic.is_empty() || self.borrowed.has_ready()
+        self.ring.ready() > 0
+            || !self.synthetic.is_empty()
+            || !self.early.is_empty()
+            || self.borrowed.has_ready()
     }
 
     fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
@@ -390,7 +387,8 @@ impl UringDriver {
             Some(slot) if slot.phase == Phase::Unarmed && !slot.is(flag::PAUSED) => {}
             _ => return,
         }
-        let is_armed = self.watch_borrowed(key) || self.backlog.is_empty() && self.arm(key);
+        let may_arm = self.bound.is_some() && self.backlog.is_empty();
+        let is_armed = self.watch_borrowed(key) || may_arm && self.arm(key);
         if !is_armed {
             self.backlog.push_back(Entry::Operation(key));
         }
@@ -554,6 +552,12 @@ impl Drop for UringDriver {
         // SAFETY: freed once, here, and nothing in flight names a group any more.
         unsafe { self.pools.free() };
     }
+}
+
+/// Frees the pools of a ring without operations (invariant 1 of `binding`).
+fn free(mut pools: ProvidedPools) {
+    // SAFETY: freed once, here, and nothing in flight names a group.
+    unsafe { pools.free() };
 }
 
 /// Claims the buffer that a completion names; once, as it is popped (invariant 5).

@@ -28,27 +28,35 @@ impl UringDriver {
             if let Some(event) = self.next_borrowed() {
                 return Some(event);
             }
+            if let Some(event) = self.early.pop_front() {
+                return Some(event);
+            }
             let Some(cqe) = self.ring.pop() else {
                 self.late.tidy(&mut self.table);
                 return None;
             };
-            match cqe.user_data >> 56 {
-                KIND_OP => {
-                    if let Some(event) = self.completed(cqe) {
-                        return Some(event);
-                    }
-                }
-                KIND_WAKE => {
-                    self.wake_armed = cqe.flags & abi::IORING_CQE_F_MORE != 0;
-                    if cqe.res < 0 {
-                        self.retry_later();
-                    }
-                }
-                KIND_SET => self.set_polled(cqe.res),
-                // A cancel that found nothing: its target had completed.
-                _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
+            if let Some(event) = self.popped(cqe) {
+                return Some(event);
             }
         }
+    }
+
+    /// Handles a completion that was popped from the ring.
+    #[inline(always)]
+    pub(super) fn popped(&mut self, cqe: Cqe) -> Option<Event> {
+        match cqe.user_data >> 56 {
+            KIND_OP => return self.completed(cqe),
+            KIND_WAKE => {
+                self.wake_armed = cqe.flags & abi::IORING_CQE_F_MORE != 0;
+                if cqe.res < 0 {
+                    self.retry_later();
+                }
+            }
+            KIND_SET => self.set_polled(cqe.res),
+            // A cancel that found nothing: its target had completed.
+            _ => debug_assert_eq!(cqe.user_data >> 56, KIND_CANCEL),
+        }
+        None
     }
 
     /// Handles one completion of an operation: re-arms it, or delivers the result.
@@ -56,7 +64,7 @@ impl UringDriver {
     pub(super) fn completed(&mut self, mut cqe: Cqe) -> Option<Event> {
         let key = Key::from_user_data(cqe.user_data);
         if cqe.res < 0 {
-            cqe.res = self.resend(key, cqe.res)?;
+            cqe.res = self.begin_again(key, cqe.res)?;
         }
         // A slot is freed with the last completion, so a completion with a buffer finds it.
         let slot = self.table.slot(key)?;
@@ -83,13 +91,27 @@ impl UringDriver {
         }
     }
 
-    /// Sends again when the kernel has stopped waiting to send, with nothing sent. `None`: it is
-    /// re-armed; otherwise returns the final result.
+    /// Begins an operation again that has ended with nothing done: it was stopped, or the kernel has
+    /// stopped waiting to send. `None`: it is re-armed; otherwise returns the final result.
+    #[cold]
+    fn begin_again(&mut self, key: Key, result: i32) -> Option<i32> {
+        // A kernel thread that waits is interrupted.
+        let is_stop = [-libc::ECANCELED, -libc::EINTR].contains(&result);
+        match self.table.slot(key) {
+            Some(slot) if is_stop && slot.is(flag::WAS_STOPPED) && !slot.is(flag::CANCELLED) => {
+                slot.phase = Phase::Unarmed;
+                self.rearm(key);
+                None
+            }
+            _ => self.resend(key, result),
+        }
+    }
+
+    /// Sends again when the kernel has stopped waiting to send. Returns as `begin_again`.
     ///
     /// Nearly all sends wait by a poll inside the kernel. After 128 polls without room
     /// (`APOLL_MAX_RETRY`), or without memory for one, a kernel thread waits, which ends with
     /// `EAGAIN` (`SO_SNDTIMEO`) or `EINTR`.
-    #[cold]
     fn resend(&mut self, key: Key, result: i32) -> Option<i32> {
         let has_stopped = [-libc::EAGAIN, -libc::EINTR].contains(&result);
         let Some(slot) = self.table.slot(key).filter(|_| has_stopped) else {
@@ -135,11 +157,6 @@ impl UringDriver {
         }
         let slot = self.table.slot(key)?;
         let rearms = slot.request().is_some_and(Operation::rearms);
-        if slot.is(flag::WAS_STOPPED) && !slot.is(flag::CANCELLED) && cqe.res == -libc::ECANCELED {
-            slot.phase = Phase::Unarmed;
-            self.rearm(key);
-            return None;
-        }
         if shape == Shape::Retried {
             return self.completed_try(key, cqe.res);
         }

@@ -16,6 +16,11 @@ pub(super) struct Registered {
 }
 
 impl Registered {
+    /// True if anything has been registered.
+    pub fn is_used(&self) -> bool {
+        self.files.is_some() || self.buffers.is_some()
+    }
+
     /// Unregisters what is no longer used.
     pub fn empty_returned(&mut self, ring: &Ring) {
         for slots in [&mut self.files, &mut self.buffers].into_iter().flatten() {

@@ -100,11 +100,10 @@ impl Engine {
         })
     }
 
-    /// Binds the engine to the calling thread. A ring stays with its first thread; another thread
-    /// gets an error and needs its own engine.
+    /// Binds the engine to the calling thread, until [`Driver::unbind`].
     ///
     /// # Errors
-    /// [`Error::Inherited`] in a forked child.
+    /// The ring is bound to another thread; [`Error::Inherited`] in a forked child.
     pub fn bind(&mut self) -> io::Result<()> {
         self.driver_mut().bind()
     }
