@@ -255,9 +255,9 @@ macos: check-tools ## type-check the crates and the extension for macOS, by clip
 kqueue: check-tools ## the tests of kqueue's backend, on Linux by libkqueue, which is built with cmake
 	@tools/kqueue $(TESTS)
 
-# PROGRAMS="net time" for some of the test programs, CHECK=1 for the engine's types alone; TESTS="name" as cargo test takes them.
+# PROGRAMS="net coro/tcp" for some of the test programs alone, CHECK=1 for the types alone; TESTS="name" as cargo test takes them.
 .PHONY: windows
-windows: check-tools ## the engine and the package for Windows: clippy, and their tests built by mingw and run by Wine
+windows: check-tools ## the engine, the coroutines and the package for Windows: clippy, and their tests built by mingw and run by Wine
 	@tools/check-tools clippy
 	@tools/windows $(TESTS)
 

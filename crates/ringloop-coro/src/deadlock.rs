@@ -13,6 +13,7 @@
 //! workers have to report a third time, after the count.
 
 use crate::atomics::locked;
+use crate::sys::thread_count;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -148,14 +149,4 @@ impl DetectorState {
             waiter.wake();
         }
     }
-}
-
-/// Threads of the process, without the kernel's own that a ring starts.
-fn thread_count() -> Option<usize> {
-    let mut count = 0;
-    for entry in std::fs::read_dir("/proc/self/task").ok()? {
-        let name = std::fs::read_to_string(entry.ok()?.path().join("comm")).ok()?;
-        count += usize::from(!name.starts_with("iou-"));
-    }
-    Some(count)
 }

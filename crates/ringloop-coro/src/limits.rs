@@ -14,6 +14,10 @@ pub const STACK_BYTES_MIN: usize = 16 * 1024;
 /// The largest stack in bytes.
 pub const STACK_BYTES_MAX: usize = 1 << 30;
 
+/// Bytes of a stack, beside the usable ones, in which Windows handles its overflow: what std reserves
+/// on its threads.
+pub const STACK_BYTES_GUARANTEED: usize = 20 * 1024;
+
 /// Stacks in the first slab of a worker; each slab is twice the one before.
 pub const SLAB_STACKS_MIN: usize = 16;
 

@@ -23,7 +23,7 @@ fn explain(address: usize, write: fn(&[u8])) -> bool {
             return false;
         };
         let (low, len) = frame.stack;
-        if !(low..low + sys::page_len()).contains(&address) {
+        if !sys::is_overflow(low, len, address) {
             return false;
         }
         let mut text = [0; 512];
@@ -34,7 +34,7 @@ fn explain(address: usize, write: fn(&[u8])) -> bool {
             "\ncoroutine {} has overflowed its stack of {} KiB; Spawn::stack_size raises it for one coroutine, \
              Builder::stack_size for all",
             frame.header(),
-            (len - sys::page_len()) / 1024
+            (len - sys::guard_len()) / 1024
         );
         let room_len = room.len();
         write(&text[..text.len() - room_len]);

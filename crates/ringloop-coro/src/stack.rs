@@ -9,57 +9,14 @@
 //!       │ guard │ stack 0    ◀─│ guard │ stack 1    ◀─│        a stack grows down to its guard
 //!       └───────┴──────────────┴───────┴──────────────┴ ─ ─
 //! ```
-//! Pages are allocated when first touched. The pool keeps up to `limits::STACKS_KEPT` free stacks
+//! Pages are allocated when first touched, and on Windows committed then (`sys/memory/windows.rs`). The pool keeps up to `limits::STACKS_KEPT` free stacks
 //! with their pages, and frees the pages of others.
-//!
-//! # Invariants
-//! 1. A stack has a guard at its low end, and one user until it is put back.
 
 use crate::limits;
+pub(crate) use crate::sys::Stack;
 use crate::sys::{self, Mapping};
-use corosensei::stack::StackPointer;
 use corosensei::stack::valgrind::ValgrindStackRegistration;
 use std::io;
-use std::num::NonZeroUsize;
-
-/// One stack, in memory of its pool, which outlives it.
-#[derive(Debug)]
-pub(crate) struct Stack {
-    low: NonZeroUsize,
-    len: usize,
-}
-
-impl Stack {
-    /// The lowest address: the guard's.
-    pub fn low(&self) -> NonZeroUsize {
-        self.low
-    }
-
-    /// Bytes, with the guard.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The address past the highest byte.
-    fn top(&self) -> NonZeroUsize {
-        self.low.saturating_add(self.len)
-    }
-}
-
-// SAFETY: invariant 1; a stack is at least two pages above its guard.
-unsafe impl corosensei::stack::Stack for Stack {
-    /// Below the top by a distance that varies between stacks, so that the roots of many stacks do
-    /// not compete for the same few sets of a cache.
-    fn base(&self) -> StackPointer {
-        let index = self.low.get() / self.len;
-        let below = index % limits::STACK_COLOURS * limits::STACK_COLOUR_BYTES;
-        self.low.saturating_add(self.len - below)
-    }
-
-    fn limit(&self) -> StackPointer {
-        self.low
-    }
-}
 
 /// The free stacks of one worker, by size.
 pub(crate) struct StackPool {
@@ -83,7 +40,7 @@ struct SizeClass {
 /// Length of a stack with `bytes` usable bytes.
 fn len_of(bytes: usize) -> usize {
     let bytes = bytes.clamp(limits::STACK_BYTES_MIN, limits::STACK_BYTES_MAX);
-    bytes.next_multiple_of(sys::page_len()) + sys::page_len()
+    bytes.next_multiple_of(sys::page_len()) + sys::guard_len()
 }
 
 impl StackPool {
@@ -102,7 +59,7 @@ impl StackPool {
     }
 
     pub fn put_back(&mut self, stack: Stack) {
-        self.class_of(stack.len).put_back(stack);
+        self.class_of(stack.len()).put_back(stack);
     }
 
     fn class_of(&mut self, len: usize) -> &mut SizeClass {
@@ -128,13 +85,15 @@ impl SizeClass {
     }
 
     fn put_back(&mut self, stack: Stack) {
-        if self.free.len() >= limits::STACKS_KEPT {
-            let low = stack.low.get();
-            let slab = self.slabs.iter().find(|slab| slab.contains(low));
-            // If it fails the pages stay, as those of the stacks below the limit do.
-            drop(slab.map(|slab| slab.discard(low + sys::page_len(), stack.top().get())));
+        if self.free.len() < limits::STACKS_KEPT {
+            self.free.push(stack);
+            return;
         }
-        self.free.push(stack);
+        let low = stack.low().get();
+        if let Some(slab) = self.slabs.iter().find(|slab| slab.contains(low)) {
+            // A stack that the system does not give back is not used again.
+            self.free.extend(slab.discard(stack));
+        }
     }
 
     /// The next stack of the last slab, or of a new one.
@@ -149,11 +108,9 @@ impl SizeClass {
         let (Some(slab), at) = (self.slabs.last(), self.unused_at) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        slab.guard(at)?;
-        let low = slab.low().saturating_add(at);
+        let stack = slab.cut(at, self.len)?;
         self.unused_at += self.len;
-        let stack = Stack { low, len: self.len };
-        let start = std::ptr::with_exposed_provenance_mut(low.get());
+        let start = std::ptr::with_exposed_provenance_mut(stack.low().get());
         let registration = ValgrindStackRegistration::new(start, self.len);
         self.registrations.push(registration);
         Ok(stack)
@@ -190,12 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn invariant_1_stacks_do_not_overlap_and_have_the_requested_size() {
+    fn stacks_do_not_overlap_and_have_the_requested_size() {
         let mut pool = StackPool::new(20_000);
         let sizes = [None, Some(100_000), None, Some(100_000), Some(1)];
         let mut stacks: Vec<_> = sizes.iter().map(|size| pool.take(*size).unwrap()).collect();
         for (stack, size) in stacks.iter().zip(sizes) {
-            let usable = stack.len() - sys::page_len();
+            let usable = stack.len() - sys::guard_len();
             assert!(usable >= size.unwrap_or(20_000).max(limits::STACK_BYTES_MIN));
         }
         stacks.sort_by_key(Stack::low);

@@ -7,7 +7,7 @@ use ringloop_coro::{
     JoinError, WaitError, block_on, is_coroutine, sleep, spawn, spawn_local, start, try_block_on,
     yield_now,
 };
-use ringloop_testing::coro::{LONG, on_both, panic_message};
+use ringloop_testing::coro::{LONG, on_both, panic_message, stream_pair};
 use ringloop_testing::{PATIENCE, drivers};
 use std::cell::{Cell, RefCell};
 use std::future::IntoFuture;
@@ -265,7 +265,7 @@ fn parking_in_a_nested_loop_is_refused() {
 fn socket_in_a_nested_loop_is_refused_and_works_outside() {
     use std::io::{Read, Write};
     on_both(|| {
-        let (mut near, mut far) = ringloop_coro::net::UnixStream::pair().unwrap();
+        let (mut near, mut far) = stream_pair();
         let runtime = ringloop::Runtime::new().unwrap();
         let refused =
             catch_unwind(AssertUnwindSafe(|| runtime.block_on(async { near.read(&mut [0; 8]) })));

@@ -7,7 +7,7 @@ use ringloop_coro::{
     Builder, JoinError, JoinHandle, WaitError, block_on, sleep, spawn, spawn_local, spawner, start,
     try_block_on, yield_now,
 };
-use ringloop_testing::coro::{LONG, OnDrop, is_cancelled, on_both};
+use ringloop_testing::coro::{LONG, OnDrop, is_cancelled, on_both, stream_pair};
 use ringloop_testing::drivers;
 use std::cell::{Cell, RefCell};
 use std::future::pending;
@@ -56,7 +56,7 @@ fn cancel_unwinds_any_parked_wait() {
             || block_on(pending()),
             || drop(spawn(|| sleep(LONG)).join()),
             || {
-                let (mut ours, _theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
+                let (mut ours, _theirs) = stream_pair();
                 drop(std::io::Read::read(&mut ours, &mut [0; 8]));
             },
         ];
@@ -334,12 +334,12 @@ fn endless_waits() -> [fn(); 6] {
             yield_now();
         },
         || {
-            let (mut ours, _theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
+            let (mut ours, _theirs) = stream_pair();
             drop(std::io::Read::read(&mut ours, &mut [0; 8]));
         },
         || {
-            let (mut ours, _theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
-            drop(std::io::Write::write_all(&mut ours, &vec![0; 4 << 20]));
+            let (mut ours, _theirs) = stream_pair();
+            drop(std::io::Write::write_all(&mut ours, &vec![0; 64 << 20]));
         },
         || {
             drop(ringloop_coro::net::TcpListener::bind("127.0.0.1:0").unwrap().accept());

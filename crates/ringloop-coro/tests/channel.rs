@@ -6,6 +6,7 @@ use ringloop_coro::event::{EventSource, Interest};
 use ringloop_coro::sync::{channel, oneshot};
 use ringloop_coro::{JoinError, sleep, spawn, spawn_local, yield_now};
 use ringloop_testing::coro::{LONG, on_both, on_other, on_workers};
+use ringloop_testing::engine::tcp_pair;
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::rc::Rc;
@@ -190,7 +191,7 @@ fn sender_that_never_waits_yields() {
 #[test]
 fn event_source_that_never_waits_yields() {
     on_both(|| {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (ours, theirs) = tcp_pair();
         let source = EventSource::new(ours).unwrap();
         leaves_room(move || {
             let count = source.when(Interest::READ, |mut ours| {

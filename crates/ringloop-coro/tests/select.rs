@@ -1,16 +1,11 @@
-//! `select!` over channels, sockets, timers and coroutines; offload, event sources, signals; on
-//! both drivers.
+//! `select!` over channels, sockets, timers and coroutines; offload; on both drivers.
 #![allow(clippy::unwrap_used)]
 
-use ringloop_coro::event::{EventSource, Interest};
-use ringloop_coro::net::{
-    TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
-};
-use ringloop_coro::signal::{Signal, Signals};
+use ringloop_coro::net::{TcpListener, TcpStream, UdpSocket};
 use ringloop_coro::sync::{Mutex, channel};
-use ringloop_coro::{block_on, offload, select, sleep, spawn, time};
-use ringloop_testing::coro::on_both;
-use std::io::{Read, Write};
+use ringloop_coro::{offload, select, sleep, spawn, time};
+use ringloop_testing::coro::{on_both, stream_pair};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -55,7 +50,7 @@ fn first_of_channel_socket_timer_and_coroutine_wins() {
 #[test]
 fn losing_reads_take_nothing() {
     on_both(|| {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (mut ours, theirs) = stream_pair();
         let mut buffer = [0; 8];
         for _ in 0..3 {
             select! {
@@ -147,42 +142,6 @@ fn offload_parks_only_its_coroutine_and_brings_result_or_panic() {
 }
 
 #[test]
-fn descriptor_of_another_library_is_an_event_source() {
-    on_both(|| {
-        let (reader, mut writer) = std::io::pipe().unwrap();
-        let source = EventSource::new(reader).unwrap();
-        select! {
-            _ = source.ready(Interest::READ) => panic!("nothing was written"),
-            () = time::after(SHORT) => {}
-        }
-        drop(spawn(move || writer.write_all(b"event").unwrap()));
-        assert!(source.wait(Interest::READ).unwrap().contains(Interest::READ));
-        let mut word = String::new();
-        source.into_inner().read_to_string(&mut word).unwrap();
-        assert_eq!(word, "event");
-    });
-}
-
-#[test]
-fn signal_wakes_its_waiter() {
-    on_both(|| {
-        let mut signals = Signals::new(&[Signal::USER_2]).unwrap();
-        drop(spawn(|| {
-            let kill = ringloop::process::Command::new("kill")
-                .arg("-USR2")
-                .arg(std::process::id().to_string())
-                .spawn();
-            assert!(block_on(kill.unwrap().wait()).unwrap().success());
-        }));
-        let got = select! {
-            signal = signals.wait_async() => signal.unwrap(),
-            () = time::after(LONG) => panic!("no signal came"),
-        };
-        assert_eq!(got, Signal::USER_2);
-    });
-}
-
-#[test]
 fn datagrams_of_both_kinds_keep_their_bounds() {
     on_both(|| {
         let (one, other) =
@@ -208,30 +167,5 @@ fn datagrams_of_both_kinds_keep_their_bounds() {
         assert_eq!(one.recv(&mut buffer).unwrap(), 4);
         one.set_read_timeout(Some(SHORT)).unwrap();
         assert!(one.recv(&mut buffer).is_err());
-        let (one, other) = UnixDatagram::pair().unwrap();
-        one.send(b"a datagram").unwrap();
-        assert_eq!(other.recv(&mut buffer).unwrap(), 10);
-    });
-}
-
-#[test]
-fn unix_streams_by_path() {
-    on_both(|| {
-        let path = std::env::temp_dir().join(format!("coro-{}.sock", std::process::id()));
-        drop(std::fs::remove_file(&path));
-        let listener = UnixListener::bind(&path).unwrap();
-        let serving = spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut word = [0; 4];
-            stream.read_exact(&mut word).unwrap();
-            stream.write_all(&word).unwrap();
-        });
-        let mut stream = UnixStream::connect(&path).unwrap();
-        stream.write_all(b"unix").unwrap();
-        let mut word = String::new();
-        stream.read_to_string(&mut word).unwrap();
-        assert_eq!(word, "unix");
-        serving.join().unwrap();
-        std::fs::remove_file(&path).unwrap();
     });
 }

@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 use ringloop::Choice;
+use ringloop_coro::net::TcpStream;
 use ringloop_coro::{
     Builder, JoinError, JoinHandle, block_on, sleep, spawn, spawn_local, start, yield_now,
 };
 use ringloop_testing::coro::{LONG, OnDrop};
 use ringloop_testing::drivers;
+use ringloop_testing::engine::tcp_pair;
 use std::cell::Cell;
 use std::future::pending;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -157,13 +159,16 @@ fn finite_destructor_wait_completes_at_runtime_end() {
             })));
         },
         || {
-            let (mut ours, mut theirs) = ringloop_coro::net::UnixStream::pair().unwrap();
+            let (ours, mut far) = tcp_pair();
+            let mut ours = TcpStream::try_from(ours).unwrap();
             let far = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(5));
-                std::io::Write::write_all(&mut ours, b"late")
+                far.write_all(b"late").unwrap();
+                far
             });
             // It parks on the loop, which a plain thread wakes.
-            drop((far, std::io::Read::read(&mut theirs, &mut [0; 8])));
+            assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
+            drop(far);
         },
         || {
             for _ in 0..1000 {
@@ -178,9 +183,9 @@ fn finite_destructor_wait_completes_at_runtime_end() {
         },
     ];
     for driver in drivers() {
-        for last in lasts {
+        for (number, last) in lasts.into_iter().enumerate() {
             let (has_ended, took) = ends_with(driver, last);
-            assert!(has_ended, "given up after {took:?}");
+            assert!(has_ended, "wait {number} given up after {took:?}");
         }
     }
 }

@@ -150,3 +150,48 @@ fn socket_whose_wait_has_timed_out_is_closed_with_its_drop() {
         assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
     });
 }
+
+#[test]
+fn unix_peer_closed_before_accept_is_accepted() {
+    on_both(|| {
+        let name = format!("coro-gone-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        drop(UnixStream::connect(&path).unwrap());
+        let (mut stream, peer) = listener.accept().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(peer.is_unnamed());
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn unix_streams_by_path() {
+    on_both(|| {
+        let path = std::env::temp_dir().join(format!("coro-{}.sock", std::process::id()));
+        drop(std::fs::remove_file(&path));
+        let listener = UnixListener::bind(&path).unwrap();
+        let serving = spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut word = [0; 4];
+            stream.read_exact(&mut word).unwrap();
+            stream.write_all(&word).unwrap();
+        });
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"unix").unwrap();
+        let mut word = String::new();
+        stream.read_to_string(&mut word).unwrap();
+        assert_eq!(word, "unix");
+        serving.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+    });
+}
+
+#[test]
+fn datagram_of_a_pair_arrives() {
+    on_both(|| {
+        let (one, other) = UnixDatagram::pair().unwrap();
+        one.send(b"a datagram").unwrap();
+        assert_eq!(other.recv(&mut [0; 16]).unwrap(), 10);
+    });
+}

@@ -1,7 +1,9 @@
 //! Helpers of the tests, which run on every driver that is available.
 
+use crate::engine::tcp_pair;
 use crate::{LIMIT, drivers, name_of};
 use ringloop::Choice;
+use ringloop_coro::net::TcpStream;
 use ringloop_coro::{Builder, JoinError, JoinHandle};
 use std::any::Any;
 use std::io::Write;
@@ -38,6 +40,12 @@ fn guard() -> Sender<()> {
         }
     });
     over
+}
+
+/// Two connected streams, of any system; made without a park.
+pub fn stream_pair() -> (TcpStream, TcpStream) {
+    let (one, other) = tcp_pair();
+    (one.try_into().unwrap(), other.try_into().unwrap())
 }
 
 /// Calls a closure when it is dropped.

@@ -13,6 +13,7 @@ use ringloop::embed::Op;
 use ringloop::embed::op::{self, Fsync, Truncate};
 use ringloop::embed::sys::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use ringloop::embed::sys::file::has_positions;
+use ringloop::embed::sys::libc;
 use ringloop::embed::sys::storage::CURRENT_POSITION;
 use ringloop::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom, Write};

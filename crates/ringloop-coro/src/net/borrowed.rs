@@ -23,6 +23,7 @@ use crate::wait::{block_on_uninterruptible, park_on_op};
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{Kind, Outcome, Recv, Request, Send};
 use ringloop::embed::sys::fd::RawFd;
+use ringloop::embed::sys::libc;
 use ringloop::embed::{Local, Op};
 use std::io;
 use std::mem;

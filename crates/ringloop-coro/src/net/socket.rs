@@ -27,6 +27,7 @@ use ringloop::embed::limits::{ACCEPT_PAUSE, CONNECT_PAUSE_MAX, CONNECT_PAUSE_MIN
 use ringloop::embed::op::{Poll, Send};
 use ringloop::embed::sys::fd::RawFd;
 use ringloop::embed::sys::interest::Interest;
+use ringloop::embed::sys::libc;
 use ringloop::embed::sys::socket::is_exhaustion;
 use ringloop::embed::{Op, RecvInto};
 use ringloop::time;

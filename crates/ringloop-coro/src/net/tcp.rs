@@ -68,13 +68,22 @@ impl TcpListener {
     /// A connection that was accepted meanwhile is closed.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
-            let stream = self.next()?;
-            match stream.peer_addr() {
-                Err(error) if error.kind() == ErrorKind::NotConnected => {}
-                peer => return Ok((stream, peer?)),
+            let accepted = self.next().and_then(|stream| {
+                let peer = stream.peer_addr()?;
+                Ok((stream, peer))
+            });
+            match accepted {
+                Err(error) if is_gone(&error) => {}
+                done => return done,
             }
         }
     }
+}
+
+/// The connection has ended before it was accepted: getpeername(2) returns the first of the errors,
+/// Windows's `accept` either.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::ConnectionReset)
 }
 
 /// A TCP connection; `&TcpStream` reads and writes too.

@@ -7,6 +7,7 @@
 
 use super::macros;
 use super::socket::{Direction, Socket, after_a_pause, pause_after};
+use crate::sys::unix_net::{self as std_net, SocketAddr};
 use crate::wait::block_on;
 use ringloop::embed::Op;
 use ringloop::embed::op::Accept;
@@ -16,7 +17,6 @@ use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::iter::FusedIterator;
 use std::net::Shutdown;
-use std::os::unix::net::{self as std_net, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 

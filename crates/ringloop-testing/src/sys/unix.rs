@@ -2,6 +2,8 @@
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -12,6 +14,16 @@ pub fn processor_time() -> Duration {
     let done = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
     assert_eq!(done, 0);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Whether a process has ended by `abort`.
+pub fn has_aborted(status: ExitStatus) -> bool {
+    status.signal() == Some(libc::SIGABRT)
+}
+
+/// Whether a process has ended by an invalid access.
+pub fn has_faulted(status: ExitStatus) -> bool {
+    status.signal() == Some(libc::SIGSEGV)
 }
 
 /// Number of open descriptors.

@@ -1,7 +1,10 @@
 //! On Windows: counters of the process.
 
+use std::process::ExitStatus;
 use std::time::Duration;
-use windows_sys::Win32::Foundation::FILETIME;
+use windows_sys::Win32::Foundation::{
+    FILETIME, NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_STACK_BUFFER_OVERRUN,
+};
 use windows_sys::Win32::System::Threading::{
     GetCurrentProcess, GetProcessHandleCount, GetProcessTimes,
 };
@@ -19,6 +22,20 @@ pub fn processor_time() -> Duration {
     let of =
         |time: &FILETIME| (u64::from(time.dwHighDateTime) << 32) + u64::from(time.dwLowDateTime);
     Duration::from_nanos((of(&times[2]) + of(&times[3])) * 100)
+}
+
+/// Whether a process has ended by `abort`, which std makes of the exception for overrun buffers.
+pub fn has_aborted(status: ExitStatus) -> bool {
+    has_ended_by(status, STATUS_STACK_BUFFER_OVERRUN)
+}
+
+/// Whether a process has ended by an invalid access.
+pub fn has_faulted(status: ExitStatus) -> bool {
+    has_ended_by(status, STATUS_ACCESS_VIOLATION)
+}
+
+fn has_ended_by(status: ExitStatus, exception: NTSTATUS) -> bool {
+    status.code() == Some(exception)
 }
 
 /// Windows does not say what they are.

@@ -1,13 +1,9 @@
-//! Memory for stacks.
+//! Memory for stacks, by `mmap`: a page costs memory once it is touched.
 //!
-//! Owns: [`Mapping`]. Called by: `stack`, and `fault` for the stack of its handler.
-//!
-//! # Invariants
-//! 1. A mapping's range is its own from `mmap` to its drop, and is not used after that: its stacks
-//!    are back in their pool, or the pool is leaked (`scheduler/shutdown`).
-//! 2. Advice and protection are for whole pages of the mapping.
+//! Owns: [`Mapping`], the range. Called by: `memory`. The invariants are there.
 
-use super::platform;
+use crate::sys::platform;
+use corosensei::stack::StackPointer;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -15,6 +11,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The kernel has refused [`platform::GUARD`].
 static NO_GUARD_ADVICE: AtomicBool = AtomicBool::new(false);
+
+/// One stack, in memory of its pool, which outlives it.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(super) low: NonZeroUsize,
+    pub(super) len: usize,
+}
+
+// SAFETY: invariant 3; a stack is at least two pages above its guard.
+unsafe impl corosensei::stack::Stack for Stack {
+    fn base(&self) -> StackPointer {
+        self.root()
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.low()
+    }
+}
+
+/// Bytes of a stack that its coroutine cannot use: the guard's.
+pub(crate) fn guard_len() -> usize {
+    page_len()
+}
+
+/// Whether an access at `address` that has faulted is an overflow of the stack.
+pub(crate) fn is_overflow(low: usize, _len: usize, address: usize) -> bool {
+    (low..low + page_len()).contains(&address)
+}
 
 /// Bytes in a page.
 pub(crate) fn page_len() -> usize {
@@ -54,10 +78,6 @@ impl Mapping {
         Ok(mapping)
     }
 
-    pub fn low(&self) -> NonZeroUsize {
-        self.low
-    }
-
     pub fn len(&self) -> usize {
         self.len
     }
@@ -66,8 +86,22 @@ impl Mapping {
         (self.low.get()..self.low.get() + self.len).contains(&address)
     }
 
+    /// The stack of `len` bytes at offset `at`, both in whole pages.
+    pub fn cut(&self, at: usize, len: usize) -> io::Result<Stack> {
+        self.guard(at)?;
+        Ok(Stack { low: self.low.saturating_add(at), len })
+    }
+
+    /// Frees the pages of a stack, whose bytes are lost. If the system refuses, they stay.
+    #[allow(clippy::unnecessary_wraps)] // as on Windows, where it may be lost
+    pub fn discard(&self, stack: Stack) -> Option<Stack> {
+        let low = stack.low().get() + page_len();
+        drop(self.advise(low, stack.top().get(), platform::DISCARD));
+        Some(stack)
+    }
+
     /// Makes the page at offset `at` fault on every access.
-    pub fn guard(&self, at: usize) -> io::Result<()> {
+    fn guard(&self, at: usize) -> io::Result<()> {
         let low = self.low.get() + at;
         if let Some(advice) = platform::GUARD
             && !NO_GUARD_ADVICE.load(Ordering::Relaxed)
@@ -100,11 +134,6 @@ impl Mapping {
         ))
     }
 
-    /// Frees the pages from `low` to `top`, whose bytes are lost.
-    pub fn discard(&self, low: usize, top: usize) -> io::Result<()> {
-        self.advise(low, top, platform::DISCARD)
-    }
-
     fn advise(&self, low: usize, top: usize, advice: libc::c_int) -> io::Result<()> {
         debug_assert!(self.contains(low) && top <= self.low.get() + self.len);
         let address = std::ptr::with_exposed_provenance_mut(low);
@@ -126,23 +155,14 @@ impl Drop for Mapping {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
+    use super::super::tests::count_at;
     use super::*;
-
-    /// Increments the byte at an address of a mapping; returns its former value.
-    pub(crate) fn count_at(address: usize) -> u8 {
-        let byte = std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: the tests pass bytes of mappings that they hold, outside of guards.
-        let before = unsafe { byte.read() };
-        // SAFETY: as above.
-        unsafe { byte.write(before + 1) };
-        before
-    }
 
     #[test]
     fn invariant_1_mapping_is_zeroed_and_unmapped_by_its_drop() {
         let mapping = Mapping::new(4 * page_len()).unwrap();
-        let low = mapping.low().get();
+        let low = mapping.low.get();
         assert_eq!(count_at(low), 0);
         assert_eq!(count_at(low + mapping.len() - 1), 0);
         assert!(mapping.contains(low) && !mapping.contains(low + mapping.len()));
@@ -155,12 +175,11 @@ pub(crate) mod tests {
     fn invariant_2_guards_and_advice_leave_other_pages_alone() {
         let mapping = Mapping::new(4 * page_len()).unwrap();
         mapping.guard(page_len()).unwrap();
-        mapping.protect(mapping.low().get() + 2 * page_len(), page_len()).unwrap();
-        assert_eq!(count_at(mapping.low().get() + page_len() - 1), 0);
-        assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
-        mapping
-            .discard(mapping.low().get() + 3 * page_len(), mapping.low().get() + 4 * page_len())
-            .unwrap();
-        assert_eq!(count_at(mapping.low().get() + 3 * page_len()), 0);
+        mapping.protect(mapping.low.get() + 2 * page_len(), page_len()).unwrap();
+        assert_eq!(count_at(mapping.low.get() + page_len() - 1), 0);
+        assert_eq!(count_at(mapping.low.get() + 3 * page_len()), 0);
+        let last = mapping.low.get() + 3 * page_len();
+        mapping.advise(last, last + page_len(), platform::DISCARD).unwrap();
+        assert_eq!(count_at(mapping.low.get() + 3 * page_len()), 0);
     }
 }

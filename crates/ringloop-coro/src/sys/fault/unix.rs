@@ -1,6 +1,6 @@
 //! The handler of invalid memory accesses (SIGSEGV, on Apple's systems SIGBUS too).
 //!
-//! Owns: the process's handlers, from the first [`install`] on. Called by: `overflow`.
+//! Owns: the process's handlers, from the first [`install`] on. Called by: `fault`.
 //!
 //! Other faults go to the previous handler, which in a Rust program is std's. The handler runs on
 //! the thread's alternate stack: std gives its threads one. A thread without one ends the process
@@ -12,15 +12,13 @@
 //!    does the same.
 //! 2. `PREVIOUS` were the process's handlers when ours replaced them, and are called as their flags say.
 
-use super::platform::FAULTS;
+use super::Explain;
 use crate::atomics::locked;
+use crate::sys::platform::FAULTS;
 use std::ffi::c_int;
 use std::io;
 use std::ptr;
 use std::sync::{Mutex, OnceLock};
-
-/// Explains the fault at an address, by its second argument; `false` for a fault that is not ours.
-pub(crate) type Explain = fn(address: usize, write: fn(&[u8])) -> bool;
 
 static EXPLAIN: OnceLock<Explain> = OnceLock::new();
 /// By signal, as in [`FAULTS`].
