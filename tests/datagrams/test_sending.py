@@ -159,6 +159,30 @@ def test_wrong_data_and_wrong_addresses_are_refused_at_the_call(run: Run) -> Non
     run(main())
 
 
+def test_assigned_address_is_the_only_one(run: Run) -> None:
+    """asyncio_dgram assigns it, because asyncio does not look for the peer of a socket it is given."""
+
+    async def main() -> None:
+        async with endpoint() as receiver:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sock.connect(name_of(receiver))
+            async with endpoint(sock=sock) as sender:
+                transport: Any = sender.transport
+                assert transport._address is None
+                transport._address = transport.get_extra_info("peername")
+                assert transport._address == name_of(receiver)
+                with pytest.raises(ValueError, match="Invalid address: must be None or"):
+                    transport.sendto(b"x", ("127.0.0.1", 1))
+                transport.sendto(b"to the peer")
+                transport.sendto(b"named", name_of(receiver))
+                transport._address = None
+                transport.sendto(b"any")
+                await wait_until(lambda: len(receiver.received) == 3)
+                assert receiver.data == [b"to the peer", b"named", b"any"]
+
+    run(main())
+
+
 def test_sends_after_the_end_are_dropped_and_logged(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:

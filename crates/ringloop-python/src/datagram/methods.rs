@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::state::{Datagram, Datagram_};
 use super::{read, write};
-use crate::ffi::{self, Argument, Definition, Raise as _, intern, members, repr_slot};
+use crate::ffi::{self, Argument, Definition, Obj, Raise as _, intern, members, repr_slot};
 use crate::transport::{base, flow, socket, thread};
 
 pub(super) fn define(type_: &mut Definition<Datagram>) {
@@ -18,7 +18,7 @@ pub(super) fn define(type_: &mut Definition<Datagram>) {
     members!(type_, Datagram;
         sendto(data, addr=None) => sendto, "Send a datagram; returns at once.";
         _read_ready() => read::read_ready, "Receive and deliver.";
-        get _address => |this| this.address.get_or_none(this.py()), "The remote address it was made with, or None.";
+        set _address => |this| this.address.get_or_none(this.py()), set_address, "The only address that it sends to: the remote one it was made with, or what was assigned. None for any.";
     );
     type_.repr(repr_slot!(Datagram, repr));
 }
@@ -57,6 +57,13 @@ fn sendto(
         return Ok(());
     }
     write::send(this, data, write::destination(this, address))
+}
+
+/// Assigned by programs that connect the socket themselves, so that other addresses are refused.
+fn set_address(this: Datagram_<'_, '_>, value: Argument<'_, '_>) -> PyResult<()> {
+    let value = value.is_truthy()?.then(|| Obj::from_borrowed(value));
+    drop(this.address.replace(value));
+    Ok(())
 }
 
 /// Passes a send from another thread to the loop.
