@@ -250,6 +250,11 @@ macos: check-tools ## type-check the crates and the extension for macOS, by clip
 	@$(if $(LINK),tools/make-venv .venv-wheels "$$(tools/pythons --default)" tools/wheels/requirements.txt)
 	@tools/macos
 
+.PHONY: freebsd
+freebsd: check-tools ## type-check the engine for FreeBSD, by clippy; nothing is linked or run
+	@tools/check-tools clippy
+	@tools/freebsd
+
 # LIBKQUEUE= is a folder or a git repository with libkqueue's sources; else they are cloned from GitHub. TESTS="name" as cargo test takes them.
 .PHONY: kqueue
 kqueue: check-tools ## the tests of kqueue's backend, on Linux by libkqueue, which is built with cmake

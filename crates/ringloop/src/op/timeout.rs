@@ -3,7 +3,7 @@
 
 use super::operation::{Need, Operation};
 use crate::sys::clock;
-use crate::sys::libc;
+use crate::sys::platform;
 use crate::sys::uring::abi::{self, Sqe};
 use std::io;
 use std::time::Duration;
@@ -71,6 +71,6 @@ impl Operation for Timeout {
 
     fn finish(&mut self, result: i32) -> i32 {
         // An expired time-out ends with ETIME on the ring; that is its success.
-        if result == -libc::ETIME { 0 } else { result }
+        if result == -platform::ETIME { 0 } else { result }
     }
 }

@@ -23,7 +23,7 @@ pub mod fd;
 pub mod file;
 pub mod fork;
 pub mod interest;
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 mod kqueue;
 pub mod libc;
 pub mod memory;

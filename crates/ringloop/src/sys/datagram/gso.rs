@@ -39,12 +39,15 @@ fn controls_of(batch: &GsoBatch<'_>) -> Controls<ROOM> {
         controls.push(platform::SOL_UDP, platform::UDP_SEGMENT, &len.to_ne_bytes());
     }
     if batch.ecn != 0 {
+        let bits = i32::from(batch.ecn & 3).to_ne_bytes();
         // The kernel looks at the packet's protocol, not at the socket's family.
-        let (level, kind) = match batch.to.ip().to_canonical() {
-            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-        };
-        controls.push(level, kind, &i32::from(batch.ecn & 3).to_ne_bytes());
+        match batch.to.ip().to_canonical() {
+            IpAddr::V4(_) if platform::IP_TOS_IS_A_BYTE => {
+                controls.push(libc::IPPROTO_IP, libc::IP_TOS, &[batch.ecn & 3]);
+            }
+            IpAddr::V4(_) => controls.push(libc::IPPROTO_IP, libc::IP_TOS, &bits),
+            IpAddr::V6(_) => controls.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &bits),
+        }
     }
     // The kernel refuses a packet of one family with a source of the other; an IPv4 address may
     // be mapped here.
@@ -55,7 +58,7 @@ fn controls_of(batch: &GsoBatch<'_>) -> Controls<ROOM> {
         Some(IpAddr::V4(v4)) => {
             let mut info = [0; platform::PKTINFO_LEN];
             info[platform::PKTINFO_SOURCE_AT..][..4].copy_from_slice(&v4.octets());
-            controls.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            controls.push(libc::IPPROTO_IP, platform::IP_PKTINFO, &info);
         }
         // struct in6_pktinfo: the source, the interface.
         Some(IpAddr::V6(v6)) => {
@@ -100,7 +103,7 @@ pub fn set_receive_local_ip(fd: RawFd, on: bool) -> io::Result<()> {
     if is_v6(fd)? {
         return socket::set_option_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, on);
     }
-    socket::set_option_int(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, on)
+    socket::set_option_int(fd, libc::IPPROTO_IP, platform::IP_PKTINFO, on)
 }
 
 /// Disables fragmentation and leaves path MTU discovery to the protocol above

@@ -114,7 +114,7 @@ impl<'a> Message<'a> {
     pub fn local_ip(&self) -> Option<IpAddr> {
         // struct in_pktinfo: the interface, the local address for replies, the header's
         // destination.
-        if let Some(info) = self.control(libc::IPPROTO_IP, libc::IP_PKTINFO) {
+        if let Some(info) = self.control(libc::IPPROTO_IP, platform::IP_PKTINFO) {
             let octets: [u8; 4] =
                 info.get(platform::PKTINFO_LOCAL_AT..)?.get(..4)?.try_into().ok()?;
             return Some(Ipv4Addr::from(octets).into());

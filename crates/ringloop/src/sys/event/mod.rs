@@ -10,7 +10,7 @@
 
 #[cfg(all(target_os = "linux", not(libkqueue)))]
 mod eventfd;
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 mod pipe;
 #[cfg(windows)]
 mod posted;
@@ -19,9 +19,9 @@ mod posted;
 pub use eventfd::EventFd;
 #[cfg(all(target_os = "linux", not(libkqueue)))]
 pub(super) use eventfd::notify;
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 pub use pipe::EventFd;
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 pub(super) use pipe::{drain, notify};
 #[cfg(windows)]
 pub use posted::EventFd;

@@ -1,15 +1,15 @@
-//! The structure and the numbers of kqueue(2): Apple's, or libkqueue's for the tests on Linux.
+//! The structure and the numbers of kqueue(2): the C library's, or libkqueue's for the tests on Linux.
 
-#[cfg(target_vendor = "apple")]
+#[cfg(not(libkqueue))]
 pub use libc::{
     EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ERROR, EV_ONESHOT, EV_RECEIPT, EVFILT_PROC,
     EVFILT_READ, EVFILT_USER, EVFILT_WRITE, NOTE_EXIT, NOTE_TRIGGER, kevent, kqueue,
 };
 
-#[cfg(target_vendor = "apple")]
+#[cfg(not(libkqueue))]
 pub type RawEvent = libc::kevent;
 
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(libkqueue)]
 pub use libkqueue::*;
 
 use std::ptr;
@@ -17,11 +17,20 @@ use std::ptr;
 /// An event with these fields.
 pub fn event(ident: usize, filter: i16, flags: u16, of_filter: u32) -> RawEvent {
     let udata = ptr::null_mut();
-    RawEvent { ident, filter, flags, fflags: of_filter, data: 0, udata }
+    RawEvent {
+        ident,
+        filter,
+        flags,
+        fflags: of_filter,
+        data: 0,
+        udata,
+        #[cfg(target_os = "freebsd")]
+        ext: [0; 4],
+    }
 }
 
 /// `include/sys/event.h` of libkqueue.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(libkqueue)]
 mod libkqueue {
     use std::ffi::{c_int, c_void};
 

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 #[cfg(target_os = "linux")]
 use libc::__errno_location as location;
-#[cfg(target_vendor = "apple")]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
 use libc::__error as location;
 
 /// The address of this thread's errno.
@@ -17,7 +17,8 @@ pub unsafe fn errno_location() -> *mut c_int {
 }
 
 /// This thread's errno.
-#[cfg(any(target_vendor = "apple", test))]
+#[cfg_attr(target_os = "freebsd", allow(dead_code))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", test))]
 pub fn errno() -> c_int {
     // SAFETY: X1: it gives an address.
     let at = unsafe { errno_location() };
@@ -26,7 +27,7 @@ pub fn errno() -> c_int {
 }
 
 /// Fails a call as the kernel does.
-#[cfg(any(target_vendor = "apple", test))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", test))]
 pub fn fail(errno: c_int) -> c_int {
     // SAFETY: X1: it gives an address.
     let at = unsafe { errno_location() };

@@ -4,8 +4,8 @@
 //! that need a constant. Remembers nothing.
 //!
 //! The engine is written for Linux. `linux.rs` has the C library's own items, so that naming them here
-//! costs nothing; `apple/` has items of the same names and forms. Such a call does what Linux's does,
-//! or fails as on a kernel that is too old for it, for which callers have a second way:
+//! costs nothing; `apple/` and `freebsd.rs` have items of the same names and forms. Such a call does what
+//! Linux's does, or fails as on a kernel that is too old for it, for which callers have a second way:
 //!
 //! | call | on Apple's systems |
 //! |---|---|
@@ -17,19 +17,28 @@
 //! | `UDP_SEGMENT`, `UDP_GRO`, `IP_RECVERR`, `SO_ATTACH_REUSEPORT_CBPF` | `ENOPROTOOPT` |
 //! | `MSG_NOSIGNAL` | `SO_NOSIGPIPE`, set when a socket is made |
 //!
+//! FreeBSD has the calls of the first row itself, and `accept4`, `SO_DOMAIN` and `MSG_NOSIGNAL`; a rename with
+//! flags fails with `EINVAL` there.
+//!
 //! # Invariants
 //! - **X1** A function here has the contract of the function of Linux's that it is named after.
 
 #[cfg(target_vendor = "apple")]
 mod apple;
+/// What Apple's systems and FreeBSD have alike.
+#[cfg(any(target_vendor = "apple", target_os = "freebsd"))]
+mod bsd;
 #[cfg(unix)]
 mod errno;
+#[cfg(target_os = "freebsd")]
+mod freebsd;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod not_linux;
-/// Linux's calls, implemented with POSIX's.
-#[cfg(any(target_vendor = "apple", test))]
+/// Linux's calls, implemented with POSIX's; FreeBSD needs some of them.
+#[cfg_attr(target_os = "freebsd", allow(dead_code))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", test))]
 mod posix;
 #[cfg(unix)]
 mod unix;
@@ -40,6 +49,8 @@ mod windows;
 pub use apple::*;
 #[cfg(unix)]
 pub use errno::errno_location;
+#[cfg(target_os = "freebsd")]
+pub use freebsd::*;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 #[cfg(unix)]
@@ -47,5 +58,5 @@ pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
 
-#[cfg(not(any(target_os = "linux", target_vendor = "apple", windows)))]
-compile_error!("ringloop runs on Linux, and compiles for Apple's systems and Windows");
+#[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd", windows)))]
+compile_error!("ringloop runs on Linux, and compiles for Apple's systems, FreeBSD and Windows");

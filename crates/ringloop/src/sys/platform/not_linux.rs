@@ -8,8 +8,10 @@ pub const MSG_ERRQUEUE: c_int = 0;
 /// False: a receive with [`MSG_ERRQUEUE`] would take a datagram.
 pub const HAS_ERROR_QUEUE: bool = false;
 /// By `getsockopt`.
+#[cfg(not(target_os = "freebsd"))]
 pub const SO_DOMAIN: c_int = -1;
 /// By `getsockopt`.
+#[cfg(not(target_os = "freebsd"))]
 pub const SO_PROTOCOL: c_int = -2;
 /// No option of this system.
 pub const SO_ATTACH_REUSEPORT_CBPF: c_int = -3;

@@ -15,13 +15,14 @@ use std::time::Duration;
 ///
 /// # Errors
 /// `ESRCH` no such process, `EMFILE`, `ENFILE`.
+#[allow(clippy::cast_lossless, reason = "`id_t` has 64 bits on FreeBSD alone")]
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     let queue = kqueue::create()?;
     match kqueue::apply(queue.as_raw_fd(), [Change::process_end(pid)]) {
         // The kernel does not watch a child that has ended already.
         Err(error)
             if error.raw_os_error() == Some(libc::ESRCH)
-                && is_zombie(libc::P_PID, pid as libc::id_t).is_ok_and(|ended| ended) =>
+                && is_zombie(libc::P_PID, pid as _).is_ok_and(|ended| ended) =>
         {
             kqueue::apply(queue.as_raw_fd(), Change::sticky())?;
         }

@@ -7,7 +7,7 @@
 //! # Invariants
 //! - **H3** `getrlimit` writes one `rlimit` through a pointer to a live local.
 
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 mod kqueue;
 #[cfg(all(target_os = "linux", not(libkqueue)))]
 mod pidfd;
@@ -16,7 +16,7 @@ mod windows;
 #[cfg(unix)]
 mod zombie;
 
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 pub use kqueue::{has_ended, pidfd_open};
 #[cfg(all(target_os = "linux", not(libkqueue)))]
 pub use pidfd::{has_ended, pidfd_open};
@@ -40,7 +40,8 @@ pub(super) fn soft_limit(resource: Resource) -> u64 {
     unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) };
     // SAFETY: H3; all-zero bytes are a valid `rlimit` even if the call failed.
     let limit = unsafe { limit.assume_init() };
-    if limit.rlim_cur == libc::RLIM_INFINITY { u64::MAX } else { limit.rlim_cur }
+    // Signed on FreeBSD.
+    if limit.rlim_cur == libc::RLIM_INFINITY { u64::MAX } else { limit.rlim_cur as _ }
 }
 
 #[cfg(test)]

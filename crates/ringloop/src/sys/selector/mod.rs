@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | epoll | `epoll.rs` | Linux |
 //! | AFD | `afd.rs` | Windows |
-//! | kqueue | `kqueue.rs` | Apple's systems; on Linux with `--cfg libkqueue`, for tests |
+//! | kqueue | `kqueue.rs` | Apple's systems, FreeBSD; on Linux with `--cfg libkqueue`, for tests |
 //!
 //! # The readiness contract
 //! What a backend has to provide, and all that the readiness driver relies on:
@@ -38,7 +38,7 @@
 mod afd;
 #[cfg(all(target_os = "linux", not(libkqueue)))]
 mod epoll;
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 mod kqueue;
 mod report;
 
@@ -46,7 +46,7 @@ mod report;
 pub use afd::Selector;
 #[cfg(all(target_os = "linux", not(libkqueue)))]
 pub use epoll::Selector;
-#[cfg(any(target_vendor = "apple", libkqueue))]
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", libkqueue))]
 pub use kqueue::Selector;
 pub use report::{Ready, Trigger};
 

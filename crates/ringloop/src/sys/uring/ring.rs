@@ -421,7 +421,9 @@ fn settle(entered: io::Result<u32>) -> io::Result<()> {
     match entered {
         Ok(_) => Ok(()),
         Err(error) => match error.raw_os_error() {
-            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => Ok(()),
+            Some(platform::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {
+                Ok(())
+            }
             _ => Err(closed_under_us(error)),
         },
     }

@@ -1,17 +1,12 @@
 //! Apple's systems: macOS 11 and newer.
-//!
-//! A constant that the system lacks has a number of ours. Flags are taken out again before a call; an
-//! option is refused by the kernel (`ENOPROTOOPT`).
 
-mod absent;
 mod files;
 mod sockets;
 
-pub use absent::*;
 pub use files::*;
 pub use sockets::*;
 
-pub use super::not_linux::*;
+pub use super::bsd::*;
 
 use std::ffi::{c_int, c_void};
 
@@ -19,8 +14,8 @@ use std::ffi::{c_int, c_void};
 pub const CLOCK_MONOTONIC: libc::clockid_t = libc::CLOCK_UPTIME_RAW;
 /// The call of [`exclude_from_fork`].
 pub const EXCLUDE_FROM_FORK: &str = "minherit";
-/// Pages are populated when they are touched.
-pub const MAP_POPULATE: c_int = 0;
+/// The major number of `/dev/null` and `/dev/zero`.
+pub const MEMORY_DEVICES: u32 = 3;
 
 /// minherit(2), `VM_INHERIT_NONE`.
 ///

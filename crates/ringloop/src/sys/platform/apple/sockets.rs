@@ -2,6 +2,7 @@
 
 pub use super::super::posix::{MSG_CMSG_CLOEXEC, SOCK_CLOEXEC, SOCK_NONBLOCK, recvmsg};
 
+use super::super::errno::fail;
 use super::super::not_linux::{SO_DOMAIN, SO_PROTOCOL};
 use super::super::posix;
 use std::ffi::{c_int, c_void};
@@ -11,6 +12,8 @@ use std::os::fd::RawFd;
 pub const MSG_NOSIGNAL: c_int = 0;
 /// The level of UDP's options.
 pub const SOL_UDP: c_int = libc::IPPROTO_UDP;
+/// The option for the local addresses of packets.
+pub const IP_PKTINFO: c_int = libc::IP_PKTINFO;
 /// The option that forbids fragments.
 pub const IP_MTU_DISCOVER: c_int = libc::IP_DONTFRAG;
 /// The option that forbids fragments.
@@ -23,6 +26,8 @@ pub const PKTINFO_LOCAL_AT: usize = 8;
 pub const PKTINFO_LEN: usize = 12;
 /// Where it has the source of a sent packet.
 pub const PKTINFO_SOURCE_AT: usize = 4;
+/// False: the type of service in a control message is an `int`.
+pub const IP_TOS_IS_A_BYTE: bool = false;
 /// Silence before the first probe, in seconds.
 pub const TCP_KEEPIDLE: c_int = libc::TCP_KEEPALIVE;
 /// Buffers of a vector (`IOV_MAX`).
@@ -62,6 +67,19 @@ pub unsafe fn socketpair(domain: c_int, kind: c_int, protocol: c_int, ends: *mut
         unsafe { *ends.cast::<[c_int; 2]>() }.into_iter().for_each(prepare_socket);
     }
     done
+}
+
+/// Fails: there are accept(2) and fcntl(2).
+///
+/// # Safety
+/// None: it touches no argument.
+pub unsafe fn accept4(
+    _: c_int,
+    _: *mut libc::sockaddr,
+    _: *mut libc::socklen_t,
+    _: c_int,
+) -> c_int {
+    fail(libc::ENOSYS)
 }
 
 /// getsockopt(2), with `SO_DOMAIN` and `SO_PROTOCOL`. The latter is the usual protocol of the socket's

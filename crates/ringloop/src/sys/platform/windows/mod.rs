@@ -13,6 +13,8 @@ pub use sockets::*;
 
 pub use super::not_linux::*;
 
+pub use super::super::libc::ETIME;
+
 use super::super::libc::{self, c_int, c_void};
 
 /// The clock of Rust's `Instant` and Python's `time.monotonic()`.

@@ -21,6 +21,8 @@ pub const MSG_CMSG_CLOEXEC: c_int = 0;
 pub const MSG_NOSIGNAL: c_int = 0;
 /// The level of UDP's options.
 pub const SOL_UDP: c_int = WinSock::IPPROTO_UDP;
+/// The option for the local addresses of packets.
+pub const IP_PKTINFO: c_int = WinSock::IP_PKTINFO;
 /// The option that forbids fragments.
 pub const IP_MTU_DISCOVER: c_int = WinSock::IP_DONTFRAGMENT;
 /// The option that forbids fragments.
@@ -33,6 +35,8 @@ pub const PKTINFO_LOCAL_AT: usize = 0;
 pub const PKTINFO_LEN: usize = 8;
 /// Where it has the source of a sent packet.
 pub const PKTINFO_SOURCE_AT: usize = 0;
+/// False: the type of service in a control message is an `int`.
+pub const IP_TOS_IS_A_BYTE: bool = false;
 /// Silence before the first probe, in seconds.
 pub const TCP_KEEPIDLE: c_int = WinSock::TCP_KEEPIDLE;
 

@@ -60,7 +60,6 @@ macro_rules! absent {
 }
 
 absent! {
-    accept4(c_int, *mut libc::sockaddr, *mut libc::socklen_t, c_int) -> c_int;
     fallocate(c_int, c_int, libc::off_t, libc::off_t) -> c_int;
     io_uring_enter(c_int, u32, u32, u32, *const c_void, usize) -> c_long;
     io_uring_register(c_int, u32, *mut c_void, u32) -> c_long;
