@@ -154,7 +154,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="one wheel, for the default CPython, quickly compiled: not for a release",
+        help="one wheel, for the default CPython, not optimised: not for a release",
     )
     asked = parser.parse_args()
     asked.interpreters = here

@@ -248,7 +248,7 @@ def environment(platform: Platform, source: Path, *, quick: bool) -> dict[str, s
         "CARGO_PROFILE_RELEASE_DEBUG": "0",
     }
     if quick:
-        settings = {"LTO": "off", "CODEGEN_UNITS": "16", "OPT_LEVEL": "1"}
+        settings = {"LTO": "off", "CODEGEN_UNITS": "16", "OPT_LEVEL": "0"}
         variables |= {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in settings.items()}
     return variables
 
@@ -264,7 +264,7 @@ def build_wheel(
 ) -> Path:
     """Build one wheel; `interpreter` is a program, or None for what maturin knows of that version.
 
-    A quick one is hardly optimised, and its size is not that of the release.
+    A quick one is not optimised, and its size is not that of the release.
     """
     variables = environment(platform, source, quick=quick)
     with tempfile.TemporaryDirectory() as folder:
