@@ -22,8 +22,8 @@ BYTES_OTHERS ?= 67108864
 # What `make cpython` builds; a t at the end is a free-threaded one.
 CPYTHONS ?= 3.14 3.14t
 # In how many threads at once, each with loops of its own, a free-threaded CPython runs each test: as many as there are processors,
-# 2 to 4. ONE_LOOP=1: there and on 3.14, each test on one of the drivers, chosen by its name, in less time; CI does so.
-ONE_LOOP ?=
+# 2 to 4. SAMPLE=1: on each of the others the part of the tests that tests/support/sample.py has for it, in half the time; CI does so.
+SAMPLE ?=
 THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 4 ? 4 : n)))
 # How many of the other interpreters are tested at a time, and by how many processes each (the default one: 6).
 JOBS ?= 2
@@ -103,7 +103,7 @@ test-ring: check-tools ## QUIC with cryptography by ring
 	@echo "== QUIC on ring"
 	@tools/test-rust cargo test --quiet -p ringloop-quic --no-default-features --features ring --test connections $(CARGO_TEST)
 
-TEST_PYTHON = BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) ONE_LOOP=$(ONE_LOOP) WORKERS=$(1) \
+TEST_PYTHON = BYTES=$(BYTES) BYTES_OTHERS=$(BYTES_OTHERS) THREADS=$(THREADS) SAMPLE=$(SAMPLE) WORKERS=$(1) \
 	xargs --max-procs=$(JOBS) -I{} sh -c 'tools/test-python $$1 $(PYTEST)' test-python {}
 
 .PHONY: test-python

@@ -7,12 +7,12 @@ import itertools
 import logging
 import signal
 import sys
-import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from tests import support
+from tests.support import sample
 from tests.support.parallel import (
     pytest_pyfunc_call,
     pytest_sessionfinish,
@@ -125,17 +125,15 @@ def tls_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the oracle once, as it has one engine only, and with ONE_LOOP each test on one driver."""
-    items[:] = [item for item in items if not _is_repeated(item)]
+    """Run the oracle once, as it has one engine only, and in CI this interpreter's part."""
+    items[:] = [item for item in items if not _is_left_out(item)]
 
 
-def _is_repeated(item: pytest.Item) -> bool:
+def _is_left_out(item: pytest.Item) -> bool:
     arguments = getattr(getattr(item, "callspec", None), "params", {})
     loop = arguments.get("loop_name")
-    if support.ONE_LOOP and loop is not None and loop != support.ORACLE:
-        drivers = [name for name in support.LOOPS if name != support.ORACLE]
-        number = zlib.crc32(item.nodeid.replace(loop, "").encode()) + support.ONE_LOOP
-        return bool(drivers[number % len(drivers)] != loop)
+    if support.SAMPLE and not sample.contains(support.SAMPLE, item.nodeid, loop):
+        return True
     return loop == support.ORACLE and arguments.get("tls_engine") == "bio"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import support
-from tests.support import parallel
+from tests.support import parallel, sample
 from tests.support.collected import is_collected
 
 if TYPE_CHECKING:
@@ -184,38 +184,54 @@ def test_leftovers_of_a_failed_test_count_for_it(tmp_path: Path) -> None:
     assert "test_innocent" not in run.stdout
 
 
-def test_two_runs_on_one_driver_each_are_one_on_both(tmp_path: Path) -> None:
-    every, *halves = (names_with_one_loop(only, tmp_path) for only in ("", "1", "2"))
-    assert len(every) == 3 * 40 + 1
-    of_both = {name for name in every if "ringloop-" not in name}
-    assert len(of_both) == 40 + 1
-    assert halves[0] & halves[1] == of_both
-    assert halves[0] | halves[1] == every
-    for half in halves:
-        for driver in ("ringloop-uring", "ringloop-epoll"):
-            assert sum(driver in name for name in half) >= 5
+def test_parts_of_the_interpreters_are_all_tests_together() -> None:
+    tests = [f"tests/test_a.py::test_named[{n}]" for n in range(60)]
+    loops = (support.ORACLE, *(f"ringloop-{driver}" for driver in support.DRIVERS))
+    with_loops = [(f"{test[:-1]}-{loop}]", loop) for test in tests for loop in loops]
+
+    def part(interpreter: str) -> set[str]:
+        chosen = [test for test in tests if sample.contains(interpreter, test, None)]
+        chosen += [test for test, loop in with_loops if sample.contains(interpreter, test, loop)]
+        return set(chosen)
+
+    free_threaded, newest, *between = map(part, ("3.14t", "3.14", "3.13", "3.12"))
+    assert free_threaded | newest == {*tests, *(test for test, _ in with_loops)}
+    # Each driver once on one of the two, and each test once on one of the others.
+    drivers = {test for test, loop in with_loops if loop != support.ORACLE}
+    assert not (free_threaded & newest & drivers)
+    assert not between[0] & between[1]
+    assert between[0] | between[1] >= drivers
+    assert (between[0] | between[1] | newest) >= set(tests)
+    for some in (newest, *between):
+        assert 10 <= sum(test in some for test in tests) <= 30
+    own = "tests/cpython/test_suite.py::test_module[ringloop-uring]"
+    assert all(sample.contains(version, own, "ringloop-uring") for version in ("3.12", "3.13"))
 
 
-def names_with_one_loop(only: str, folder: Path) -> set[str]:
+def test_interpreter_collects_its_part(tmp_path: Path) -> None:
     source = """
         import pytest
 
         @pytest.mark.parametrize("number", range(40))
         def test_named(loop_name, number):
             pass
-
-        def test_without_a_loop():
-            pass
     """
-    run = pytest_of_its_own(
-        textwrap.dedent(source),
-        folder,
-        RINGLOOP_TEST_LOOPS="asyncio ringloop-uring ringloop-epoll",
-        RINGLOOP_TEST_ONE_LOOP=only,
-        PYTEST_ADDOPTS="--collect-only",
+    every, part = (
+        pytest_of_its_own(
+            textwrap.dedent(source),
+            tmp_path,
+            RINGLOOP_TEST_LOOPS="asyncio ringloop-uring ringloop-epoll",
+            RINGLOOP_TEST_SAMPLE=interpreter,
+            PYTEST_ADDOPTS="--collect-only",
+        ).stdout.splitlines()
+        for interpreter in ("", "3.14")
     )
-    assert run.returncode == 0, run.stdout + run.stderr
-    return {line for line in run.stdout.splitlines() if "::" in line}
+    assert sum("::" in line for line in every) == 3 * 40
+    # asyncio runs each, and so does one of the drivers.
+    assert sum("::" in line for line in part) == 2 * 40
+    assert sum("[asyncio-" in line for line in part) == 40
+    for driver in ("uring", "epoll"):
+        assert sum(f"[ringloop-{driver}-" in line for line in part) >= 5
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])

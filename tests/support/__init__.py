@@ -41,8 +41,8 @@ LOOPS = tuple(
     os.environ.get("RINGLOOP_TEST_LOOPS", "").split()
     or [ORACLE, *(f"ringloop-{driver}" for driver in DRIVERS)]
 )
-# Runs each test on one of the two drivers, chosen by its name: "2" on the one that "1" leaves out.
-ONE_LOOP = int(os.environ.get("RINGLOOP_TEST_ONE_LOOP") or 0)
+# Runs the part of the tests that `sample.py` gives to the interpreter of this name.
+SAMPLE = os.environ.get("RINGLOOP_TEST_SAMPLE")
 # Bytes of the large transfers; `make test` sets 1 GiB.
 TEST_BYTES = int(os.environ.get("RINGLOOP_TEST_BYTES", str(16 << 20)))
 
