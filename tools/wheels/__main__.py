@@ -84,7 +84,8 @@ def try_by_wine(wheel: Path, version: str) -> str:
         printed = windows.try_installed(wheel, version, SMOKE)
     except UnavailableError as reason:
         return f"NOT tried: {reason}"
-    by = run(["wine", "--version"]).split()[0]
+    # It may warn before the line with its version.
+    by = run(["wine", "--version"]).splitlines()[-1].split()[0]
     return f"installed and tried on {tried_drivers(printed)}, by {by}"
 
 
