@@ -274,7 +274,8 @@ def pytest_of_its_own(
             str(file),
         ],
         cwd=root,
-        env={**os.environ, **environ},
+        # A part is of the suite's own tests.
+        env={**os.environ, "RINGLOOP_TEST_SAMPLE": "", **environ},
         capture_output=True,
         text=True,
         check=False,
