@@ -1,6 +1,6 @@
-"""Names of asyncio's own loop that this one lacks, with errors that say why.
+"""Names of asyncio's own loop that this one lacks, with errors that say why, or has to read only.
 
-Called by: whoever looks for them on a loop. Never does: stand in their place; `hasattr` is false.
+Called by: whoever looks for them on a loop. Never does: stand in for the queues; `hasattr` is false.
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ class NativeQueue:
             f"{owner.__name__!r} object has no attribute {self._name!r}: the queues of ringloop's loop "
             f"are native, not for tools that work on them, {_REMEDY}"
         )
+
+
+class ScheduledTimers:
+    """asyncio's list of timers, as a tuple of this moment: Home Assistant's shutdown and tests read it.
+
+    In order, so that the first is the earliest, as in asyncio's heap; cancelled ones are in it until the
+    loop drops them. A tuple, since what a program put into a list would never run.
+    """
+
+    def __get__(self, loop: Any, owner: type) -> Any:
+        return self if loop is None else loop._scheduled_timers()
 
 
 class NestPatched:

@@ -117,7 +117,7 @@ class Loop(_native.LoopCore, base_events.BaseEventLoop):
     # The first slow callback makes it.
     _slow_log: SlowLog | None = None
     _ready: Any = _absent.NativeQueue()
-    _scheduled: Any = _absent.NativeQueue()
+    _scheduled: Any = _absent.ScheduledTimers()
     _selector: Any = _absent.NativeQueue()
     _nest_patched: Any = _absent.NestPatched()
 

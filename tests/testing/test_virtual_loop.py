@@ -73,6 +73,15 @@ def test_clock_starts_where_it_is_told_and_stands_still_between_timers(
             VirtualLoop(io_wait=wrong)
 
 
+def test_scheduled_timers_can_be_read(virtual: VirtualLoop) -> None:
+    later = virtual.call_later(3600, int)
+    soon = virtual.call_later(60, int)
+    assert virtual._scheduled == (soon, later)
+    virtual.call_later(61, virtual.stop)
+    virtual.run_forever()
+    assert virtual._scheduled == (later,)
+
+
 def test_timeouts_fire_at_their_time(virtual: VirtualLoop) -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):

@@ -127,6 +127,9 @@ class VirtualLoop(_loop.Loop):
         super().close()
         self._timers.clear()
 
+    def _scheduled_timers(self) -> tuple[asyncio.TimerHandle, ...]:
+        return tuple(timer for _, _, timer in sorted(self._timers))
+
     def call_later(  # type: ignore[override]
         self,
         delay: float,

@@ -129,6 +129,13 @@ impl LoopCore {
         self.engine.driver(Driver::take_completions).map(Fallible)
     }
 
+    /// The timers that the loop waits for, and cancelled ones that it has kept; the earliest first.
+    fn _scheduled_timers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        ffi::arm();
+        let handles = self.timers.with(|timers| timers.handles(py))??;
+        ffi::new_tuple(py, handles.iter().map(|handle| handle.bind(py).clone()))
+    }
+
     /// Drops queues, watchers and engine; the loop is marked closed first.
     fn _close(&self, py: Python<'_>) -> PyResult<()> {
         ffi::arm();

@@ -170,6 +170,18 @@ impl Timers {
         swept
     }
 
+    /// The handles, cancelled ones too, the earliest first.
+    pub fn handles(&self, py: Python<'_>) -> PyResult<Vec<Obj>> {
+        let (mut timers, mut handles) = (Vec::new(), Vec::new());
+        let count = self.heap.len() + self.lane.len();
+        timers.try_reserve_exact(count).map_err(ffi::no_memory)?;
+        handles.try_reserve_exact(count).map_err(ffi::no_memory)?;
+        timers.extend(self.heap.iter().map(|Reverse(timer)| timer).chain(&self.lane));
+        timers.sort_unstable();
+        handles.extend(timers.into_iter().map(|timer| timer.handle.clone_ref(py)));
+        Ok(handles)
+    }
+
     /// Moves everything out, to be dropped outside the cell.
     pub fn take(&mut self) -> impl Iterator<Item = Obj> + use<> {
         let Self { heap, lane, .. } = std::mem::take(self);
