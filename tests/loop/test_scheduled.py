@@ -34,7 +34,7 @@ def test_scheduled_timers_can_be_read(loop: Any) -> None:
     loop.run_forever()
 
     async def main() -> None:
-        # One that is due is among them until its turn; one that ran is not.
+        # A timer that is due stays among them until its turn.
         loop.call_later(0, ran.append, "now")
         assert [timer._args for timer in loop._scheduled if timer._args == ("now",)] == [("now",)]
         await asyncio.sleep(0.01)

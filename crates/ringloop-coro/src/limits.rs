@@ -30,6 +30,9 @@ pub const STACKS_KEPT: usize = 1024;
 /// Coroutines that one turn of a worker's loop resumes before the driver is polled.
 pub const RESUMES_PER_TURN: usize = 256;
 
+/// For how many of them a yield counts: what yields may compute for long, and timers wait for it.
+pub const RESUMES_PER_YIELD: usize = 16;
+
 /// The most bytes that an operation on a stream copies. A longer write, or a read after one this
 /// long, waits for readiness and copies by a system call, while the data is warm.
 pub const COPIED_BYTES_MAX: usize = 16 * 1024;

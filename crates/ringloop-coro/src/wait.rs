@@ -210,8 +210,8 @@ fn unwind_if_certain(check: UnwindCheck) {
     resume_unwind(Box::new(Cancelled));
 }
 
-/// Gives every other ready coroutine of this thread a turn. Outside of a coroutine it yields the
-/// thread.
+/// Gives every other ready coroutine of this thread a turn. The driver has one at least every 16 calls
+/// of a coroutine: timers fire, and sockets are served. Outside of a coroutine it yields the thread.
 ///
 /// # Cancel safety
 /// A cancelled coroutine unwinds here.

@@ -3,6 +3,7 @@
 // `block_on` returns a coroutine's handle, to join it outside of the runtime.
 #![allow(clippy::async_yields_async)]
 
+use ringloop_coro::sync::channel;
 use ringloop_coro::{
     JoinError, WaitError, block_on, is_coroutine, sleep, spawn, spawn_local, start, try_block_on,
     yield_now,
@@ -11,6 +12,7 @@ use ringloop_testing::coro::{LONG, on_both, panic_message, stream_pair};
 use ringloop_testing::{PATIENCE, drivers};
 use std::cell::{Cell, RefCell};
 use std::future::IntoFuture;
+use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -53,6 +55,53 @@ fn coroutines_take_turns_where_they_yield() {
         }
         let expected: Vec<_> = (0..3).flat_map(|turn| (0..3).map(move |n| (turn, n))).collect();
         assert_eq!(*order.borrow(), expected);
+    });
+}
+
+/// Steps until a coroutine that waits for a socket and then for a timer is served, each step of 20
+/// microseconds and a call that does not wait.
+fn steps_beside_a_waiting_coroutine(mut step: impl FnMut()) -> usize {
+    const STEP: Duration = Duration::from_micros(20);
+    let (ours, theirs) = stream_pair();
+    let served = Rc::new(Cell::new(false));
+    let waiting = Rc::clone(&served);
+    let waiter = spawn_local(move || {
+        (&theirs).read_exact(&mut [0]).unwrap();
+        sleep(50 * STEP);
+        waiting.set(true);
+    });
+    yield_now();
+    (&ours).write_all(&[7]).unwrap();
+    let mut count = 0;
+    while !served.get() {
+        let start = Instant::now();
+        while start.elapsed() < STEP {}
+        step();
+        count += 1;
+    }
+    waiter.join().unwrap();
+    count
+}
+
+#[test]
+fn coroutine_that_yields_lets_the_driver_be_polled() {
+    on_both(|| {
+        // The 50 steps that the timer lasts, and those of a few turns.
+        let count = steps_beside_a_waiting_coroutine(yield_now);
+        assert!(count < 200, "{count}");
+    });
+}
+
+#[test]
+fn coroutine_that_never_waits_lets_the_driver_be_polled() {
+    on_both(|| {
+        let (sender, receiver) = channel::bounded(1);
+        let count = steps_beside_a_waiting_coroutine(|| {
+            sender.send(7).unwrap();
+            assert_eq!(receiver.recv(), Ok(7));
+        });
+        // The 50 steps of the timer, and a few turns of such calls.
+        assert!(count < 300, "{count}");
     });
 }
 

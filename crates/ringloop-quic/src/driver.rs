@@ -15,6 +15,7 @@ use crate::receive::Receiver;
 use crate::sender::{Progress, Sender};
 use crate::shared::Shared;
 use crate::wakers::Waiting;
+use ringloop::embed::Local;
 use ringloop::embed::sys::fd::AsRawFd;
 use ringloop::net::UdpSocket;
 use ringloop::time::{Sleep, sleep, sleep_until};
@@ -99,6 +100,8 @@ impl Driver<'_> {
             return Poll::Ready(());
         }
         if more_in || sent == Progress::More {
+            // The timers and the other sockets of the loop come first.
+            Local::current().end_turn();
             cx.waker().wake_by_ref();
         }
         self.sleep(cx, deadline);

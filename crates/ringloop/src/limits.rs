@@ -116,6 +116,10 @@ pub const ZERO_COPY_BYTES_MIN: usize = 32 * 1024;
 /// Tasks polled in one turn before the driver is polled for completions.
 pub const TASKS_PER_TURN: usize = 256;
 
+/// For how many of them a yield counts: what yields may compute for long, and timers wait for it.
+/// Polling the driver each time would cost ten times the yield.
+pub const POLLS_PER_YIELD: usize = 16;
+
 /// Messages from other threads that a loop may have queued. Far above any real backlog, and low
 /// enough that a runaway producer gets an error before the machine runs out of memory.
 pub const INBOX_MESSAGES: usize = 1 << 24;

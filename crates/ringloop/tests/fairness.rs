@@ -1,19 +1,24 @@
-//! Many streams of one loop that all have data: none starves while others are served repeatedly.
+//! Many streams of one loop that all have data: none starves while others are served repeatedly. Tasks
+//! that always have more to do: the driver is polled between their polls.
 
 #![allow(clippy::unwrap_used)]
 
-use ringloop::embed::limits::POOL_BUFFER_BYTES;
+use ringloop::embed::limits::{
+    ATTEMPTS_PER_POLL, POLLS_PER_YIELD, POOL_BUFFER_BYTES, TASKS_PER_TURN,
+};
 use ringloop::embed::sys::fd::OwnedFd;
 use ringloop::net::UnixStream;
+use ringloop::sync::Semaphore;
 use ringloop::{spawn, time};
 use ringloop_testing::PATIENCE;
 use ringloop_testing::engine::in_runtimes;
 use std::cell::Cell;
 use std::io::Write;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Peer = std::os::unix::net::UnixStream;
 
@@ -115,4 +120,55 @@ fn streams_that_share_too_few_buffers_do_not_keep_another_waiting() {
         let worst = overtaken_by(&count, SHORT).await;
         assert!(worst <= 3 * STREAMS, "{worst} messages overtook one");
     });
+}
+
+/// Steps until a task that waits for a socket and then for a timer is served, each step of 20
+/// microseconds and one that the caller may complete at once.
+async fn steps_beside_a_waiting_task(mut step: impl AsyncFnMut()) -> usize {
+    const STEP: Duration = Duration::from_micros(20);
+    let (stream, mut peer) = pair();
+    let served = Rc::new(Cell::new(false));
+    let waiting = Rc::clone(&served);
+    spawn(async move {
+        stream.read(vec![0; 1]).await.0.unwrap();
+        time::sleep(50 * STEP).await;
+        waiting.set(true);
+    });
+    time::yield_now().await;
+    peer.write_all(&[7]).unwrap();
+    let mut count = 0;
+    while !served.get() {
+        let start = Instant::now();
+        while start.elapsed() < STEP {}
+        step().await;
+        count += 1;
+    }
+    count
+}
+
+/// Checks that the driver is polled at least as often as the task has used its budget: there are the 50
+/// steps that the timer lasts, and those of a few turns.
+fn has_short_turns(steps_per_turn: usize, step: impl AsyncFn() + Copy + 'static) {
+    let steps_max = 100 + 8 * steps_per_turn;
+    run(async || {
+        let of_the_root = steps_beside_a_waiting_task(step).await;
+        let of_a_task = spawn(steps_beside_a_waiting_task(step)).await.unwrap();
+        assert!(of_the_root <= steps_max && of_a_task <= steps_max, "{of_the_root}, {of_a_task}");
+    });
+}
+
+#[test]
+fn task_that_yields_lets_the_driver_be_polled() {
+    has_short_turns(TASKS_PER_TURN / POLLS_PER_YIELD, async || time::yield_now().await);
+}
+
+#[test]
+fn task_that_waits_for_past_deadlines_lets_the_driver_be_polled() {
+    has_short_turns(ATTEMPTS_PER_POLL as usize, async || time::sleep(Duration::ZERO).await);
+}
+
+#[test]
+fn task_that_takes_free_permits_lets_the_driver_be_polled() {
+    static FREE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(1));
+    has_short_turns(ATTEMPTS_PER_POLL as usize, async || drop(FREE.acquire(1).await));
 }

@@ -55,8 +55,8 @@ pub(crate) struct Scheduler {
     loop_id: Cell<u64>,
     /// The loop's driver reports readiness: an operation is a system call of ours in any case.
     is_readiness: Cell<bool>,
-    /// The driver is polled before the next coroutine runs.
-    ends_turn: Cell<bool>,
+    /// Coroutines that may still be resumed before the driver is polled.
+    resumes_left: Cell<usize>,
 }
 
 fn with_scheduler<R>(work: impl FnOnce(&Rc<Scheduler>) -> R) -> Option<R> {
@@ -79,7 +79,7 @@ pub(crate) fn is_readiness_driver() -> bool {
 
 /// Has the driver polled once the running coroutine suspends.
 pub(crate) fn end_turn() {
-    with_scheduler(|scheduler| scheduler.ends_turn.set(true));
+    with_scheduler(|scheduler| scheduler.resumes_left.set(0));
 }
 
 /// Wakes the running coroutine, which is cancelled, once no coroutine of the thread unwinds.
@@ -180,7 +180,7 @@ impl Scheduler {
             state: RefCell::new(SchedulerState::new(stack_bytes)),
             loop_id: Cell::new(Local::current_id().unwrap_or(0)),
             is_readiness: Cell::new(false),
-            ends_turn: Cell::new(false),
+            resumes_left: Cell::new(0),
         });
         ALL.with_borrow_mut(|all| all.push(Rc::downgrade(&scheduler)));
         scheduler.make_current();
@@ -280,12 +280,22 @@ impl Scheduler {
             if why == Suspend::Yield || coroutine.phase == Phase::Woken {
                 coroutine.phase = Phase::Ready;
                 state.ready.push_back(slot);
+                if why == Suspend::Yield {
+                    self.count_yield(state.ready.len());
+                }
             } else {
                 coroutine.phase = Phase::Parked;
             }
         }
         state.check_unwinding();
         true
+    }
+
+    /// A yield shortens the turn, which does not end before the ready coroutines have run.
+    fn count_yield(&self, ready_count: usize) {
+        self.resumes_left.update(|left| {
+            left.saturating_sub(limits::RESUMES_PER_YIELD - 1).max(ready_count.min(left))
+        });
     }
 
     fn is_cancelled(&self, slot: u32) -> bool {
@@ -401,24 +411,27 @@ impl Future for SchedulerTask {
         scheduler.loop_id.set(Local::current_id().unwrap_or(0));
         let is_readiness = local.engine().kind() == Kind::Epoll;
         scheduler.is_readiness.set(is_readiness);
-        let mut left = limits::RESUMES_PER_TURN;
-        while left > 0 {
+        scheduler.resumes_left.set(limits::RESUMES_PER_TURN);
+        let mut has_run = false;
+        while scheduler.resumes_left.get() > 0 {
             local.begin_poll();
-            if !scheduler.run_one(left.is_multiple_of(2)) && !scheduler.steal() {
+            let prefers_new = scheduler.resumes_left.get().is_multiple_of(2);
+            if !scheduler.run_one(prefers_new) && !scheduler.steal() {
                 break;
             }
-            let ends_turn = scheduler.ends_turn.take();
-            left = if ends_turn { 0 } else { left - 1 };
+            has_run = true;
+            scheduler.resumes_left.update(|left| left.saturating_sub(1));
         }
         let mut state = scheduler.state.borrow_mut();
         state.is_awake = false;
         // More coroutines may be ready after a full turn.
-        if left == 0 {
+        if scheduler.resumes_left.get() == 0 {
+            local.end_turn();
             state.wake_executor();
         }
         drop(state);
         if deadlock::ENABLED {
-            scheduler.report(&local, left < limits::RESUMES_PER_TURN);
+            scheduler.report(&local, has_run);
         }
         Poll::Pending
     }

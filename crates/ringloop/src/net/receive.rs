@@ -26,7 +26,7 @@ use crate::sys::interest::Interest;
 use crate::sys::libc;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::task::Poll::{Pending, Ready};
+use std::task::Poll::Ready;
 use std::task::{self, Context, ready};
 
 /// The bytes of a stream, in order, in the loop's buffers.
@@ -206,8 +206,7 @@ impl<'a> Receive<'a> {
             }
             *is_drained = false;
             if !Local::spend_budget() {
-                cx.waker().wake_by_ref();
-                return Pending;
+                return Local::next_turn(cx);
             }
             let Some(buffer) = local.large_buffer() else {
                 self.leave_large();

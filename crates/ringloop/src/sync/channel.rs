@@ -3,10 +3,10 @@
 //! Owns: the queue, its permits (one per place), and the receiver's waker. No sent value is dropped
 //! while there is a receiver. Senders get places first in, first out.
 
-use super::place::{Place, has_share, next_turn};
+use super::place::{Place, has_share};
 use super::semaphore::{PERMITS_MAX, Permits, Woken};
 use super::waiters::{Ticket, keep, wake};
-use crate::executor::waiting;
+use crate::executor::{Local, waiting};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -157,7 +157,7 @@ impl<T, P: Place> Future for Send<'_, T, P> {
             Some(Poll::Ready(Ok(state.receiver.take())))
         });
         let Some(sent) = sent else {
-            return next_turn(cx);
+            return Local::next_turn(cx);
         };
         sent.map(|sent| sent.map(wake))
     }
@@ -197,7 +197,7 @@ impl<T, P: Place> Receiver<T, P> {
             Some((waiting("a channel"), Woken::default()))
         });
         let Some((value, woken)) = polled else {
-            return next_turn(cx);
+            return Local::next_turn(cx);
         };
         woken.wake();
         value

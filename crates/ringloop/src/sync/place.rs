@@ -18,19 +18,11 @@ use std::sync::{
     Mutex,
     atomic::{AtomicU8, Ordering},
 };
-use std::task::{Context, Poll};
 
 /// Whether the running task has budget left. `false`: it takes nothing and is polled again in its next
 /// turn, so that other threads that always have more for it do not starve the loop's other tasks.
 pub(super) fn has_share<P: Place>() -> bool {
     !P::IS_SHARED || Local::spend_budget()
-}
-
-/// Wakes the task, which is polled again after the others.
-#[cold]
-pub(super) fn next_turn<T>(cx: &Context<'_>) -> Poll<T> {
-    cx.waker().wake_by_ref();
-    Poll::Pending
 }
 
 /// [`OneThread`] or [`AnyThread`].

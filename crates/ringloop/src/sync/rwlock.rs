@@ -7,10 +7,10 @@
 //! 1. References to the value are guards': one that holds all permits makes exclusive ones, the others,
 //!    with a permit each, shared ones. A guard gives its permits back when it is dropped.
 
-use super::place::{AnyThread, Place, next_turn};
+use super::place::{AnyThread, Place};
 use super::semaphore::Permits;
 use super::waiters::Ticket;
-use crate::executor::waiting;
+use crate::executor::{Local, waiting};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
@@ -130,7 +130,7 @@ impl<'a, T: ?Sized, P: Place> Future for Locking<'a, T, P> {
             may.then(|| permits.poll_take(count, ticket, cx.waker()))
         });
         match taken {
-            None => next_turn(cx),
+            None => Local::next_turn(cx),
             Some(false) => waiting("a lock"),
             Some(true) => Poll::Ready(HeldPermits { lock, count }),
         }

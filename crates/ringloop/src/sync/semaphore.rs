@@ -3,9 +3,9 @@
 //! Owns: [`Semaphore`] and `Permits`, its state without the cell, which channels use too. A small request
 //! does not overtake an earlier large one.
 
-use super::place::{Place, has_share, next_turn};
+use super::place::{Place, has_share};
 use super::waiters::{Ticket, Waiters};
-use crate::executor::waiting;
+use crate::executor::{Local, waiting};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -220,7 +220,7 @@ impl<P: Place> Future for Acquire<P> {
             Some(permits.poll_take(count, ticket, cx.waker()))
         });
         let Some(taken) = taken else {
-            return next_turn(cx);
+            return Local::next_turn(cx);
         };
         if !taken {
             return waiting("permits");

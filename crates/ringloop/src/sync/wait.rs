@@ -3,9 +3,9 @@
 //! Owns: [`Wait`], a place in a line that is part of the state. Called by: `watch`, `broadcast` and
 //! `cancel`, whose changes wake the whole line.
 
-use super::place::{Place, has_share, next_turn};
+use super::place::{Place, has_share};
 use super::waiters::{Ticket, Waiters};
-use crate::executor::waiting;
+use crate::executor::{Local, waiting};
 use std::task::{Context, Poll};
 
 /// A wait in a line of the state in a cell; dropping it leaves the line.
@@ -45,7 +45,7 @@ impl<'a, S, P: Place> Wait<'a, S, P> {
         });
         match polled {
             Poll::Ready(Some(result)) => Poll::Ready(result),
-            Poll::Ready(None) => next_turn(cx),
+            Poll::Ready(None) => Local::next_turn(cx),
             Poll::Pending => waiting("a channel"),
         }
     }

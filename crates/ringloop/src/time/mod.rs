@@ -5,6 +5,7 @@
 mod interval;
 
 use crate::executor::{Local, TimerKey, waiting};
+use crate::limits;
 use crate::sys::clock;
 use std::fmt;
 use std::future::Future;
@@ -56,8 +57,7 @@ impl Future for Sleep {
         if clock::monotonic_ns() >= self.deadline_ns {
             if self.armed.is_none() && !Local::spend_budget() {
                 // A task that polls for past deadlines must not starve the others.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+                return Local::next_turn(cx);
             }
             return Poll::Ready(());
         }
@@ -127,15 +127,15 @@ async fn before<F: Future>(sleep: Sleep, future: F) -> Result<F::Output, Elapsed
     .await
 }
 
-/// Gives every other ready task a turn.
+/// Gives every other ready task a turn. The driver has one at least every 16 calls of a task: timers
+/// fire, and sockets are served.
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        Local::poll_again(cx, limits::POLLS_PER_YIELD)
     })
     .await;
 }

@@ -29,7 +29,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Poll, Waker, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// The next loop's number.
 static LOOPS: AtomicU64 = AtomicU64::new(1);
@@ -107,6 +107,7 @@ impl Local {
             cancel_count: Cell::default(),
             closing: RefCell::new(Vec::new()),
             attempts_left: Cell::new(0),
+            polls_spent: Cell::new(0),
             refused: Cell::new(0),
             member: OnceCell::new(),
         };
@@ -337,6 +338,36 @@ impl Local {
             Some(may)
         });
         spent.ok().flatten().unwrap_or(true)
+    }
+
+    /// Wakes the running task, which is polled again once the driver has been: a task that always has
+    /// more to do delays neither timers nor sockets.
+    #[cold]
+    pub(crate) fn next_turn<T>(cx: &Context<'_>) -> Poll<T> {
+        Self::poll_again(cx, limits::TASKS_PER_TURN)
+    }
+
+    /// Wakes the running task, which has yielded, and counts for as many polls of the turn.
+    pub(crate) fn poll_again<T>(cx: &Context<'_>, polls: usize) -> Poll<T> {
+        if let Some(local) = Self::try_current() {
+            local.spend_turn(polls);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Has the driver polled once the tasks that are ready now have run.
+    pub fn end_turn(&self) {
+        self.spend_turn(limits::TASKS_PER_TURN);
+    }
+
+    fn spend_turn(&self, polls: usize) {
+        self.shared.polls_spent.update(|spent| spent.saturating_add(polls));
+    }
+
+    /// Polls that tasks have given up since the last call.
+    pub(super) fn take_polls_spent(&self) -> usize {
+        self.shared.polls_spent.take()
     }
 
     /// True if no other task is ready and no submission is pending: an operation would be submitted

@@ -26,6 +26,8 @@ pub(super) struct Shared {
     pub(super) closing: RefCell<Vec<OwnedFd>>,
     /// Operations that the current poll may still complete at once.
     pub(super) attempts_left: Cell<u32>,
+    /// Polls of the turn that tasks have given up, which have more to do.
+    pub(super) polls_spent: Cell<usize>,
     /// Refusals since the budget was last renewed.
     pub(super) refused: Cell<u32>,
     /// Set once the loop becomes one of several.

@@ -94,6 +94,7 @@ fn turns<T>(local: &Local, root: &Root, future: impl Future<Output = T>) -> io::
             } else if batch == 0 {
                 break;
             }
+            left = left.saturating_sub(local.take_polls_spent());
         }
         let is_ready = local.has_ready() || root.is_woken();
         let mut engine = local.engine();
