@@ -17,6 +17,9 @@
 //! held, later ones stay in the kernel, for the socket's next user. The cancel is submitted before
 //! the next receive, which on a ring means at the next enter. Pausing and resuming in one turn
 //! costs nothing.
+//!
+//! The end of a stream is reported after the callbacks that its last bytes scheduled, as in asyncio,
+//! which receives once per iteration: see [`ended`].
 
 use std::io;
 
@@ -32,10 +35,10 @@ use super::state::{Delivery, End, Held, Mode, Receiver, Role, SendOp, Stream, St
 use crate::error;
 use crate::event_loop::exceptions::leaves_the_loop;
 use crate::event_loop::poll;
-use crate::ffi::{self, intern};
+use crate::ffi::{self, Obj, intern};
 use crate::limits;
 use crate::transport::base::{
-    Readable, call_protocol, call_soon, fatal_error, log_debug, read_failed,
+    Endpoint as _, Readable, call_protocol, fatal_error, log_debug, read_failed,
 };
 use crate::transport::socket::{self, Armed, Wish};
 
@@ -134,7 +137,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     match completion.buffer {
         Some(_) if taken_away => ended(this, End::Failed(libc::EBADF)),
         Some(bytes) => {
-            this.base.owner.received(bytes.len());
+            note_received(this, bytes.len())?;
             received(this, bytes)
         }
         // Also a receive that was in flight when the mode changed.
@@ -160,6 +163,12 @@ pub(super) fn settle(this: Stream_<'_, '_>) -> PyResult<()> {
     let closed = socket::close_if_lost(this);
     let rested = socket::rest_if_idle(this);
     again.and(closed).and(rested)
+}
+
+fn note_received(this: Stream_<'_, '_>, len: usize) -> PyResult<()> {
+    this.base.owner.received(len);
+    this.read.received_in.set(this.base.core(this.py())?.get().turn_number());
+    Ok(())
 }
 
 /// Bytes in a pool buffer, which is returned before the protocol is called.
@@ -238,7 +247,7 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
                 return ended(this, End::Eof);
             }
             Some(Ok(len)) => {
-                this.base.owner.received(len);
+                note_received(this, len)?;
                 // The end of a result says nothing about what comes.
                 if asked >= this.read.chunk_len.get() {
                     adapt(this, asked, len)?;
@@ -372,20 +381,36 @@ fn deliver(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
     }
 }
 
-/// End of the stream; held like bytes while reading is paused.
+/// End of the stream; held while reading is paused, and until what this turn's bytes scheduled has run.
 fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
-    let end = match end {
-        End::Eof if was_reset(this)? => End::Failed(libc::ECONNRESET),
-        end => end,
-    };
+    let end = end_or_reset(this, end)?;
     match this.read.wish.get() {
-        Wish::Stop => return Ok(()),
-        Wish::Read if !holds(this) => {}
+        Wish::Stop => Ok(()),
+        Wish::Read if !holds(this) => {
+            if this.read.received_in.get() == this.base.core(this.py())?.get().turn_number() {
+                this.read.held_end.set(Some(end));
+                return deliver_later(this, Delivery::Scheduled, Stream::last_context(this));
+            }
+            report_end(this, end)
+        }
         Wish::Read | Wish::Pause | Wish::NotStarted => {
             this.read.held_end.set(Some(end));
-            return Ok(());
+            Ok(())
         }
     }
+}
+
+/// An end of the stream, or the reset that a send has taken instead.
+fn end_or_reset(this: Stream_<'_, '_>, end: End) -> PyResult<End> {
+    Ok(match end {
+        End::Eof if was_reset(this)? => End::Failed(libc::ECONNRESET),
+        end => end,
+    })
+}
+
+/// Tells the protocol of the end.
+fn report_end(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
+    let end = end_or_reset(this, end)?;
     this.read.wish.set(Wish::Stop);
     let py = this.py();
     if let End::Failed(errno) = end {
@@ -431,19 +456,26 @@ fn keep(this: Stream_<'_, '_>, bytes: Held) -> PyResult<()> {
 
 /// Delivers in the next pass, like asyncio's next iteration.
 fn schedule_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
-    deliver_later(this, Delivery::Scheduled)
+    let context = ffi::context_copy_current(this.py());
+    deliver_later(this, Delivery::Scheduled, context)
 }
 
 /// As [`schedule_delivery`], for the next run.
 fn postpone_delivery(this: Stream_<'_, '_>) -> PyResult<()> {
-    deliver_later(this, Delivery::Postponed)
+    let context = ffi::context_copy_current(this.py());
+    deliver_later(this, Delivery::Postponed, context)
 }
 
-fn deliver_later(this: Stream_<'_, '_>, delivery: Delivery) -> PyResult<()> {
+fn deliver_later(
+    this: Stream_<'_, '_>,
+    delivery: Delivery,
+    context: PyResult<Obj>,
+) -> PyResult<()> {
     if this.read.delivery.replace(delivery) != Delivery::None {
         return Ok(());
     }
-    call_soon(this, intern!(this.py(), "_deliver_held"))
+    let method = intern!(this.py(), "_deliver_held");
+    this.base.core(this.py())?.get().call_method_soon(this.object(), method, None, context)
 }
 
 /// Delivers what arrived during a pause, then continues reading.
@@ -451,6 +483,7 @@ pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
     if this.read.delivery.replace(Delivery::None) == Delivery::Postponed {
         return schedule_delivery(this);
     }
+    let mut delivered_some = false;
     while this.read.wish.get() == Wish::Read {
         let next = this.read.held.borrow_mut().pop_front();
         if let Some(bytes) = next {
@@ -460,11 +493,16 @@ pub(super) fn deliver_held(this: Stream_<'_, '_>) -> PyResult<()> {
                 let again = if holds(this) { postpone_delivery(this) } else { arm(this) };
                 return delivered.and(again);
             }
+            delivered_some = true;
             continue;
         }
         return match this.read.held_end.take() {
+            Some(end) if delivered_some => {
+                this.read.held_end.set(Some(end));
+                schedule_delivery(this)
+            }
             Some(end) => {
-                let told = ended(this, end);
+                let told = report_end(this, end);
                 told.and(socket::rest_if_idle(this))
             }
             None => arm(this),

@@ -105,6 +105,8 @@ pub(super) struct ReadSide {
     /// `pause_reading` after the end of the stream.
     pub paused_after_end: Cell<bool>,
     pub delivery: Cell<Delivery>,
+    /// The turn in which bytes were last received.
+    pub received_in: Cell<u64>,
     /// Size of the next recv(2).
     pub chunk_len: Cell<usize>,
     /// Receives in a row that suggest a change of mode.
