@@ -249,6 +249,9 @@ pub const H3_DATAGRAM_BYTES: usize = 256 * 1024;
 /// What such a datagram counts in addition to its length, in bytes: its place in the queue.
 pub const H3_DATAGRAM_EACH_BYTES: usize = 64;
 
+/// How long operations on files complete at once in one turn: later ones begin in the next.
+pub const AT_ONCE_NANOSECONDS: u64 = 1_000_000;
+
 /// Bytes that one operation reads from a file: a cached piece is copied in about 100 µs, the engine's own
 /// bound (`ringloop::embed::limits::CACHED_READ_BYTES`).
 pub const FILE_PIECE_BYTES: usize = 1 << 20;

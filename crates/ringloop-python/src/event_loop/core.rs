@@ -14,6 +14,7 @@ use pyo3::types::PyString;
 use ringloop::embed::Token;
 use ringloop::embed::sys::datagram::{Batch, Outgoing};
 
+use super::at_once::AtOnce;
 use super::contexts::Contexts;
 use super::engine::EngineCell;
 use super::handlers::{Handler, Handlers, Owed};
@@ -50,6 +51,7 @@ pub struct LoopCore {
     pub(crate) outgoing: Confined<Outgoing>,
     /// When the interpreter was last released to other threads.
     pub(super) gave_way_ns: AtomicU64,
+    pub(super) at_once: AtOnce,
     /// Number of turns started.
     pub(super) turns: Counter,
     pub(super) pulse: Pulse,
@@ -144,6 +146,11 @@ impl LoopCore {
     #[inline]
     pub fn turn_number(&self) -> u64 {
         if self.is_running() { self.turns.count() } else { 0 }
+    }
+
+    /// Whether an operation may complete at once in this turn.
+    pub fn may_complete_at_once(&self) -> bool {
+        self.at_once.has_time(self.turn_number())
     }
 
     #[inline]

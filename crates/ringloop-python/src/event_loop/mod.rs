@@ -15,6 +15,7 @@
 //! | `ready`, `timers`, `inbox` | the queues                                                  |
 //! | `outward`    | operations that make unsent writes observable                             |
 //! | `give_way`   | releases the interpreter to other threads                                 |
+//! | `at_once`    | how long operations may complete at once in a turn                        |
 //! | `clock`      | clock of the timers                                                       |
 //! | `handlers`   | routing of completions; steps that lacked memory for a callback           |
 //! | `watched`, `watchers` | `add_reader` and `add_writer`                                    |
@@ -22,6 +23,7 @@
 //! | `exceptions`, `debug`, `slow` | a callback's error; source tracebacks; slow callbacks     |
 //! | `pulse`, `meters`, `observe` | what other threads may read of a running loop             |
 
+mod at_once;
 mod callback;
 mod clock;
 mod contexts;

@@ -7,6 +7,7 @@ use std::io;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use ringloop::time::yield_now;
 
 use crate::error;
 use crate::event_loop::LoopCore;
@@ -21,6 +22,21 @@ pub fn begin(
     future: impl Future<Output = PyResult<Obj>> + 'static,
 ) -> PyResult<Obj> {
     futures::start(&loop_, future).map(futures::Started::into_either)
+}
+
+/// An operation that the page cache may complete at once: in the next turn, if this one has had its
+/// time of them.
+pub fn cached<F: Future>(
+    loop_: Loop<'_, '_>,
+    operation: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    let gives_way = !loop_.get().may_complete_at_once();
+    async move {
+        if gives_way {
+            yield_now().await;
+        }
+        operation.await
+    }
 }
 
 /// The object of an operation's value, or its error.

@@ -2,17 +2,16 @@
 
 use ringloop::embed::sys::fd::RawFd;
 use ringloop::embed::sys::libc;
-use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 
 use pyo3::prelude::*;
 use ringloop::buf::{RecvBuf, SendBuf};
 use ringloop::embed::op::{Fsync, Read, Truncate, Write};
 use ringloop::embed::sys::storage::CURRENT_POSITION;
 use ringloop::embed::{Link, Op};
+use ringloop::time::yield_now;
 
-use super::begin::{Loop, begin, done, given};
+use super::begin::{Loop, begin, cached, done, given};
 use crate::error;
 use crate::ffi::{self, Argument, Obj, Room};
 use crate::limits;
@@ -45,10 +44,11 @@ pub fn read(
     let (fd, size, position) =
         (fd.extract::<RawFd>()?, size.extract::<usize>()?, position.extract()?);
     let mut room = Room::new(loop_.py(), size)?;
-    begin(loop_, async move {
+    let operation = async move {
         fill(fd, &mut room, position).await.map_err(|error| error::from_io(&error))?;
         Python::attach(|py| room.finish(py))
-    })
+    };
+    begin(loop_, cached(loop_, operation))
 }
 
 /// Fills a room from a file, up to its end.
@@ -67,7 +67,8 @@ pub(super) async fn fill(fd: RawFd, room: &mut Room, position: i64) -> io::Resul
             break;
         }
         if piece % limits::FILE_PIECES_PER_TURN == 0 {
-            give_way().await;
+            // A large file in the cache must not stop the loop.
+            yield_now().await;
         }
     }
     Ok(())
@@ -81,19 +82,6 @@ fn taken(room: &mut Room, result: io::Result<usize>, loan: RecvBuf) -> io::Resul
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Lets the loop run its callbacks: a large file in the cache must not stop it.
-async fn give_way() {
-    let mut gave_way = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut gave_way, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// `_fs_write(fd, data, position)`: stops at an error, which the next call meets if something was written.

@@ -9,7 +9,7 @@ use ringloop::embed::sys::file;
 use ringloop::embed::sys::path::{self, HERE};
 use ringloop::embed::{Local, Op, open_file};
 
-use super::begin::{Loop, begin, done, given, name};
+use super::begin::{Loop, begin, cached, done, given, name};
 use crate::error;
 use crate::ffi::{Argument, IntoObject as _, Obj, new_tuple};
 use crate::futures;
@@ -29,7 +29,8 @@ pub fn open(
             Ok((fd.into_raw_fd(), i32::from(found.stx_mode), found.stx_size))
         }))
     };
-    futures::start_owning(&loop_, opening, close_lost).map(futures::Started::into_either)
+    futures::start_owning(&loop_, cached(loop_, opening), close_lost)
+        .map(futures::Started::into_either)
 }
 
 /// Closes the file of an `open` that was cancelled when it had just been opened.

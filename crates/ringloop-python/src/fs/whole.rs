@@ -11,7 +11,7 @@ use ringloop::embed::op::Close;
 use ringloop::embed::sys::{file, path};
 use ringloop::embed::{Local, Op, open_file};
 
-use super::begin::{Loop, begin, done, name};
+use super::begin::{Loop, begin, cached, done, name};
 use super::data::{fill, write_all, write_and_sync};
 use crate::error;
 use crate::ffi::{self, Argument, Obj, Room};
@@ -55,7 +55,7 @@ fn position_of(fd: RawFd) -> io::Result<i64> {
 /// `_fs_read_file(path)`.
 pub fn read(loop_: Loop<'_, '_>, path: Argument<'_, '_>) -> PyResult<Obj> {
     let path = name(path)?;
-    begin(loop_, async move {
+    let operation = async move {
         let told = |error: io::Error| error::from_io(&error);
         let opened = Opened(Some(open_file(path, libc::O_RDONLY, 0).await.map_err(told)?));
         let found = path::known_metadata(opened.fd()).map_err(told)?;
@@ -80,7 +80,8 @@ pub fn read(loop_: Loop<'_, '_>, path: Argument<'_, '_>) -> PyResult<Obj> {
         // Nothing was written through it, so closing has nothing to report.
         drop(opened);
         Python::attach(|py| room.finish(py))
-    })
+    };
+    begin(loop_, cached(loop_, operation))
 }
 
 /// `_fs_write_file(path, data, flags, mode, sync)`.
