@@ -20,7 +20,7 @@ use super::engine::EngineCell;
 use super::handlers::{Handler, Handlers, Owed};
 use super::inbox::{Bound as InboxBound, Inbox};
 use super::meters::Meters;
-use super::pulse::{Counter, Pulse, Shared, SlowHook};
+use super::pulse::{Pulse, Shared, SlowHook};
 use super::ready::{Entry, Ready};
 use super::timers::Timers;
 use super::watched::Watchers;
@@ -52,8 +52,6 @@ pub struct LoopCore {
     /// When the interpreter was last released to other threads.
     pub(super) gave_way_ns: AtomicU64,
     pub(super) at_once: AtOnce,
-    /// Number of turns started.
-    pub(super) turns: Counter,
     pub(super) pulse: Pulse,
     pub(crate) meters: Meters,
     /// The hook for slow callbacks, in any mode.
@@ -145,7 +143,7 @@ impl LoopCore {
     /// The number of the current turn; zero while the loop does not run.
     #[inline]
     pub fn turn_number(&self) -> u64 {
-        if self.is_running() { self.turns.count() } else { 0 }
+        if self.is_running() { self.shared.turns.count() } else { 0 }
     }
 
     /// Whether an operation may complete at once in this turn.

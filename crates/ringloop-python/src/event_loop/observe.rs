@@ -38,7 +38,7 @@ impl LoopCore {
 
     pub(super) fn beat(&self) -> Beat {
         let Pulse { sleeps, callbacks, .. } = &self.pulse;
-        (self.phase() as i32, self.turns.count(), sleeps.count(), callbacks.count())
+        (self.phase() as i32, self.shared.turns.count(), sleeps.count(), callbacks.count())
     }
 }
 
@@ -57,7 +57,7 @@ impl LoopCore {
         let Meters { waited_ns, submitted, completed, accepted, .. } = &self.meters;
         let Shared { received_bytes, sent_bytes, .. } = &*self.shared;
         let sums = [
-            &self.turns,
+            &self.shared.turns,
             &self.pulse.sleeps,
             &self.pulse.callbacks,
             waited_ns,

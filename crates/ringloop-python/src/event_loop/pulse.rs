@@ -28,6 +28,8 @@ impl Counter {
 pub struct Shared {
     /// `threading.get_ident()` of the running thread; zero when the loop does not run.
     pub thread_id: AtomicU64,
+    /// Turns started.
+    pub turns: Counter,
     /// Bytes that transports have received.
     pub received_bytes: Counter,
     /// Bytes that transports have sent.

@@ -85,7 +85,7 @@ impl LoopCore {
 
     fn turn(&self, loop_: &Bound<'_, LoopCore>) -> PyResult<()> {
         let py = loop_.py();
-        self.turns.add(1);
+        self.shared.turns.add(1);
         self.flush(loop_)?;
         let now_ns = self.park(loop_)?;
         if self.owes() {

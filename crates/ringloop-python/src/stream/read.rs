@@ -137,7 +137,7 @@ pub(super) fn completed(this: Stream_<'_, '_>, event: Event) -> PyResult<()> {
     match completion.buffer {
         Some(_) if taken_away => ended(this, End::Failed(libc::EBADF)),
         Some(bytes) => {
-            note_received(this, bytes.len())?;
+            note_received(this, bytes.len());
             received(this, bytes)
         }
         // Also a receive that was in flight when the mode changed.
@@ -165,10 +165,10 @@ pub(super) fn settle(this: Stream_<'_, '_>) -> PyResult<()> {
     again.and(closed).and(rested)
 }
 
-fn note_received(this: Stream_<'_, '_>, len: usize) -> PyResult<()> {
+#[inline]
+fn note_received(this: Stream_<'_, '_>, len: usize) {
     this.base.owner.received(len);
-    this.read.received_in.set(this.base.core(this.py())?.get().turn_number());
-    Ok(())
+    this.read.received_in.set(this.base.owner.turn());
 }
 
 /// Bytes in a pool buffer, which is returned before the protocol is called.
@@ -247,7 +247,7 @@ fn ready(this: Stream_<'_, '_>) -> PyResult<()> {
                 return ended(this, End::Eof);
             }
             Some(Ok(len)) => {
-                note_received(this, len)?;
+                note_received(this, len);
                 // The end of a result says nothing about what comes.
                 if asked >= this.read.chunk_len.get() {
                     adapt(this, asked, len)?;
@@ -387,7 +387,7 @@ fn ended(this: Stream_<'_, '_>, end: End) -> PyResult<()> {
     match this.read.wish.get() {
         Wish::Stop => Ok(()),
         Wish::Read if !holds(this) => {
-            if this.read.received_in.get() == this.base.core(this.py())?.get().turn_number() {
+            if this.read.received_in.get() == this.base.owner.turn() {
                 this.read.held_end.set(Some(end));
                 return deliver_later(this, Delivery::Scheduled, Stream::last_context(this));
             }

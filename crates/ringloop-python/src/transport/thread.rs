@@ -66,6 +66,12 @@ impl Owner {
         self.shared.received_bytes.add(bytes as u64);
     }
 
+    /// The number of the running turn.
+    #[inline]
+    pub fn turn(&self) -> u64 {
+        self.shared.turns.count()
+    }
+
     /// As [`Owner::received`].
     #[inline]
     pub fn sent(&self, bytes: usize) {
