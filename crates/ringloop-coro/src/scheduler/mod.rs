@@ -412,14 +412,15 @@ impl Future for SchedulerTask {
         let is_readiness = local.engine().kind() == Kind::Epoll;
         scheduler.is_readiness.set(is_readiness);
         scheduler.resumes_left.set(limits::RESUMES_PER_TURN);
-        let mut has_run = false;
+        let (mut has_run, mut prefers_new) = (false, true);
         while scheduler.resumes_left.get() > 0 {
             local.begin_poll();
-            let prefers_new = scheduler.resumes_left.get().is_multiple_of(2);
             if !scheduler.run_one(prefers_new) && !scheduler.steal() {
                 break;
             }
             has_run = true;
+            // New tasks and ready coroutines alternate.
+            prefers_new = !prefers_new;
             scheduler.resumes_left.update(|left| left.saturating_sub(1));
         }
         let mut state = scheduler.state.borrow_mut();
